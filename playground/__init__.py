@@ -1,0 +1,16 @@
+"""Transformer Playground: train a small encoder-decoder transformer, watch it learn, look inside.
+
+The floors, lowest first; a module imports only from floors below its own, or from its own folder.
+
+    0  tasks/        vocabulary, batches, tasks, the held-out set
+    0  models/       the transformer from scratch
+    1  decoding      answers symbol by symbol, with the past kept
+    2  families/     what the Trainer trains
+    3  evaluation    exact match and token accuracy on held-out sequences
+    4  training/     settings, presets, the Trainer, checkpoints
+    5  runs/         a worker process per run, the registry, looking into checkpoints
+    6  ui/           the page
+    6  __main__      the command line
+"""
+
+__version__ = "0.1.0"

@@ -1,0 +1,230 @@
+"""The command line: python -m playground train | evaluate | predict."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+from tqdm import tqdm
+
+from playground import __version__
+from playground.models.config import SettingError
+from playground.training.config import RunConfig, field_owner, setting_of
+from playground.training.manifest import CheckpointError, read_manifest
+from playground.training.presets import PRESETS, preset_config
+
+CHECKPOINTS = Path(__file__).resolve().parent.parent / "checkpoints"
+NAMED_APART = ("task", "min_length", "max_length", "source_vocabulary", "target_vocabulary")
+CHANGED_ON_RESUME = ("steps", "until", "eval_every", "eval_n", "device")
+
+
+def refuse(message: str) -> NoReturn:
+    """End with exit code 2 and one line that says what to change."""
+    click.echo(f"playground: {message}", err=True)
+    raise SystemExit(2)
+
+
+def option_name(setting: str) -> str:
+    return "--" + setting.replace("_", "-")
+
+
+def speak_flags(error: SettingError) -> str:
+    """A setting's error with the command line's spelling of its name."""
+    flag = {"max_length": "--length"}.get(error.field, option_name(error.field))
+    return str(error).replace(error.field, flag, 1)
+
+
+def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """An option for every setting of a run; the config checks the values, so that there is one place that does."""
+    for name in reversed([n for n in field_owner() if n not in NAMED_APART]):
+        field = setting_of(name)
+        kind = type(field.default)
+        shown = f"{field.metadata['help']} [default: {field.default}, or the preset's]"
+        if kind is bool:
+            command = click.option(f"{option_name(name)}/--no-{name.replace('_', '-')}", name, default=None, help=shown)(command)
+        else:
+            value_type = click.Choice(field.metadata["choices"]) if field.metadata["choices"] else kind
+            command = click.option(option_name(name), name, type=value_type, default=None, help=shown)(command)
+    return command
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
+@click.version_option(__version__, prog_name="playground")
+def main() -> None:
+    """Train a small transformer, score it, ask it."""
+
+
+@main.command()
+@click.option("--task", default=None, help="What is learned: reverse or copy. [default: reverse]")
+@click.option("--length", "max_length", type=int, default=None, help="Longest sequence. [default: 10]")
+@click.option("--min-length", type=int, default=None, help="Shortest sequence. [default: the same as --length]")
+@click.option("--preset", type=click.Choice(list(PRESETS)), default=None, help="Settings that go together. [default: fast]")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=None, help="Folder for the checkpoint. [default: one under checkpoints/runs]")
+@click.option("--overwrite", is_flag=True, help="Replace the checkpoint that --out already holds.")
+@click.option("--resume", type=click.Path(path_type=Path), default=None, help="Go on from this checkpoint; --steps says how far in all.")
+@click.option("--weights-only", is_flag=True, help="Leave out what only resuming needs: a third of the size.")
+@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
+@setting_options
+def train(
+    task: str | None, max_length: int | None, min_length: int | None, preset: str | None, out: Path | None, overwrite: bool,
+    resume: Path | None, weights_only: bool, as_json: bool, **settings: Any,
+) -> None:  # fmt: skip
+    """Train a model and keep its checkpoint."""
+    given = {k: v for k, v in settings.items() if v is not None}
+    given |= {k: v for k, v in (("task", task), ("max_length", max_length), ("min_length", min_length)) if v is not None}
+    if resume is not None:
+        config = None
+        fixed = sorted(set(given) - set(CHANGED_ON_RESUME)) + (["preset"] if preset else [])
+        if fixed:
+            refuse(f"{option_name(fixed[0])} cannot change on --resume, which can take {', '.join(map(option_name, CHANGED_ON_RESUME))}; leave it out")
+        out = out or resume
+    else:
+        given.setdefault("min_length", given.get("max_length", 10))
+        try:
+            config = preset_config(preset or "fast", given)
+        except SettingError as error:
+            refuse(speak_flags(error))
+        out = out or CHECKPOINTS / "runs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{config.task.task}"
+    if out != resume and (out / "config.json").exists() and not overwrite:
+        refuse(f"--out {out} already holds a checkpoint; choose another folder, go on with --resume {out}, or add --overwrite")
+    if out.exists() and any(out.iterdir()) and not (out / "config.json").exists():
+        refuse(f"--out {out} is a folder with other things in it; choose a new or empty one")
+
+    from playground.training.checkpoint import load_trainer, save_checkpoint
+    from playground.training.trainer import Trainer, TrainingDiverged
+
+    metrics: list[Any] = []
+    try:
+        if resume is not None:
+            trainer, metrics = load_trainer(resume, **given)
+        else:
+            assert config is not None
+            trainer = Trainer(config)
+    except SettingError as error:
+        refuse(speak_flags(error))
+    except ValueError as error:
+        refuse(str(error))
+    end = trainer.config.training.steps
+    try:
+        with tqdm(total=end, initial=trainer.step_count, unit="step", disable=None, file=sys.stderr) as bar:
+            for step in trainer:
+                metrics.append(step)
+                bar.update()
+                if step.exact_match is not None:
+                    bar.set_postfix(loss=f"{step.loss:.4f}", exact_match=f"{step.exact_match:.2%}")
+    except TrainingDiverged as error:
+        click.echo(f"playground: {error}", err=True)
+        raise SystemExit(1) from None
+    except KeyboardInterrupt:
+        click.echo(f"playground: stopped at step {trainer.step_count}; saving", err=True)
+    scores = trainer.evaluate()
+    try:
+        save_checkpoint(out, trainer, metrics, scores, resumable=not weights_only)
+    except CheckpointError as error:
+        click.echo(f"playground: {error}", err=True)
+        raise SystemExit(1) from None
+    result = {
+        "exact_match": scores.exact_match,
+        "token_accuracy": scores.token_accuracy,
+        "steps": trainer.step_count,
+        "seconds": round(trainer.seconds, 3),
+        "parameters": trainer.config.model.parameter_count(),
+        "device": trainer.device.type,
+        "checkpoint": str(out),
+    }
+    if as_json:
+        click.echo(json.dumps(result))
+    else:
+        click.echo(f"exact match {scores.exact_match:.2%}, symbols {scores.token_accuracy:.2%}, of {scores.n:,} held-out sequences")
+        click.echo(f"{trainer.step_count} steps in {trainer.seconds:.1f} s on {trainer.device.type}; checkpoint {out}")
+
+
+@main.command()
+@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.option("--n", type=click.IntRange(1, 100_000), default=2000, show_default=True, help="Held-out sequences to ask.")
+@click.option("--min-length", type=int, default=None, help="Shortest sequence. [default: the model's own]")
+@click.option("--length", "max_length", type=int, default=None, help="Longest sequence. [default: the model's own]")
+@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
+def evaluate(checkpoint: Path, n: int, min_length: int | None, max_length: int | None, as_json: bool) -> None:
+    """Score a checkpoint on held-out sequences, which never trained it."""
+    manifest = manifest_of(checkpoint)
+    own = manifest.config.task
+    try:
+        task = dataclasses.replace(own, max_length=max_length or own.max_length, min_length=min_length or min(own.min_length, max_length or own.min_length))
+        RunConfig(task, manifest.config.model, manifest.config.training, manifest.config.family)
+    except SettingError as error:
+        refuse(speak_flags(error))
+
+    from playground.evaluation import evaluate as score
+    from playground.tasks import load_task
+    from playground.tasks.held_out import held_out_set
+
+    _, family = model_of(checkpoint)
+    scores = score(family, held_out_set(load_task(task.task, task.symbols), n, task.min_length, task.max_length))
+    if as_json:
+        click.echo(json.dumps(dataclasses.asdict(scores) | {"checkpoint": str(checkpoint)}))
+        return
+    click.echo(f"exact match {scores.exact_match:.2%}, symbols {scores.token_accuracy:.2%}, of {scores.n:,} held-out sequences")
+    for line in scores.by_length:
+        exact = "none held out" if line.exact_match is None else f"{line.exact_match:7.2%} of {line.n}"
+        click.echo(f"  length {line.length:3}   {exact}" + (f" ({line.available} exist)" if line.available is not None else ""))
+
+
+@main.command()
+@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.argument("sequence")
+def predict(checkpoint: Path, sequence: str) -> None:
+    """A checkpoint's answer to a sequence such as "3 1 4"; the last line of the output is the answer alone."""
+    manifest = manifest_of(checkpoint)
+    manifest, family = model_of(checkpoint)
+    import torch
+
+    from playground.runs.view import View
+    from playground.tasks import load_task
+
+    config = manifest.config.task
+    reply = View(load_task(config.task, config.symbols), config, torch.device("cpu")).answer(family, sequence)
+    if "error" in reply:
+        refuse(reply["error"])
+    if reply["note"]:
+        click.echo(f"playground: {reply['note']}", err=True)
+    click.echo(" ".join(reply["given"]))
+
+
+def manifest_of(checkpoint: Path) -> Any:
+    try:
+        return read_manifest(checkpoint)
+    except CheckpointError as error:
+        refuse(str(error))
+
+
+def model_of(checkpoint: Path) -> Any:
+    from playground.training.checkpoint import load_model
+
+    try:
+        return load_model(checkpoint)
+    except CheckpointError as error:
+        refuse(str(error))
+
+
+def run(arguments: list[str] | None = None) -> None:
+    """Click's own errors in one line too, with exit code 2."""
+    try:
+        main.main(arguments, prog_name="playground", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        raise SystemExit(2) from None
+    except click.UsageError as error:
+        refuse(error.format_message())
+    except click.exceptions.Abort:
+        raise SystemExit(130) from None
+
+
+if __name__ == "__main__":
+    run()

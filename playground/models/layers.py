@@ -1,0 +1,120 @@
+"""The encoder layer and the decoder layer (Vaswani et al. 2017, section 3.1).
+
+Shapes: B batch, S source, T target, M memory or past, H heads, K numbers a head, D d_model, F d_ff.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from .attention import MultiHeadAttention
+from .config import ModelConfig
+
+
+class FeedForward(nn.Module):
+    """The same two-layer network at every position: D -> F -> D with a ReLU between (section 3.3)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.widen = nn.Linear(config.d_model, config.d_ff)
+        self.narrow = nn.Linear(config.d_ff, config.d_model)
+
+    def forward(self, x_BSD: Tensor) -> Tensor:
+        return self.narrow(self.widen(x_BSD).relu())
+
+
+class AddAndNorm(nn.Module):
+    """What stands around every sublayer.
+
+    post, the paper's:             LayerNorm(x + Dropout(Sublayer(x)))
+    pre (Xiong et al. 2020):       x + Dropout(Sublayer(LayerNorm(x)))
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(config.d_model)
+        self.dropout = nn.Dropout(config.dropout)
+        self.pre = config.norm == "pre"
+
+    def before(self, x_BSD: Tensor) -> Tensor:
+        """What the sublayer is given."""
+        return self.norm(x_BSD) if self.pre else x_BSD
+
+    def after(self, x_BSD: Tensor, result_BSD: Tensor) -> Tensor:
+        """The sublayer's result added to what went in."""
+        sum_BSD = x_BSD + self.dropout(result_BSD)
+        return sum_BSD if self.pre else self.norm(sum_BSD)
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention over the source, then the feed-forward network."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.self_attention = MultiHeadAttention(config)
+        self.around_self_attention = AddAndNorm(config)
+        self.feed_forward = FeedForward(config)
+        self.around_feed_forward = AddAndNorm(config)
+
+    def forward(self, x_BSD: Tensor, may_look: Tensor) -> tuple[Tensor, Tensor]:
+        """The layer's output (BSD) and its attention weights (BHSS)."""
+        y_BSD = self.around_self_attention.before(x_BSD)
+        y_BSD, weights_BHSS = self.self_attention(y_BSD, *self.self_attention.keys_and_values(y_BSD), may_look)
+        x_BSD = self.around_self_attention.after(x_BSD, y_BSD)
+
+        y_BSD = self.feed_forward(self.around_feed_forward.before(x_BSD))
+        return self.around_feed_forward.after(x_BSD, y_BSD), weights_BHSS
+
+
+class Past:
+    """Keys and values of the target positions already decoded, one layer's share, in room reserved beforehand."""
+
+    def __init__(self, key_BHMK: Tensor, value_BHMK: Tensor) -> None:
+        self.key_BHMK, self.value_BHMK = key_BHMK, value_BHMK
+        self.length = 0
+
+    def extend(self, key_BHTK: Tensor, value_BHTK: Tensor) -> tuple[Tensor, Tensor]:
+        """Append new positions; returns keys and values of everything so far."""
+        start, self.length = self.length, self.length + key_BHTK.shape[2]
+        self.key_BHMK[:, :, start : self.length] = key_BHTK
+        self.value_BHMK[:, :, start : self.length] = value_BHTK
+        return self.key_BHMK[:, :, : self.length], self.value_BHMK[:, :, : self.length]
+
+
+class DecoderLayer(nn.Module):
+    """Self-attention over the target so far, cross-attention to the encoder's memory, then the feed-forward network."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.self_attention = MultiHeadAttention(config)
+        self.around_self_attention = AddAndNorm(config)
+        self.cross_attention = MultiHeadAttention(config)
+        self.around_cross_attention = AddAndNorm(config)
+        self.feed_forward = FeedForward(config)
+        self.around_feed_forward = AddAndNorm(config)
+
+    def forward(
+        self,
+        x_BTD: Tensor,
+        may_look_back: Tensor,
+        memory: tuple[Tensor, Tensor],
+        may_look_across: Tensor,
+        past: Past | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The layer's output (BTD), its self-attention (BHTM) and its cross-attention (BHTS).
+
+        `memory` holds the keys and values (BHSK each) that `cross_attention` made of the encoder's output; with a `past`,
+        x_BTD holds the new positions alone.
+        """
+        y_BTD = self.around_self_attention.before(x_BTD)
+        key_BHMK, value_BHMK = self.self_attention.keys_and_values(y_BTD)
+        if past is not None:
+            key_BHMK, value_BHMK = past.extend(key_BHMK, value_BHMK)
+        y_BTD, self_weights_BHTM = self.self_attention(y_BTD, key_BHMK, value_BHMK, may_look_back)
+        x_BTD = self.around_self_attention.after(x_BTD, y_BTD)
+
+        y_BTD, cross_weights_BHTS = self.cross_attention(self.around_cross_attention.before(x_BTD), *memory, may_look_across)
+        x_BTD = self.around_cross_attention.after(x_BTD, y_BTD)
+
+        y_BTD = self.feed_forward(self.around_feed_forward.before(x_BTD))
+        return self.around_feed_forward.after(x_BTD, y_BTD), self_weights_BHTM, cross_weights_BHTS

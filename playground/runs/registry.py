@@ -1,0 +1,254 @@
+"""The runs of this server: who owns them, what they have told so far, and how to reach their workers.
+
+It holds no tensor and imports no torch. Threads: any thread may call in; each run has one reader thread of its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import secrets
+import threading
+import time
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from playground.models.config import SettingError
+from playground.training.config import RunConfig
+from playground.training.manifest import CheckpointError, read_manifest
+
+from .processes import start_process
+
+LIVE = ("starting", "training", "paused", "stopping")
+POINTS_A_POLL = 2000
+TORCH_ITSELF = 400_000_000  # bytes that a worker takes before it has built anything
+
+
+class SlotsBusy(RuntimeError):
+    """Every worker of this server is taken."""
+
+
+@dataclass
+class Run:
+    """One run as the page knows it. `id` is a secret: whoever knows it may watch and control the run."""
+
+    id: str
+    owner: str
+    config: RunConfig
+    folder: Path
+    status: str = "starting"
+    message: str = ""
+    points: list[dict[str, Any]] = field(default_factory=list)
+    snapshot: dict[str, Any] | None = None
+    looks: int = 0  # how many snapshots have come, so that a page asks only for newer ones
+    stage: dict[str, Any] | None = None
+    scores: dict[str, Any] | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    process: Any = None
+    pipe: Any = None
+    waiting: dict[int, Future[dict[str, Any]]] = field(default_factory=dict)
+
+    @property
+    def live(self) -> bool:
+        return self.status in LIVE
+
+    def send(self, *command: Any) -> bool:
+        """Pass a command to the worker; False when it is no longer there."""
+        try:
+            with self.lock:
+                self.pipe.send(command)
+            return True
+        except OSError:
+            return False
+
+
+class Registry:
+    """Starts runs, finds them for their owner, and ends them all when the server goes."""
+
+    def __init__(self, root: Path, slots: int | None = None) -> None:
+        self.root = Path(root)
+        self.slots = slots or int(os.environ.get("PLAYGROUND_SLOTS", 0)) or max(2, os.cpu_count() or 1)
+        self._runs: dict[str, Run] = {}
+        self._lock = threading.Lock()
+        self._numbers = itertools.count(1)
+        self._inspector: tuple[Any, Any] | None = None
+        self._inspections: dict[int, Future[dict[str, Any]]] = {}
+
+    # Runs
+
+    def start(self, config: RunConfig, owner: str) -> Run:
+        """Start a worker on a new run.
+
+        Raises:
+            SlotsBusy: when as many runs are live as this server has workers.
+            SettingError: when the run would need more memory than is free.
+        """
+        check_memory(config)
+        with self._lock:
+            if sum(run.live for run in self._runs.values()) >= self.slots:
+                raise SlotsBusy(f"all {self.slots} training workers are busy; stop a run or wait for one to end")
+            name = f"{time.strftime('%Y%m%d-%H%M%S')}-{config.task.task}-{secrets.token_hex(3)}"
+            run = Run(secrets.token_urlsafe(16), owner, config, self.root / "runs" / name)
+            self._runs[run.id] = run
+        try:
+            run.process, run.pipe = start_process("playground.runs.worker:work", f"run-{name}", config.to_fields(), str(run.folder))
+        except OSError as error:
+            run.status, run.message = "failed", f"could not start a worker: {error.strerror or error}"
+            return run
+        threading.Thread(target=self._read, args=(run,), name=f"read-{name}", daemon=True).start()
+        return run
+
+    def find(self, run_id: object) -> Run | None:
+        """The run with this id; None for anything else."""
+        return self._runs.get(run_id) if isinstance(run_id, str) else None
+
+    def of_owner(self, owner: str) -> list[Run]:
+        """An owner's runs, oldest first."""
+        with self._lock:
+            return [run for run in self._runs.values() if owner and secrets.compare_digest(run.owner, owner)]
+
+    def control(self, run: Run, action: str) -> None:
+        """Pause, resume, step or stop a run; nothing happens where an action does not apply.
+
+        Raises:
+            ValueError: for an unknown action.
+        """
+        commands = {"pause": ("pause",), "resume": ("resume",), "step": ("step", 1), "stop": ("stop",)}
+        if action not in commands:
+            raise ValueError(f"action is {action!r}; use one of {', '.join(commands)}")
+        if run.live and run.send(*commands[action]) and action == "stop":
+            run.status = "stopping"
+
+    def ask(self, run: Run, text: str) -> Future[dict[str, Any]]:
+        """The current weights' answer to a sequence: from the worker while the run is live, from its checkpoint afterwards."""
+        if not run.live:
+            return self.inspect("ask", run.folder, text)
+        number, future = next(self._numbers), Future[dict[str, Any]]()
+        run.waiting[number] = future
+        if not run.send("ask", number, text):
+            run.waiting.pop(number, None)
+            return self.inspect("ask", run.folder, text)
+        return future
+
+    def poll(self, run: Run, cursor: int, looks: int) -> dict[str, Any]:
+        """What a page that has `cursor` points and `looks` snapshots does not know yet."""
+        with run.lock:
+            points = run.points[max(0, cursor) : max(0, cursor) + POINTS_A_POLL]
+            return {
+                "status": run.status,
+                "message": run.message,
+                "steps": run.config.training.steps,
+                "points": points,
+                "more": cursor + len(points) < len(run.points),
+                "looks": run.looks,
+                "snapshot": run.snapshot if run.looks > looks else None,
+                "stage": run.stage,
+                "scores": run.scores,
+            }
+
+    def shutdown(self, seconds: float = 5.0) -> int:
+        """Let every live run save and end, all at once; what has not ended in time is terminated. Returns how many ended by
+        themselves."""
+        with self._lock:
+            live = [run for run in self._runs.values() if run.live and run.process]
+        for run in live:
+            run.send("stop")
+        deadline = time.monotonic() + seconds
+        ended = 0
+        for run in live:
+            run.process.join(max(0.0, deadline - time.monotonic()))
+            if run.process.is_alive():
+                run.process.kill()
+            else:
+                ended += 1
+        if self._inspector:
+            self._inspector[0].kill()
+        return ended
+
+    def _read(self, run: Run) -> None:
+        """Take in what a worker tells until its pipe closes."""
+        try:
+            while True:
+                self._take(run, *run.pipe.recv())
+        except (EOFError, OSError):
+            pass
+        run.process.join(5)
+        with run.lock:
+            if run.live:
+                code = run.process.exitcode
+                run.status = "failed"
+                run.message = f"the training process ended unexpectedly (exit code {code}); " + self._last_checkpoint(run)
+        for future in list(run.waiting.values()):
+            if not future.done():
+                future.set_result({"error": "the run ended before it could answer; ask again"})
+
+    def _take(self, run: Run, kind: str, *content: Any) -> None:
+        if kind == "answer":
+            future = run.waiting.pop(content[0], None)
+            if future:
+                future.set_result(content[1])
+            return
+        with run.lock:
+            if kind == "points":
+                run.points += content[0]
+            elif kind == "snapshot":
+                run.snapshot, run.looks = content[0], run.looks + 1
+            elif kind == "stage":
+                run.stage = content[0]
+            elif kind == "status" and run.status != "stopping":
+                run.status = content[0]
+            elif kind == "ended":
+                run.status, run.message, run.scores = content
+
+    def _last_checkpoint(self, run: Run) -> str:
+        try:
+            return f"its checkpoint of step {read_manifest(run.folder).step} is kept"
+        except CheckpointError:
+            return "it had no checkpoint yet; train again"
+
+    # Checkpoints
+
+    def checkpoints(self) -> dict[str, Path]:
+        """The checkpoints that everybody here may look at: the folders right under the root, by name."""
+        folders = sorted(path.parent for path in self.root.glob("*/config.json") if not path.parent.name.startswith("."))
+        return {folder.name: folder for folder in folders}
+
+    def inspect(self, kind: str, folder: Path, text: str = "") -> Future[dict[str, Any]]:
+        """Ask the inspector's process to "view" a checkpoint, or to "ask" it for an answer."""
+        number, future = next(self._numbers), Future[dict[str, Any]]()
+        with self._lock:
+            if self._inspector is None or not self._inspector[0].is_alive():
+                self._inspector = start_process("playground.runs.inspector:inspect", "inspector")
+                threading.Thread(target=self._read_inspector, args=(self._inspector[1],), name="read-inspector", daemon=True).start()
+            self._inspections[number] = future
+            self._inspector[1].send((number, kind, str(folder), text))
+        return future
+
+    def _read_inspector(self, pipe: Any) -> None:
+        try:
+            while True:
+                number, answer = pipe.recv()
+                self._inspections.pop(number).set_result(answer)
+        except (EOFError, OSError):
+            with self._lock:
+                orphans, self._inspections = self._inspections, {}
+            for future in orphans.values():
+                future.set_result({"error": "the process that looks into checkpoints ended; ask again"})
+
+
+def check_memory(config: RunConfig) -> None:
+    """Refuse a run that would not fit into free memory.
+
+    Raises:
+        SettingError: with the estimate and what is free.
+    """
+    needed, free = config.memory_estimate() + TORCH_ITSELF, psutil.virtual_memory().available
+    if needed > 0.9 * free:
+        raise SettingError(
+            "batch_size",
+            f"this run needs about {needed / 1e9:.1f} GB and {free / 1e9:.1f} GB are free; use a smaller batch_size, d_model, d_ff or max_length",
+        )

@@ -1,0 +1,87 @@
+"""What a page draws of a model at one moment: where its heads look on a probe, and what it answers. Plain numbers, measured.
+
+Runs in worker processes; the page's process only passes it on.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from playground.families.family import Family
+from playground.tasks import UnknownSymbol
+from playground.tasks.held_out import held_out_set
+from playground.tasks.task import Task, make_batch
+from playground.training.config import TaskConfig
+
+SAMPLES = 8
+PROBE_LENGTH = 10  # long enough to see a diagonal, short enough to read every cell
+KINDS = ("encoder", "decoder", "cross")
+
+
+class View:
+    """Looks at one family on fixed sequences: a probe for the attention, held-out samples for the answers."""
+
+    def __init__(self, task: Task, config: TaskConfig, device: torch.device) -> None:
+        self.task, self.config, self.device = task, config, device
+        length = min(config.max_length, max(config.min_length, PROBE_LENGTH))
+        probe = held_out_set(task, 1, length, length)
+        samples = held_out_set(task, SAMPLES, max(config.min_length, config.max_length // 2), config.max_length)
+        self.probe, self.samples = probe.batch.to(device), samples.batch.to(device)
+
+    def stage(self) -> dict[str, Any]:
+        """What does not change while a model learns: the tokens along the axes.
+
+        Cross-attention and decoder rows are labelled with the symbol being written, decoder columns with the target
+        shifted right, which is what the decoder is given.
+        """
+        names = self.task.vocabulary.name
+        return {
+            "source": [names(t) for t in self.probe.source_BS[0].tolist()],
+            "written": [names(t) for t in self.probe.labels_BT[0].tolist()],
+            "given": [names(t) for t in self.probe.decoder_input_BT[0].tolist()],
+            "accepts": self.task.vocabulary.describe(),
+        }
+
+    def snapshot(self, family: Family, step: int) -> dict[str, Any]:
+        """Attention on the probe in thousandths, `[kind][layer][head]` row by row, and the model's answers to the samples."""
+        record = family.record(self.probe)
+        layers = {"encoder": record.encoder_attention, "decoder": record.decoder_attention, "cross": record.cross_attention}
+        attention = {kind: [(1000 * w_BHQM[0]).round().int().flatten(1).tolist() for w_BHQM in layers[kind]] for kind in KINDS}
+        given_BT = family.solve(self.samples.source_BS, self.samples.labels_BT.shape[1])
+        names = self.task.vocabulary.decode
+        samples = [
+            {"source": names(source), "answer": names(answer), "given": names(given)}
+            for source, answer, given in zip(
+                self.samples.source_BS.tolist(), self.samples.labels_BT.tolist(), given_BT.tolist(), strict=True
+            )
+        ]
+        return {"step": step, "attention": attention, "samples": samples}
+
+    def answer(self, family: Family, text: str) -> dict[str, Any]:
+        """The model's answer to a visitor's sequence, beside the right one; `error` instead when it cannot be asked."""
+        longest = family.config.max_positions - 1
+        try:
+            tokens = self.task.vocabulary.encode(text)
+            if not tokens:
+                raise ValueError(f"type a sequence of {self.task.vocabulary.describe()}, as in {self.task.vocabulary.example()}")
+            if len(tokens) > longest or self.task.answer_length(len(tokens)) > longest:
+                raise ValueError(f"that is {len(tokens)} symbols; this model has positions for {longest}")
+        except (UnknownSymbol, ValueError) as error:
+            return {"error": str(error)}
+        sequence = torch.tensor([tokens], device=self.device)
+        batch = make_batch(self.task, sequence, torch.tensor([len(tokens)], device=self.device))
+        given_BT = family.solve(batch.source_BS, family.config.max_positions)
+        names = self.task.vocabulary.decode
+        given, answer = names(given_BT[0].tolist()), names(batch.labels_BT[0].tolist())
+        seen = self.config.min_length <= len(tokens) <= self.config.max_length
+        lengths = f"{self.config.min_length} to {self.config.max_length}" if self.config.min_length < self.config.max_length else str(self.config.max_length)
+        return {
+            "given": given,
+            "answer": answer,
+            "right": given == answer,
+            "note": "" if seen else f"trained on length {lengths} only",
+        }
+
+

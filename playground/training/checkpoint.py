@@ -1,0 +1,211 @@
+"""Checkpoints: a folder of four files, written whole or not at all, and trusted only after it was checked.
+
+    config.json            what was trained, how far, with what, and how well (manifest.py)
+    model.safetensors      the weights
+    training.safetensors   Adam's averages, the generators, the step; without it a checkpoint can be used, not resumed
+    metrics.jsonl          the metrics of every step, a line each
+
+There is no pickle in here, and nothing in a checkpoint is ever executed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import struct
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from playground.evaluation import Evaluation
+from playground.families import load_family
+from playground.families.family import Family
+
+from .config import RunConfig
+from .files import recover_folder, write_folder
+from .manifest import CheckpointError, Manifest, parse_json, read_manifest
+from .trainer import Metrics, Trainer
+
+LARGEST_HEADER = 1_000_000  # bytes; safetensors' own limit is 100 MB, a model here needs some 20,000
+DTYPES = {"F32": torch.float32, "I64": torch.int64, "U8": torch.uint8}
+
+
+def save_checkpoint(
+    folder: Path,
+    trainer: Trainer,
+    metrics: Iterable[Metrics | Mapping[str, Any]],
+    scores: Evaluation | None = None,
+    *,
+    resumable: bool = True,
+    extra: Mapping[str, bytes] | None = None,
+) -> Manifest:
+    """Write a checkpoint of where `trainer` stands; an earlier one in `folder` is replaced once the new one is safe on disk.
+
+    Raises:
+        CheckpointError: when it could not be written (disk full, no permission); the earlier one is still there.
+    """
+    scored = dataclasses.asdict(scores) if scores else None
+    manifest = Manifest(trainer.config, trainer.step_count, trainer.seconds, trainer.device.type, scored)
+    weights = {name: weight.detach().cpu().contiguous() for name, weight in own_tensors(trainer.family).items()}
+    files = {
+        "config.json": manifest.to_json().encode(),
+        "model.safetensors": safetensors.torch.save(weights),
+        "metrics.jsonl": "".join(json.dumps(as_line(m)) + "\n" for m in metrics).encode(),
+        **(extra or {}),
+    }
+    if resumable:
+        files["training.safetensors"] = safetensors.torch.save({k: v.cpu().contiguous() for k, v in trainer.state().items()})
+    try:
+        write_folder(folder, files)
+    except OSError as error:
+        raise CheckpointError(f"could not write the checkpoint {folder}: {error.strerror or error}; what was there before is kept") from error
+    return manifest
+
+
+def as_line(metrics: Metrics | Mapping[str, Any]) -> dict[str, Any]:
+    """One line of metrics.jsonl: what was measured at a step, rounded to six digits, without what was not."""
+    values = metrics if isinstance(metrics, Mapping) else dataclasses.asdict(metrics)
+    return {k: float(f"{v:.6g}") if isinstance(v, float) else v for k, v in values.items() if v is not None}
+
+
+def load_model(folder: Path, device: str = "cpu") -> tuple[Manifest, Family]:
+    """The model of a checkpoint, ready to use.
+
+    Raises:
+        CheckpointError: when anything in it is missing, does not fit the configuration, or is not a finite number.
+    """
+    recover_folder(folder)
+    manifest = read_manifest(folder)
+    return manifest, _with_weights(manifest.config, Path(folder)).to(device).eval()
+
+
+def load_trainer(folder: Path, **changes: Any) -> tuple[Trainer, list[dict[str, Any]]]:
+    """A trainer that goes on where the checkpoint was taken, and the metrics until there. `changes` are new settings.
+
+    Raises:
+        CheckpointError: as `load_model`, and for a checkpoint without training.safetensors.
+    """
+    folder = Path(folder)
+    recover_folder(folder)
+    manifest = read_manifest(folder)
+    path = folder / "training.safetensors"
+    if not path.is_file():
+        raise CheckpointError(f"{folder} holds weights only and cannot be resumed; train a new run instead")
+    weights = own_tensors(_with_weights(manifest.config, folder))
+    trainer = Trainer(manifest.config.replace(**changes) if changes else manifest.config)
+    expected: dict[str, tuple[torch.dtype, tuple[int, ...] | None]] = {
+        "generator.data": (torch.uint8, None),
+        "generator.torch": (torch.uint8, None),
+        "step": (torch.int64, ()),
+    }
+    if manifest.device == "cuda":
+        expected["generator.cuda"] = (torch.uint8, None)
+    for name, weight in trainer.family.named_parameters() if manifest.step else ():
+        expected[f"optimizer.step.{name}"] = (torch.float32, ())
+        expected[f"optimizer.exp_avg.{name}"] = expected[f"optimizer.exp_avg_sq.{name}"] = (torch.float32, tuple(weight.shape))
+    state = read_tensors(path, expected)
+    if int(state["step"]) != manifest.step:
+        raise CheckpointError(f"{path} is of step {int(state['step'])}, config.json of step {manifest.step}; take another checkpoint")
+    _set_tensors(trainer.family, weights)
+    try:
+        trainer.load_state(state)
+    except (RuntimeError, TypeError) as error:
+        raise CheckpointError(f"{path} holds a generator state that torch refuses ({error}); take another checkpoint") from None
+    trainer.seconds = manifest.seconds
+    return trainer, read_metrics(folder)
+
+
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
+    """The lines of metrics.jsonl.
+
+    Raises:
+        CheckpointError: for a line that is no JSON object with a step and a loss, naming its number.
+    """
+    path = Path(folder) / "metrics.jsonl"
+    lines = []
+    for number, line in enumerate(path.read_bytes().splitlines() if path.is_file() else (), start=1):
+        try:
+            content = parse_json(line)
+            if not isinstance(content, dict) or type(content["step"]) is not int or not isinstance(content["loss"], int | float):
+                raise ValueError("not the metrics of a step")
+        except (ValueError, KeyError) as error:
+            raise CheckpointError(f"{path}, line {number}: {error}") from None
+        lines.append(content)
+    return lines
+
+
+def own_tensors(family: Family) -> dict[str, Tensor]:
+    """The weights by name; one that serves two layers appears once, under its first name."""
+    return dict(family.named_parameters())
+
+
+def read_tensors(path: Path, expected: Mapping[str, tuple[torch.dtype, tuple[int, ...] | None]]) -> dict[str, Tensor]:
+    """Tensors from a safetensors file that holds exactly what is expected: names, types, shapes (None: any), finite numbers.
+
+    The header is checked against `expected` and the file's size before anything is allocated.
+
+    Raises:
+        CheckpointError: naming the file and the first thing that does not fit.
+    """
+    try:
+        size = path.stat().st_size
+        with open(path, "rb") as file:
+            prefix = file.read(8)
+            length = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else 0
+            if not 2 <= length <= min(LARGEST_HEADER, size - 8):
+                raise CheckpointError(f"{path} is cut off or no safetensors file: its header claims {length:,} bytes")
+            header = parse_json(file.read(length))
+    except OSError as error:
+        raise CheckpointError(f"could not read {path}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise error if isinstance(error, CheckpointError) else CheckpointError(f"{path} has a broken header: {error}") from None
+    if not isinstance(header, dict):
+        raise CheckpointError(f"{path} has a broken header: it is no object")
+    header.pop("__metadata__", None)
+    if set(header) != set(expected):
+        odd = sorted(set(header) ^ set(expected))[0]
+        verb = "lacks" if odd in expected else "holds the unexpected"
+        raise CheckpointError(f"{path} {verb} tensor {odd[:80]!r}; it does not belong to this configuration")
+    end = 0
+    for name, entry in sorted(header.items(), key=lambda item: str(item[1])):
+        if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
+            raise CheckpointError(f"{path}: tensor {name!r} is not described by a type, a shape and offsets")
+        dtype, shape = expected[name]
+        given = DTYPES.get(entry["dtype"]) if isinstance(entry["dtype"], str) else None
+        if given != dtype or (shape is not None and entry["shape"] != list(shape)):
+            wanted = f"{dtype} {list(shape) if shape is not None else 'of one dimension'}"
+            raise CheckpointError(f"{path}: tensor {name!r} is {entry['dtype']} {str(entry['shape'])[:80]}, expected {wanted}")
+        offsets = entry["data_offsets"]
+        end = max(end, offsets[1]) if isinstance(offsets, list) and len(offsets) == 2 and type(offsets[1]) is int else -1
+        if end < 0:
+            raise CheckpointError(f"{path}: tensor {name!r} has no valid offsets")
+    if end != size - 8 - length:
+        raise CheckpointError(f"{path} has {size:,} bytes, its header describes {8 + length + end:,}; the file is cut off or has grown")
+    try:
+        tensors = safetensors.torch.load_file(path)
+    except (safetensors.SafetensorError, OSError, RuntimeError) as error:
+        raise CheckpointError(f"{path} is broken: {error}") from None
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            raise CheckpointError(f"{path}: tensor {name!r} holds NaN or infinity; take another checkpoint")
+    return tensors
+
+
+def _with_weights(config: RunConfig, folder: Path) -> Family:
+    kind = load_family(config.family)
+    with torch.device("meta"):
+        shapes = {name: (weight.dtype, tuple(weight.shape)) for name, weight in own_tensors(kind(config.model)).items()}
+    tensors = read_tensors(folder / "model.safetensors", shapes)
+    family = kind(config.model)
+    _set_tensors(family, tensors)
+    return family
+
+
+def _set_tensors(family: Family, tensors: Mapping[str, Tensor]) -> None:
+    with torch.no_grad():
+        for name, weight in own_tensors(family).items():
+            weight.copy_(tensors[name])

@@ -1,0 +1,142 @@
+"""What a run is: a task, a model and how it trains, validated in one place. No torch in here: forms read it too."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from playground.models.config import ModelConfig, SettingError, check_settings, setting
+from playground.tasks import TASKS
+from playground.tasks.vocabulary import ALPHABET, SPECIAL
+
+FEWEST_SEQUENCES = 256  # with fewer in all, hardly any could be held out
+
+
+@dataclass(frozen=True)
+class TaskConfig:
+    """Which sequences, and what is asked of them."""
+
+    task: str = setting("reverse", "What the model learns to do with a sequence.", choices=tuple(TASKS))
+    symbols: int = setting(10, "How many different symbols: the digits first, then a-z and A-Z.", low=2, high=len(ALPHABET))
+    min_length: int = setting(1, "Shortest sequence, in symbols.", low=1, high=512)
+    max_length: int = setting(10, "Longest sequence, in symbols.", low=1, high=512)
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        if self.min_length > self.max_length:
+            message = f"min_length is {self.min_length}, above max_length {self.max_length}; lower it or raise max_length"
+            raise SettingError("min_length", message)
+        if self.symbols**self.max_length < FEWEST_SEQUENCES:
+            raise SettingError(
+                "max_length",
+                f"max_length is {self.max_length}: with {self.symbols} symbols there are too few sequences to hold some out; "
+                f"use at least {next(n for n in range(1, 10) if self.symbols**n >= FEWEST_SEQUENCES)}",
+            )
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How the model learns, and how it is scored meanwhile."""
+
+    steps: int = setting(200, "Updates of the weights until the run ends.", low=1, high=1_000_000)
+    batch_size: int = setting(64, "Sequences in each update; every batch is drawn afresh.", low=1, high=65_536)
+    learning_rate: float = setting(6e-3, "Size of an update; with the noam schedule a factor, 1 in the paper.", low=1e-9, high=100)
+    schedule: str = setting(
+        "cosine",
+        "How the learning rate goes on after warm-up: constant, falling along a cosine, or as in the paper (noam).",
+        choices=("constant", "cosine", "noam"),
+    )
+    warmup: int = setting(20, "Steps over which the learning rate rises from zero.", low=0, high=1_000_000)
+    decay_steps: int = setting(200, "The step at which the cosine has reached its floor.", low=1, high=1_000_000)
+    final_share: float = setting(0.05, "The cosine's floor, as a share of the learning rate.", low=0, high=1)
+    beta1: float = setting(0.9, "Adam: memory of the gradient's mean.", low=0, high=0.9999)
+    beta2: float = setting(0.98, "Adam: memory of the gradient's square.", low=0, high=0.999999)
+    epsilon: float = setting(1e-9, "Adam: keeps the division from blowing up.", low=1e-16, high=1)
+    label_smoothing: float = setting(0.0, "Share of the target probability spread over all symbols.", low=0, high=0.9)
+    clip: float = setting(1.0, "Largest gradient norm; longer gradients are shortened to it. 0 turns clipping off.", low=0, high=1e6)
+    eval_every: int = setting(10, "Steps between two looks at the held-out sequences.", low=1, high=1_000_000)
+    eval_n: int = setting(256, "Held-out sequences in each of these looks; the last one takes 2,000.", low=1, high=100_000)
+    until: float = setting(0.0, "End early once this exact match is reached and confirmed on 2,000 sequences; 0 never.", low=0, high=1)
+    seed: int = setting(0, "The same seed gives the same run, to the bit, on the same machine.", low=0, high=2**31 - 1)
+    device: str = setting("auto", "Where it trains: auto takes a CUDA GPU where there is one.", choices=("auto", "cpu", "cuda"))
+    threads: int = setting(1, "Processor threads; one is quickest for small models, and more change the last bits.", low=1, high=256)
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Everything a run needs. Field names are unique across the parts, so that forms and command lines can be flat."""
+
+    task: TaskConfig = field(default_factory=TaskConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    training: TrainConfig = field(default_factory=TrainConfig)
+    family: str = "transformer"
+
+    def __post_init__(self) -> None:
+        vocabulary = self.task.symbols + len(SPECIAL)
+        for name in ("source_vocabulary", "target_vocabulary"):
+            if getattr(self.model, name) != vocabulary:
+                raise SettingError(
+                    name, f"{name} is {getattr(self.model, name)}, but {self.task.symbols} symbols and 3 special tokens make {vocabulary}"
+                )
+        if self.model.max_positions < self.task.max_length + 1:
+            raise SettingError(
+                "max_length",
+                f"max_length is {self.task.max_length}, but the model's max_positions {self.model.max_positions} hold "
+                f"{self.model.max_positions - 1} symbols and EOS; shorten the sequences or raise max_positions",
+            )
+
+    @classmethod
+    def from_fields(cls, values: Mapping[str, Any]) -> RunConfig:
+        """A run from flat settings; whatever is missing has its default, and the model's vocabulary and positions fit the task.
+
+        Raises:
+            SettingError: for an unknown name or a value that does not fit, naming the field.
+        """
+        values = dict(values)
+        family = values.pop("family", "transformer")
+        unknown = sorted(set(values) - set(field_owner()))
+        if unknown:
+            raise SettingError(unknown[0], f"{unknown[0]} is no setting of a run; the settings are {', '.join(field_owner())}")
+        part = {owner: {k: v for k, v in values.items() if field_owner()[k] == owner} for owner in PARTS}
+        task = TaskConfig(**part["task"])
+        fitting = {
+            "source_vocabulary": task.symbols + len(SPECIAL),
+            "target_vocabulary": task.symbols + len(SPECIAL),
+            "max_positions": task.max_length + 1,
+        }
+        return cls(task, ModelConfig(**(fitting | part["model"])), TrainConfig(**part["training"]), family)
+
+    def to_fields(self) -> dict[str, Any]:
+        """The flat settings from which `from_fields` makes this run again."""
+        parts = {k: v for part in PARTS for k, v in dataclasses.asdict(getattr(self, part)).items()}
+        return parts | {"family": self.family}
+
+    def replace(self, **values: Any) -> RunConfig:
+        """This run with some settings changed."""
+        return self.from_fields(self.to_fields() | values)
+
+    def memory_estimate(self) -> int:
+        """Bytes that training needs beside what torch itself takes: weights, gradient and Adam's two averages (16 bytes a
+        parameter), and what one step keeps for its backward pass."""
+        m, tokens = self.model, self.training.batch_size * (self.task.max_length + 1)
+        width = self.task.max_length + 1
+        a_layer = tokens * (40 * m.d_model + 6 * m.d_ff + 10 * m.n_heads * width)
+        return 16 * m.parameter_count() + 4 * (m.n_layers * a_layer + 4 * tokens * m.target_vocabulary)
+
+
+PARTS = {"task": TaskConfig, "model": ModelConfig, "training": TrainConfig}
+
+
+def field_owner() -> dict[str, str]:
+    """For each setting, the part of RunConfig that holds it, in the order of their definition."""
+    return {each.name: part for part, kind in PARTS.items() for each in dataclasses.fields(kind)}
+
+
+def setting_of(name: str) -> dataclasses.Field[Any]:
+    """The field that defines a setting: its default, and its sentence, range and choices in `metadata`."""
+    return next(each for kind in PARTS.values() for each in dataclasses.fields(kind) if each.name == name)

@@ -1,0 +1,79 @@
+"""Folders that are written whole or not at all, even when the power goes."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+
+def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Put `files` into `folder`, replacing what it held, in one step as far as any reader can tell.
+
+    Everything is written and flushed to disk in a hidden folder beside it, then renamed. A folder that was there before is
+    set aside under a hidden name first and removed last; `recover_folder` puts it back if the process dies between.
+
+    Raises:
+        OSError: as the system reports it; what was there before is still there.
+    """
+    folder = Path(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    fresh = folder.parent / f".{folder.name}.{secrets.token_hex(4)}.tmp"
+    try:
+        fresh.mkdir()
+        for name, data in files.items():
+            with open(fresh / name, "xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        flush_folder(fresh)
+        recover_folder(folder)
+        if folder.exists():
+            shutil.rmtree(_previous(folder), ignore_errors=True)
+            os.rename(folder, _previous(folder))
+        os.rename(fresh, folder)
+        flush_folder(folder.parent)
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        recover_folder(folder)
+        raise
+    shutil.rmtree(_previous(folder), ignore_errors=True)
+
+
+def recover_folder(folder: Path) -> None:
+    """Bring back the previous content of a folder whose replacement was cut off between its two renames."""
+    folder = Path(folder)
+    if not folder.exists() and _previous(folder).is_dir():
+        os.rename(_previous(folder), folder)
+
+
+def sweep(parent: Path) -> list[str]:
+    """Recover what can be recovered among a folder's folders and remove unfinished writes. Returns what it removed.
+
+    Call it when nobody else writes there: at start-up.
+    """
+    removed = []
+    for path in sorted(Path(parent).glob(".*")) if Path(parent).is_dir() else []:
+        if path.name.endswith(".previous"):
+            recover_folder(path.with_name(path.name[1 : -len(".previous")]))
+        if path.is_dir() and path.name.endswith((".tmp", ".previous")):
+            shutil.rmtree(path, ignore_errors=True)
+            removed.append(path.name)
+    return removed
+
+
+def flush_folder(folder: Path) -> None:
+    """Make the names in a folder last through a power cut, where the system can (Windows cannot open folders)."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _previous(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.previous")

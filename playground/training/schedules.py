@@ -1,0 +1,26 @@
+"""The learning rate at each step."""
+
+from __future__ import annotations
+
+import math
+
+from .config import TrainConfig
+
+
+def learning_rate(config: TrainConfig, d_model: int, step: int) -> float:
+    """The learning rate of update `step` (1 is the first).
+
+    constant   rises linearly over the warm-up, then stays
+    cosine     rises the same way; falls along half a cosine to `final_share` of itself at `decay_steps` (Loshchilov and
+               Hutter 2017, without restarts)
+    noam       learning_rate * d_model^-0.5 * min(step^-0.5, step * warmup^-1.5), equation 3 of Vaswani et al. 2017
+    """
+    if config.schedule == "noam":
+        warmup = max(config.warmup, 1)
+        return config.learning_rate * d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
+    rise = min(1.0, step / config.warmup) if config.warmup else 1.0
+    if config.schedule == "constant":
+        return config.learning_rate * rise
+    fallen = min(1.0, step / config.decay_steps)
+    height = config.final_share + (1 - config.final_share) * (1 + math.cos(math.pi * fallen)) / 2
+    return config.learning_rate * rise * height

@@ -1,0 +1,177 @@
+"""The training loop: one step at a time, a generator of metrics. It knows nothing of processes, pages or files."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from playground.evaluation import Evaluation, evaluate
+from playground.families import load_family
+from playground.tasks import load_task
+from playground.tasks.held_out import HeldOut, held_out_set, training_batch
+
+from .config import RunConfig
+from .schedules import learning_rate
+
+CONFIRMING_N = 2000  # held-out sequences behind a final score
+
+
+class TrainingDiverged(RuntimeError):
+    """Loss or gradient stopped being finite. The weights are those before the step."""
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """What is known after one step. Scores are there on the steps that looked at held-out sequences."""
+
+    step: int
+    loss: float
+    learning_rate: float
+    gradient_norm: float
+    seconds: float  # spent training and scoring since step 0, pauses left out
+    steps_per_second: float
+    tokens_per_second: float  # target tokens, PAD left out
+    exact_match: float | None = None
+    token_accuracy: float | None = None
+    scored: int | None = None  # held-out sequences behind the two
+
+
+def resolve_device(name: str) -> torch.device:
+    """The device that a `device` setting means on this machine.
+
+    Raises:
+        ValueError: cuda where there is none.
+    """
+    available = torch.cuda.is_available()
+    if name == "cuda" and not available:
+        raise ValueError("device is 'cuda', but no CUDA GPU is available here; use auto or cpu")
+    return torch.device("cuda" if available and name != "cpu" else "cpu")
+
+
+class Trainer:
+    """Trains one family on one task.
+
+        for metrics in Trainer(RunConfig()):
+            print(metrics.step, metrics.loss, metrics.exact_match)
+
+    It seeds torch's global generator, from which weights and dropout are drawn, and sets the thread count: a Trainer owns
+    its process. Batches come from a generator of their own; scoring draws from neither, so looking changes nothing.
+    """
+
+    def __init__(self, config: RunConfig) -> None:
+        self.config = config
+        self.device = resolve_device(config.training.device)
+        torch.set_num_threads(config.training.threads)
+        torch.manual_seed(config.training.seed)
+        self.data_generator = torch.Generator(self.device).manual_seed(config.training.seed)
+        self.task = load_task(config.task.task, config.task.symbols)
+        self.family = load_family(config.family)(config.model).to(self.device)
+        training = config.training
+        self.optimizer = torch.optim.Adam(
+            self.family.parameters(),
+            lr=training.learning_rate,
+            betas=(training.beta1, training.beta2),
+            eps=training.epsilon,
+            fused=True,
+        )
+        self.step_count = 0
+        self.seconds = 0.0
+        self.finished = False  # `until` was reached and confirmed
+        self._held_out: dict[int, HeldOut] = {}
+        self._pace = 0.0
+
+    def __iter__(self) -> Iterator[Metrics]:
+        while self.should_continue():
+            yield self.step()
+
+    def should_continue(self) -> bool:
+        return self.step_count < self.config.training.steps and not self.finished
+
+    def step(self) -> Metrics:
+        """One update of the weights, and a look at held-out sequences when one is due.
+
+        Raises:
+            TrainingDiverged: when loss or gradient is not finite; weights and optimizer are as before the step.
+        """
+        training = self.config.training
+        started = time.perf_counter()
+        rate = learning_rate(training, self.config.model.d_model, self.step_count + 1)
+        batch = training_batch(self.task, training.batch_size, self.config.task.min_length, self.config.task.max_length, self.data_generator)
+        loss, norm = self._update(batch, rate)
+        if not (loss.isfinite() and norm.isfinite()):
+            raise TrainingDiverged(
+                f"step {self.step_count + 1}: loss {loss.item():g}, gradient norm {norm.item():g}. The weights of step {self.step_count} "
+                f"are kept; lower learning_rate (now {training.learning_rate:g}) or lengthen warmup (now {training.warmup})"
+            )
+        self.step_count += 1
+        tokens = int((batch.labels_BT != 0).sum())
+        took = time.perf_counter() - started
+        self._pace = took if not self._pace else 0.9 * self._pace + 0.1 * took
+        scores = self._scores_when_due()
+        self.seconds += time.perf_counter() - started
+        return Metrics(
+            step=self.step_count,
+            loss=loss.item(),
+            learning_rate=rate,
+            gradient_norm=norm.item(),
+            seconds=self.seconds,
+            steps_per_second=1 / self._pace,
+            tokens_per_second=tokens / took,
+            **scores,
+        )
+
+    def evaluate(self, n: int = CONFIRMING_N) -> Evaluation:
+        """Scores on `n` held-out sequences, the same ones at every call."""
+        if n not in self._held_out:
+            self._held_out[n] = held_out_set(self.task, n, self.config.task.min_length, self.config.task.max_length).to(self.device)
+        return evaluate(self.family, self._held_out[n])
+
+    def state(self) -> dict[str, Tensor]:
+        """What a resumed run needs beside the weights: Adam's averages, the generators, the step."""
+        state = {"generator.data": self.data_generator.get_state(), "generator.torch": torch.get_rng_state()}
+        if self.device.type == "cuda":
+            state["generator.cuda"] = torch.cuda.get_rng_state(self.device)
+        state["step"] = torch.tensor(self.step_count)
+        for name, weight in self.family.named_parameters():
+            for key, value in self.optimizer.state.get(weight, {}).items():
+                state[f"optimizer.{key}.{name}"] = value
+        return state
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        """Take up where `state` was taken. The weights must be loaded beside it."""
+        self.step_count = int(state["step"])
+        for name, weight in self.family.named_parameters():
+            for key in ("step", "exp_avg", "exp_avg_sq") if self.step_count else ():
+                value = state[f"optimizer.{key}.{name}"].clone()
+                self.optimizer.state[weight][key] = value.to(self.device)
+        self.data_generator.set_state(state["generator.data"].clone())
+        torch.set_rng_state(state["generator.torch"].clone())
+        if self.device.type == "cuda" and "generator.cuda" in state:
+            torch.cuda.set_rng_state(state["generator.cuda"].clone(), self.device)
+
+    def _update(self, batch, rate: float) -> tuple[Tensor, Tensor]:
+        """Forward, backward and Adam; an update that is not finite is skipped by a mask, without asking the device."""
+        training = self.config.training
+        loss = self.family.loss(batch, training.label_smoothing)
+        self.optimizer.zero_grad()
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(self.family.parameters(), training.clip or torch.inf)
+        self.optimizer.found_inf = (~norm.isfinite()).float()
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.step()
+        return loss.detach(), norm
+
+    def _scores_when_due(self) -> dict[str, float | int]:
+        training = self.config.training
+        if self.step_count % training.eval_every and self.step_count != training.steps:
+            return {}
+        scores = self.evaluate(training.eval_n)
+        if training.until and scores.exact_match >= training.until:
+            scores = self.evaluate()
+            self.finished = scores.exact_match >= training.until
+        return {"exact_match": scores.exact_match, "token_accuracy": scores.token_accuracy, "scored": scores.n}

@@ -1,0 +1,82 @@
+"""The page: composes the tabs, and launches. Nothing else lives here."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+# Gradio summarises its events with pandas after each of them unless told otherwise, and phones home.
+os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
+os.environ.setdefault("GRADIO_ANALYTICS_MAX_EVENTS", "200")
+os.environ.setdefault("GRADIO_ANALYTICS_CACHE_FREQUENCY", "50")
+
+import gradio as gr
+
+from playground.runs.processes import warm_up
+from playground.runs.registry import Registry
+
+from .hosts import middleware
+from .train import build_train_tab
+
+HERE = Path(__file__).parent
+CHECKPOINTS = HERE.parent.parent / "checkpoints"
+
+
+def build(registry: Registry) -> gr.Blocks:
+    """The whole page over a registry of runs. No component of it holds a connection open (no gr.State, no unload)."""
+    with gr.Blocks(title="Transformer Playground", analytics_enabled=False) as page:
+        # Both arguments are fixed: left to chance, they would differ after a restart and every visitor be a stranger.
+        visit = gr.BrowserState("", storage_key="transformer-playground", secret="the browser's own memory, no secret kept from it")
+        gr.HTML("<h1>Transformer Playground</h1><p>A small encoder-decoder transformer, written from scratch, learns while you watch.</p>", elem_id="title")
+        with gr.Tabs(elem_id="tabs"), gr.Tab("Train", id="train"):
+            subject, live, opening = build_train_tab(registry, visit)
+        page.load(opening, [visit], [visit, live, subject], show_progress="hidden", concurrency_limit=None, api_visibility="private")
+    page.queue(default_concurrency_limit=4, max_size=64)
+    return page
+
+
+def theme() -> Any:
+    """System fonts and one accent colour; no request leaves for a font server."""
+    return gr.themes.Base(
+        primary_hue=gr.themes.colors.blue,
+        neutral_hue=gr.themes.colors.gray,
+        font=["system-ui", "sans-serif"],
+        font_mono=["ui-monospace", "SFMono-Regular", "Menlo", "DejaVu Sans Mono", "monospace"],
+        radius_size=gr.themes.sizes.radius_sm,
+    )
+
+
+def launch_options(host: str | None, port: int | None) -> dict[str, Any]:
+    """How the page is served. With a `host`, and on a Space, anybody may come; otherwise only this machine."""
+    return {
+        "theme": theme(),
+        "css": (HERE / "page.css").read_text(encoding="utf-8"),
+        "server_name": host,
+        "server_port": port,
+        "footer_links": [],
+        "max_file_size": "50mb",
+        "enable_monitoring": False,
+        "run_history": False,
+        "ssr_mode": False,
+        "show_error": False,
+        "app_kwargs": {"middleware": middleware(open_to_all=host is not None or "SPACE_ID" in os.environ)},
+    }
+
+
+def serve(host: str | None = None, port: int | None = None, checkpoints: Path = CHECKPOINTS) -> None:
+    """Serve the page until the process is told to end; then let every run save, and exit 0."""
+    warm_up()
+    registry = Registry(checkpoints)
+
+    def end(number: int, frame: FrameType | None) -> None:
+        print("Saving runs", file=sys.stderr)
+        registry.shutdown()
+        os._exit(0)  # the server's threads hold nothing that is not saved by now
+
+    signal.signal(signal.SIGTERM, end)  # SIGTERM skips atexit, so this must stand before the launch
+    signal.signal(signal.SIGINT, end)
+    build(registry).launch(**launch_options(host, port))
