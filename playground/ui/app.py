@@ -28,10 +28,10 @@ CHECKPOINTS = HERE.parent.parent / "checkpoints"
 
 def build(registry: Registry) -> gr.Blocks:
     """The whole page over a registry of runs. No component of it holds a connection open (no gr.State, no unload)."""
-    with gr.Blocks(title="Transformer Playground", analytics_enabled=False) as page:
+    with gr.Blocks(title="Transformer Playground", analytics_enabled=False, fill_width=True) as page:
         # Both arguments are fixed: left to chance, they would differ after a restart and every visitor be a stranger.
         visit = gr.BrowserState("", storage_key="transformer-playground", secret="the browser's own memory, no secret kept from it")
-        gr.HTML("<h1>Transformer Playground</h1><p>A small encoder-decoder transformer, written from scratch, learns while you watch.</p>", elem_id="title")
+        gr.HTML("<h1>Transformer Playground</h1><p>A small encoder-decoder transformer, written from scratch, learns while you watch.</p>", elem_id="title", padding=False)
         with gr.Tabs(elem_id="tabs"), gr.Tab("Train", id="train"):
             subject, live, opening = build_train_tab(registry, visit)
         page.load(opening, [visit], [visit, live, subject], show_progress="hidden", concurrency_limit=None, api_visibility="private")
@@ -47,6 +47,24 @@ def theme() -> Any:
         font=["system-ui", "sans-serif"],
         font_mono=["ui-monospace", "SFMono-Regular", "Menlo", "DejaVu Sans Mono", "monospace"],
         radius_size=gr.themes.sizes.radius_sm,
+    ).set(
+        button_primary_background_fill="var(--pg-accent)",
+        button_primary_background_fill_hover="var(--pg-accent)",
+        button_primary_background_fill_dark="var(--pg-accent)",
+        button_primary_background_fill_hover_dark="var(--pg-accent)",
+        button_primary_text_color="var(--pg-on-accent)",
+        button_primary_text_color_dark="var(--pg-on-accent)",
+        checkbox_background_color_selected="var(--pg-accent)",
+        checkbox_background_color_selected_dark="var(--pg-accent)",
+        block_info_text_color="var(--pg-quiet-text)",
+        block_info_text_color_dark="var(--pg-quiet-text)",
+        block_border_width="0px",
+        block_padding="0px",
+        block_shadow="none",
+        block_background_fill="transparent",
+        block_background_fill_dark="transparent",
+        form_gap_width="0px",
+        layout_gap="14px",
     )
 
 

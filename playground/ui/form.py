@@ -47,7 +47,7 @@ def component_for(name: str, explain: bool = True) -> Any:
         return gr.Dropdown(choices, value=setting.default, filterable=False, **common)
     if isinstance(setting.default, bool):
         return gr.Checkbox(setting.default, **common)
-    return gr.Number(setting.default, precision=0 if isinstance(setting.default, int) else None, **common)
+    return gr.Number(setting.default, precision=0 if isinstance(setting.default, int) else None, min_width=80, **common)
 
 
 def build_form() -> dict[str, Any]:

@@ -86,18 +86,22 @@ function drawHeads() {
   const signature = layers.map((l) => l.length).join();
   if (box.dataset.signature !== signature) {
     box.dataset.signature = signature;
-    box.replaceChildren(...layers.flatMap((heads, l) => heads.map((_, h) => {
-      const button = document.createElement("button"), canvas = document.createElement("canvas"), label = document.createElement("span");
-      button.type = "button"; button.className = "head"; button.dataset.layer = l; button.dataset.head = h;
-      label.textContent = heads.length === 1 && layers.length === 1 ? "layer 1 · head 1" : "layer " + (l + 1) + " · head " + (h + 1);
-      button.append(canvas, label);
-      return button;
-    })));
-    if (head[0] >= layers.length || head[1] >= layers[0].length) head = [0, 0];
+    box.replaceChildren(...layers.flatMap((heads, l) => {
+      const label = document.createElement("div");
+      label.className = "layer"; label.textContent = "layer " + (l + 1) + (l ? "" : heads.length === 1 ? ", one head" : ", heads 1 to " + heads.length);
+      return [label, ...heads.map((_, h) => {
+        const button = document.createElement("button");
+        button.type = "button"; button.className = "head"; button.dataset.layer = l; button.dataset.head = h;
+        button.setAttribute("aria-label", "layer " + (l + 1) + ", head " + (h + 1));
+        button.append(document.createElement("canvas"));
+        return button;
+      })];
+    }));
+    head = [layers.length - 1, 0];
   }
   const across = Math.min(layers[0].length, 8);
   box.style.gridTemplateColumns = across === 1 ? "112px" : "repeat(" + across + ", minmax(0, 1fr))";
-  for (const button of box.children) {
+  for (const button of box.querySelectorAll(".head")) {
     const l = +button.dataset.layer, h = +button.dataset.head;
     button.setAttribute("aria-pressed", String(l === head[0] && h === head[1]));
     const canvas = button.firstChild, width = canvas.clientWidth;
@@ -110,7 +114,7 @@ function drawHeads() {
 function drawFocus() {
   const canvas = $(".focus-map"), spec = KINDS[kind], rows = stage[spec.rows], columns = stage[spec.columns];
   const weights = snapshot.attention[kind][head[0]][head[1]], left = 40, top = 22;
-  const size = Math.min(36, (canvas.clientWidth - left) / columns.length);
+  const size = Math.min(31, (canvas.clientWidth - left) / columns.length);
   const [c] = prepare(canvas, Math.round(top + size * rows.length + 2));
   c.font = (size < 16 ? 9 : 12) + "px " + css("--font-mono"); c.textBaseline = "middle"; c.fillStyle = css("--body-text-color");
   c.textAlign = "center";
@@ -176,7 +180,7 @@ function drawCharts() {
   for (const [, v] of losses) { if (v < low) low = v; if (v > high) high = v; }
   if (!losses.length) { low = log ? -2 : 0; high = log ? 0.5 : 3; }
   const ticks = [];
-  if (log) for (let e = Math.floor(low); e <= Math.ceil(high); e++) { if (e >= low - 0.3 && e <= high + 0.1) ticks.push([e, number(10 ** e)]); }
+  if (log) for (let e = Math.floor(low); e <= Math.ceil(high); e++) { if (e >= low - 0.3 && e <= high + 0.1) ticks.push([e, String(+(10 ** e).toPrecision(1))]); }
   else { high *= 1.05; for (let i = 0; i <= 4; i++) ticks.push([(high * i) / 4, ((high * i) / 4).toFixed(high < 1 ? 2 : 1)]); }
   chart($(".loss-chart"), [{ values: losses, colour: css("--pg-accent") }], [low - (log ? 0.1 : 0), high + (log ? 0.1 : 0)], ticks, "the curve appears with the first step");
   const scored = points.filter((p) => p.exact_match !== undefined);
@@ -341,7 +345,7 @@ for (const canvas of element.querySelectorAll(".chart")) {
 const map = $(".focus-map");
 function cellAt(event) {
   if (!stage) return null;
-  const columns = stage[KINDS[kind].columns].length, size = Math.min(36, (map.clientWidth - 40) / columns);
+  const columns = stage[KINDS[kind].columns].length, size = Math.min(31, (map.clientWidth - 40) / columns);
   const cell = [Math.floor((event.offsetY - 22) / size), Math.floor((event.offsetX - 40) / size)];
   return cell[0] >= 0 && cell[1] >= 0 && cell[1] < columns && cell[0] < stage[KINDS[kind].rows].length ? cell : null;
 }

@@ -40,6 +40,7 @@ def live_view(registry: Registry) -> gr.HTML:
         js_on_load=(HERE / "live.js").read_text(encoding="utf-8"),
         server_functions=[poll, ask],
         elem_id="live",
+        padding=False,
     )
 
 
@@ -121,17 +122,17 @@ def build_train_tab(registry: Registry, visit: gr.BrowserState) -> tuple[gr.Drop
     with gr.Row(elem_id="train-page"):
         with gr.Column(elem_id="buttons", min_width=200):
             with gr.Row():
-                train = gr.Button("Train", variant="primary", elem_id="train")
-                pause = gr.Button("Pause", variant="primary", elem_id="pause")
-                resume = gr.Button("Resume", variant="primary", elem_id="resume")
-                step = gr.Button("Step", elem_id="step", min_width=64)
-                stop = gr.Button("Stop", elem_id="stop", min_width=64)
+                train = gr.Button("Train", variant="primary", elem_id="train", size="md")
+                pause = gr.Button("Pause", variant="primary", elem_id="pause", size="md")
+                resume = gr.Button("Resume", variant="primary", elem_id="resume", size="md")
+                step = gr.Button("Step", elem_id="step", size="md")
+                stop = gr.Button("Stop", elem_id="stop", size="md")
         with gr.Column(elem_id="view", min_width=280):
-            subject = gr.Dropdown([], label="Model on show", elem_id="subject", filterable=False)
+            subject = gr.Dropdown([], label="Model on show", container=False, elem_id="subject", filterable=False)
             live = live_view(registry)
         with gr.Column(elem_id="form", min_width=200):
             form = build_form()
-            size = gr.HTML(size_line({k: c.value for k, c in form.items()}), elem_id="size")
+            size = gr.HTML(size_line({k: c.value for k, c in form.items()}), elem_id="size", padding=False)
 
     names, components = list(form), list(form.values())
 
