@@ -15,6 +15,7 @@ from tqdm import tqdm
 
 from playground import __version__
 from playground.models.config import SettingError
+from playground.runs.memory import check_memory
 from playground.training.config import RunConfig, field_owner, setting_of
 from playground.training.manifest import CheckpointError, read_manifest
 from playground.training.presets import PRESETS, preset_config
@@ -65,7 +66,9 @@ def main() -> None:
 @click.option("--length", "max_length", type=int, default=None, help="Longest sequence. [default: 10]")
 @click.option("--min-length", type=int, default=None, help="Shortest sequence. [default: the same as --length]")
 @click.option("--preset", type=click.Choice(list(PRESETS)), default=None, help="Settings that go together. [default: fast]")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=None, help="Folder for the checkpoint. [default: one under checkpoints/runs]")
+@click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), default=None, help="The checkpoint's folder. [default: in checkpoints/runs]"
+)
 @click.option("--overwrite", is_flag=True, help="Replace the checkpoint that --out already holds.")
 @click.option("--resume", type=click.Path(path_type=Path), default=None, help="Go on from this checkpoint; --steps says how far in all.")
 @click.option("--weights-only", is_flag=True, help="Leave out what only resuming needs: a third of the size.")
@@ -82,12 +85,14 @@ def train(
         config = None
         fixed = sorted(set(given) - set(CHANGED_ON_RESUME)) + (["preset"] if preset else [])
         if fixed:
-            refuse(f"{option_name(fixed[0])} cannot change on --resume, which can take {', '.join(map(option_name, CHANGED_ON_RESUME))}; leave it out")
+            allowed = ", ".join(map(option_name, CHANGED_ON_RESUME))
+            refuse(f"{option_name(fixed[0])} cannot change on --resume, which can take {allowed}; leave it out")
         out = out or resume
     else:
         given.setdefault("min_length", given.get("max_length", 10))
         try:
             config = preset_config(preset or "fast", given)
+            check_memory(config)
         except SettingError as error:
             refuse(speak_flags(error))
         out = out or CHECKPOINTS / "runs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{config.task.task}"
@@ -156,7 +161,8 @@ def evaluate(checkpoint: Path, n: int, min_length: int | None, max_length: int |
     manifest = manifest_of(checkpoint)
     own = manifest.config.task
     try:
-        task = dataclasses.replace(own, max_length=max_length or own.max_length, min_length=min_length or min(own.min_length, max_length or own.min_length))
+        longest = max_length or own.max_length
+        task = dataclasses.replace(own, max_length=longest, min_length=min_length or min(own.min_length, longest))
         RunConfig(task, manifest.config.model, manifest.config.training, manifest.config.family)
     except SettingError as error:
         refuse(speak_flags(error))

@@ -46,6 +46,10 @@ class MultiHeadAttention(nn.Module):
         self.query = nn.Linear(d, d, bias=bias)
         self.key_value = nn.Linear(d, 2 * d, bias=bias)  # two projections in one product: the keys, then the values
         self.output = nn.Linear(d, d, bias=bias)
+        # Glorot and Bengio 2010, made smaller where scores are formed: attention begins soft and finds its place sooner.
+        key_weight, value_weight = self.key_value.weight.chunk(2)
+        for weight, gain in ((self.query.weight, 0.5), (key_weight, 0.5), (value_weight, 0.7), (self.output.weight, 1.0)):
+            nn.init.xavier_uniform_(weight, gain)
 
     def keys_and_values(self, memory_BMD: Tensor) -> tuple[Tensor, Tensor]:
         """key_BHMK and value_BHMK of what can be looked at."""

@@ -58,7 +58,9 @@ class ModelConfig:
     n_layers: int = setting(2, "Encoder layers, and as many decoder layers.", low=1, high=48)
     d_ff: int = setting(128, "Width inside the feed-forward network of each layer.", low=1, high=16384)
     dropout: float = setting(0.0, "Share of values zeroed after the embedding and each sublayer while training.", low=0, high=0.9)
-    norm: str = setting("pre", "Layer norm before each sublayer (pre) or after adding its result (post, the paper's).", choices=("pre", "post"))
+    norm: str = setting(
+        "pre", "Layer norm before each sublayer (pre) or after its result was added (post, the paper's).", choices=("pre", "post")
+    )
     positions: str = setting("learned", "A trained vector for each position, or fixed sine waves.", choices=("learned", "sinusoidal"))
     position_scale: float = setting(1.0, "Factor on the sine waves; they must be as loud as the symbols to be heard.", low=0, high=100)
     share_embeddings: bool = setting(True, "Source and target use one table of symbol vectors.")

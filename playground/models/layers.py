@@ -18,6 +18,8 @@ class FeedForward(nn.Module):
         super().__init__()
         self.widen = nn.Linear(config.d_model, config.d_ff)
         self.narrow = nn.Linear(config.d_ff, config.d_model)
+        nn.init.xavier_uniform_(self.widen.weight)
+        nn.init.xavier_uniform_(self.narrow.weight)
 
     def forward(self, x_BSD: Tensor) -> Tensor:
         return self.narrow(self.widen(x_BSD).relu())

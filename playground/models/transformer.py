@@ -38,14 +38,12 @@ class Transformer(nn.Module):
         source_tokens = target_tokens if config.share_embeddings else token_table(config.source_vocabulary, config.d_model)
         self.source_embedding = Embedding(config, source_tokens)
         self.target_embedding = Embedding(config, target_tokens)
-        self.encoder_layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.n_layers))
-        self.decoder_layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.n_layers))
+        self.encoder_layers = nn.ModuleList([EncoderLayer(config) for _ in range(config.n_layers)])
+        self.decoder_layers = nn.ModuleList([DecoderLayer(config) for _ in range(config.n_layers)])
         self.encoder_norm = nn.LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
         self.decoder_norm = nn.LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
         self.output = nn.Linear(config.d_model, config.target_vocabulary)
-        for name, weight in self.named_parameters():
-            if weight.dim() == 2 and "embedding" not in name:
-                nn.init.xavier_uniform_(weight)
+        nn.init.xavier_uniform_(self.output.weight)
         if config.tie_output:
             self.output.weight = target_tokens.weight
 

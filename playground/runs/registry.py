@@ -15,17 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import psutil
-
-from playground.models.config import SettingError
 from playground.training.config import RunConfig
 from playground.training.manifest import CheckpointError, read_manifest
 
+from .memory import check_memory
 from .processes import start_process
 
 LIVE = ("starting", "training", "paused", "stopping")
 POINTS_A_POLL = 2000
-TORCH_ITSELF = 400_000_000  # bytes that a worker takes before it has built anything
 
 
 class SlotsBusy(RuntimeError):
@@ -238,17 +235,3 @@ class Registry:
                 orphans, self._inspections = self._inspections, {}
             for future in orphans.values():
                 future.set_result({"error": "the process that looks into checkpoints ended; ask again"})
-
-
-def check_memory(config: RunConfig) -> None:
-    """Refuse a run that would not fit into free memory.
-
-    Raises:
-        SettingError: with the estimate and what is free.
-    """
-    needed, free = config.memory_estimate() + TORCH_ITSELF, psutil.virtual_memory().available
-    if needed > 0.9 * free:
-        raise SettingError(
-            "batch_size",
-            f"this run needs about {needed / 1e9:.1f} GB and {free / 1e9:.1f} GB are free; use a smaller batch_size, d_model, d_ff or max_length",
-        )

@@ -75,13 +75,10 @@ class View:
         given_BT = family.solve(batch.source_BS, family.config.max_positions)
         names = self.task.vocabulary.decode
         given, answer = names(given_BT[0].tolist()), names(batch.labels_BT[0].tolist())
-        seen = self.config.min_length <= len(tokens) <= self.config.max_length
-        lengths = f"{self.config.min_length} to {self.config.max_length}" if self.config.min_length < self.config.max_length else str(self.config.max_length)
+        low, high = self.config.min_length, self.config.max_length
         return {
             "given": given,
             "answer": answer,
             "right": given == answer,
-            "note": "" if seen else f"trained on length {lengths} only",
+            "note": "" if low <= len(tokens) <= high else f"trained on length {f'{low} to {high}' if low < high else high} only",
         }
-
-

@@ -17,6 +17,7 @@ from .vocabulary import SPECIAL
 HELD_OUT_SHARE = 1 / 16
 EVALUATION_SEED = 20170612  # any constant; scores compare across runs because all are asked the same sequences
 ENUMERABLE = 200_000  # up to this many sequences of a length are listed rather than drawn
+CHUNK = 1_000_000  # symbols made at a time, to bound the memory
 
 _GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as int64: the odd constant of Fibonacci hashing
 _MIX = -4658895280553007687  # 0xBF58476D1CE4E5B9 as int64: splitmix64's first multiplier
@@ -39,9 +40,10 @@ def is_held_out(sequence_BL: Tensor, lengths_B: Tensor) -> Tensor:
 
 def training_batch(task: Task, batch_size: int, min_length: int, max_length: int, generator: torch.Generator) -> Batch:
     """A fresh batch on the generator's device; lengths are uniform, held-out rows get weight 0."""
-    draw = {"generator": generator, "device": generator.device}
-    lengths_B = torch.randint(min_length, max_length + 1, (batch_size,), **draw)
-    sequence_BL = torch.randint(len(SPECIAL), len(task.vocabulary), (batch_size, max_length), **draw)
+    device = generator.device
+    lengths_B = torch.randint(min_length, max_length + 1, (batch_size,), generator=generator, device=device)
+    shape = (batch_size, max_length)
+    sequence_BL = torch.randint(len(SPECIAL), len(task.vocabulary), shape, generator=generator, device=device)
     weight_B = (~is_held_out(sequence_BL, lengths_B)).float()
     return make_batch(task, sequence_BL, lengths_B, weight_B)
 
@@ -81,15 +83,25 @@ def held_out_set(task: Task, n: int, min_length: int, max_length: int) -> HeldOu
 def _distinct(task: Task, length: int, n: int, generator: torch.Generator) -> tuple[Tensor, int | None]:
     """Up to `n` distinct held-out sequences of one length in random order, and how many there are."""
     symbols = len(task.vocabulary.symbols)
-    if symbols**length <= ENUMERABLE:
-        number_N1 = torch.arange(symbols**length)[:, None]
-        every_NL = number_N1 // symbols ** torch.arange(length) % symbols + len(SPECIAL)
-        kept_NL = every_NL[is_held_out(every_NL, torch.full((len(every_NL),), length))]
+    rows = max(1, CHUNK // length)
+    if symbols**length <= max(ENUMERABLE, 2 * n / HELD_OUT_SHARE):
+        place_L = symbols ** torch.arange(length)
+        parts = [
+            _held_out_rows(number_N[:, None] // place_L % symbols + len(SPECIAL)) for number_N in torch.arange(symbols**length).split(rows)
+        ]
+        kept_NL = torch.cat(parts)
         order_N = torch.randperm(len(kept_NL), generator=generator)[:n]
         return kept_NL[order_N], len(kept_NL)
     kept_NL = torch.empty(0, length, dtype=torch.long)
-    while len(kept_NL) < n:
-        drawn_NL = torch.randint(len(SPECIAL), len(task.vocabulary), (32 * n, length), generator=generator)
-        drawn_NL = drawn_NL[is_held_out(drawn_NL, torch.full((len(drawn_NL),), length))]
-        kept_NL = torch.cat([kept_NL, drawn_NL]).unique(dim=0)
+    while len(kept_NL) < n:  # more than 2 n are there to be found
+        parts, found = [kept_NL], len(kept_NL)
+        while found < n:
+            parts.append(_held_out_rows(torch.randint(len(SPECIAL), len(task.vocabulary), (rows, length), generator=generator)))
+            found += len(parts[-1])
+        kept_NL = torch.cat(parts).unique(dim=0)
     return kept_NL[torch.randperm(len(kept_NL), generator=generator)[:n]], None
+
+
+def _held_out_rows(sequence_NL: Tensor) -> Tensor:
+    """The held-out ones among sequences of full length."""
+    return sequence_NL[is_held_out(sequence_NL, torch.full((len(sequence_NL),), sequence_NL.shape[1]))]

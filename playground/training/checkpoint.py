@@ -62,7 +62,8 @@ def save_checkpoint(
     try:
         write_folder(folder, files)
     except OSError as error:
-        raise CheckpointError(f"could not write the checkpoint {folder}: {error.strerror or error}; what was there before is kept") from error
+        reason = f"could not write the checkpoint {folder}: {error.strerror or error}; what was there before is kept"
+        raise CheckpointError(reason) from error
     return manifest
 
 

@@ -41,7 +41,7 @@ class TrainConfig:
     """How the model learns, and how it is scored meanwhile."""
 
     steps: int = setting(200, "Updates of the weights until the run ends.", low=1, high=1_000_000)
-    batch_size: int = setting(64, "Sequences in each update; every batch is drawn afresh.", low=1, high=65_536)
+    batch_size: int = setting(128, "Sequences in each update; every batch is drawn afresh.", low=1, high=65_536)
     learning_rate: float = setting(6e-3, "Size of an update; with the noam schedule a factor, 1 in the paper.", low=1e-9, high=100)
     schedule: str = setting(
         "cosine",
@@ -49,7 +49,7 @@ class TrainConfig:
         choices=("constant", "cosine", "noam"),
     )
     warmup: int = setting(20, "Steps over which the learning rate rises from zero.", low=0, high=1_000_000)
-    decay_steps: int = setting(200, "The step at which the cosine has reached its floor.", low=1, high=1_000_000)
+    decay_steps: int = setting(160, "The step at which the cosine has reached its floor.", low=1, high=1_000_000)
     final_share: float = setting(0.05, "The cosine's floor, as a share of the learning rate.", low=0, high=1)
     beta1: float = setting(0.9, "Adam: memory of the gradient's mean.", low=0, high=0.9999)
     beta2: float = setting(0.98, "Adam: memory of the gradient's square.", low=0, high=0.999999)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import platform
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import playground
 from playground.families import FAMILIES
@@ -92,12 +93,12 @@ def read_json(path: Path) -> Any:
 def parse_json(data: bytes) -> Any:
     """Strict JSON. Raises ValueError for anything else."""
 
-    def refuse(constant: str) -> None:
+    def refuse(constant: str) -> NoReturn:
         raise ValueError(f"{constant} is no number")
 
     def finite(text: str) -> float:
         number = float(text)
-        return number if number - number == 0 else refuse(text)  # type: ignore[return-value]
+        return number if math.isfinite(number) else refuse(text)
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         keys = dict(pairs)

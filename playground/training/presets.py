@@ -26,14 +26,14 @@ PRESETS = {
     "one-head": Preset(
         "One head",
         "One layer with one head: small enough that every picture can be read.",
-        {"n_layers": 1, "n_heads": 1},
+        {"n_layers": 1, "n_heads": 1, "steps": 600, "decay_steps": 600},
     ),
     "paper": Preset(
         "The paper's recipe",
         "As in Vaswani et al. 2017, at this size: post-norm, sine waves, dropout, label smoothing, warm-up over 4,000 steps.",
         {
             "norm": "post", "positions": "sinusoidal", "share_embeddings": False, "dropout": 0.1, "label_smoothing": 0.1,
-            "schedule": "noam", "learning_rate": 1.0, "warmup": 4000, "steps": 2000, "eval_every": 25,
+            "batch_size": 64, "schedule": "noam", "learning_rate": 1.0, "warmup": 4000, "steps": 2000, "eval_every": 25,
         },
     ),
     "write-up": Preset(
@@ -41,7 +41,7 @@ PRESETS = {
         "The usual from-scratch tutorial: post-norm, sine waves, dropout, a constant learning rate. It takes its time.",
         {
             "norm": "post", "positions": "sinusoidal", "share_embeddings": False, "dropout": 0.1,
-            "schedule": "constant", "learning_rate": 1e-3, "warmup": 0, "beta2": 0.999, "epsilon": 1e-8, "steps": 3000, "eval_every": 25,
+            "batch_size": 64, "schedule": "constant", "learning_rate": 1e-3, "warmup": 0, "beta2": 0.999, "epsilon": 1e-8, "steps": 3000, "eval_every": 25,
         },
     ),
 }  # fmt: skip

@@ -13,6 +13,7 @@ from playground.evaluation import Evaluation, evaluate
 from playground.families import load_family
 from playground.tasks import load_task
 from playground.tasks.held_out import HeldOut, held_out_set, training_batch
+from playground.tasks.task import Batch
 
 from .config import RunConfig
 from .schedules import learning_rate
@@ -97,10 +98,10 @@ class Trainer:
         Raises:
             TrainingDiverged: when loss or gradient is not finite; weights and optimizer are as before the step.
         """
-        training = self.config.training
+        training, task = self.config.training, self.config.task
         started = time.perf_counter()
         rate = learning_rate(training, self.config.model.d_model, self.step_count + 1)
-        batch = training_batch(self.task, training.batch_size, self.config.task.min_length, self.config.task.max_length, self.data_generator)
+        batch = training_batch(self.task, training.batch_size, task.min_length, task.max_length, self.data_generator)
         loss, norm = self._update(batch, rate)
         if not (loss.isfinite() and norm.isfinite()):
             raise TrainingDiverged(
@@ -121,7 +122,9 @@ class Trainer:
             seconds=self.seconds,
             steps_per_second=1 / self._pace,
             tokens_per_second=tokens / took,
-            **scores,
+            exact_match=scores.exact_match if scores else None,
+            token_accuracy=scores.token_accuracy if scores else None,
+            scored=scores.n if scores else None,
         )
 
     def evaluate(self, n: int = CONFIRMING_N) -> Evaluation:
@@ -153,25 +156,25 @@ class Trainer:
         if self.device.type == "cuda" and "generator.cuda" in state:
             torch.cuda.set_rng_state(state["generator.cuda"].clone(), self.device)
 
-    def _update(self, batch, rate: float) -> tuple[Tensor, Tensor]:
+    def _update(self, batch: Batch, rate: float) -> tuple[Tensor, Tensor]:
         """Forward, backward and Adam; an update that is not finite is skipped by a mask, without asking the device."""
         training = self.config.training
         loss = self.family.loss(batch, training.label_smoothing)
         self.optimizer.zero_grad()
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(self.family.parameters(), training.clip or torch.inf)
-        self.optimizer.found_inf = (~norm.isfinite()).float()
+        self.optimizer.found_inf = (~norm.isfinite()).float()  # type: ignore[attr-defined]  # as torch.amp.GradScaler does
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.step()
         return loss.detach(), norm
 
-    def _scores_when_due(self) -> dict[str, float | int]:
+    def _scores_when_due(self) -> Evaluation | None:
         training = self.config.training
         if self.step_count % training.eval_every and self.step_count != training.steps:
-            return {}
+            return None
         scores = self.evaluate(training.eval_n)
         if training.until and scores.exact_match >= training.until:
             scores = self.evaluate()
             self.finished = scores.exact_match >= training.until
-        return {"exact_match": scores.exact_match, "token_accuracy": scores.token_accuracy, "scored": scores.n}
+        return scores

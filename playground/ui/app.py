@@ -23,6 +23,7 @@ from .hosts import middleware
 from .train import build_train_tab
 
 HERE = Path(__file__).parent
+TITLE = "<h1>Transformer Playground</h1><p>A small encoder-decoder transformer, written from scratch, learns while you watch.</p>"
 CHECKPOINTS = HERE.parent.parent / "checkpoints"
 
 
@@ -31,7 +32,7 @@ def build(registry: Registry) -> gr.Blocks:
     with gr.Blocks(title="Transformer Playground", analytics_enabled=False, fill_width=True) as page:
         # Both arguments are fixed: left to chance, they would differ after a restart and every visitor be a stranger.
         visit = gr.BrowserState("", storage_key="transformer-playground", secret="the browser's own memory, no secret kept from it")
-        gr.HTML("<h1>Transformer Playground</h1><p>A small encoder-decoder transformer, written from scratch, learns while you watch.</p>", elem_id="title", padding=False)
+        gr.HTML(TITLE, elem_id="title", padding=False)
         with gr.Tabs(elem_id="tabs"), gr.Tab("Train", id="train"):
             subject, live, opening = build_train_tab(registry, visit)
         page.load(opening, [visit], [visit, live, subject], show_progress="hidden", concurrency_limit=None, api_visibility="private")
@@ -70,6 +71,7 @@ def theme() -> Any:
 
 def launch_options(host: str | None, port: int | None) -> dict[str, Any]:
     """How the page is served. With a `host`, and on a Space, anybody may come; otherwise only this machine."""
+    host = host or os.environ.get("GRADIO_SERVER_NAME")
     return {
         "theme": theme(),
         "css": (HERE / "page.css").read_text(encoding="utf-8"),
@@ -85,10 +87,13 @@ def launch_options(host: str | None, port: int | None) -> dict[str, Any]:
     }
 
 
-def serve(host: str | None = None, port: int | None = None, checkpoints: Path = CHECKPOINTS) -> None:
-    """Serve the page until the process is told to end; then let every run save, and exit 0."""
+def serve(host: str | None = None, port: int | None = None) -> None:
+    """Serve the page until the process is told to end; then let every run save, and exit 0.
+
+    Checkpoints and runs live under checkpoints/, or where PLAYGROUND_CHECKPOINTS says.
+    """
     warm_up()
-    registry = Registry(checkpoints)
+    registry = Registry(Path(os.environ.get("PLAYGROUND_CHECKPOINTS", CHECKPOINTS)))
 
     def end(number: int, frame: FrameType | None) -> None:
         print("Saving runs", file=sys.stderr)

@@ -8,7 +8,7 @@ from typing import Any
 import gradio as gr
 
 from playground.models.config import SettingError
-from playground.runs.registry import check_memory
+from playground.runs.memory import check_memory
 from playground.training.config import RunConfig, field_owner, setting_of
 from playground.training.presets import PRESETS, preset_config
 
@@ -57,7 +57,8 @@ def build_form() -> dict[str, Any]:
     with gr.Row(elem_classes="pair"):
         form["min_length"], form["max_length"] = component_for("min_length", False), component_for("max_length", False)
     choices = [(preset.title, name) for name, preset in PRESETS.items()]
-    form["preset"] = gr.Dropdown(choices, value="fast", label="Recipe", info=PRESETS["fast"].sentence, filterable=False, elem_id="field-preset")
+    sentence = PRESETS["fast"].sentence
+    form["preset"] = gr.Dropdown(choices, value="fast", label="Recipe", info=sentence, filterable=False, elem_id="field-preset")
     form["device"] = component_for("device", explain=False)
     with gr.Accordion("Advanced", open=False, elem_id="advanced"):
         for group, names in ADVANCED.items():

@@ -148,10 +148,19 @@ function decimate(values, x, width) {
   return [...columns.values()].flatMap(([a, b]) => (a[0] < b[0] ? [a, b] : a === b ? [a] : [b, a]));
 }
 
+// The steps that the axis spans: it grows in a few jumps, not with every point.
+function span() {
+  const step = points.length ? points[points.length - 1].step : 1;
+  if (ENDED.includes(status)) return Math.max(step, 1);
+  let most = 50;
+  while (most < step) most *= String(most)[0] === "2" ? 2.5 : 2;
+  return Math.max(step, Math.min(most, last.steps || most));
+}
+
 function chart(canvas, series, range, ticks, label) {
   const [c, width, height] = prepare(canvas);
   const left = 44, right = width - 8, top = 8, bottom = height - 20;
-  const lastStep = points.length ? points[points.length - 1].step : 1, maxStep = Math.max(lastStep, ENDED.includes(status) ? 1 : Math.min(last.steps || 1, Math.max(50, lastStep * 1.25)));
+  const maxStep = span();
   const x = (step) => left + ((right - left) * step) / maxStep, y = (v) => bottom - ((bottom - top) * (v - range[0])) / (range[1] - range[0] || 1);
   c.font = "12px " + css("--font"); c.textBaseline = "middle"; c.lineWidth = 1;
   for (const [value, text] of ticks) {
@@ -179,8 +188,9 @@ function drawCharts() {
   let low = log ? Infinity : 0, high = -Infinity;
   for (const [, v] of losses) { if (v < low) low = v; if (v > high) high = v; }
   if (!losses.length) { low = log ? -2 : 0; high = log ? 0.5 : 3; }
+  if (log) low = Math.min(low, high - 1.5);
   const ticks = [];
-  if (log) for (let e = Math.floor(low); e <= Math.ceil(high); e++) { if (e >= low - 0.3 && e <= high + 0.1) ticks.push([e, String(+(10 ** e).toPrecision(1))]); }
+  if (log) for (let e = Math.floor(low); e <= Math.ceil(high); e++) { if (e >= low - 0.3 && e <= high + 0.1) ticks.push([e, e < -3 ? "1e" + e : String(+(10 ** e).toPrecision(1))]); }
   else { high *= 1.05; for (let i = 0; i <= 4; i++) ticks.push([(high * i) / 4, ((high * i) / 4).toFixed(high < 1 ? 2 : 1)]); }
   chart($(".loss-chart"), [{ values: losses, colour: css("--pg-accent") }], [low - (log ? 0.1 : 0), high + (log ? 0.1 : 0)], ticks, "the curve appears with the first step");
   const scored = points.filter((p) => p.exact_match !== undefined);
@@ -233,7 +243,7 @@ function drawLengths() {
   if (!scores) return;
   box.querySelector("tbody").replaceChildren(...scores.by_length.map((s) => {
     const row = document.createElement("tr");
-    for (const text of [s.length, s.n, s.available === null ? "many" : s.available, s.exact_match === null ? "none held out" : percent(s.exact_match)]) row.insertCell().textContent = text;
+    for (const text of [s.length, s.n, s.available === null ? "over 10,000" : s.available.toLocaleString("en"), s.exact_match === null ? "none held out" : percent(s.exact_match)]) row.insertCell().textContent = text;
     return row;
   }));
 }

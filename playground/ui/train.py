@@ -62,7 +62,8 @@ async def told(registry: Registry, request: object) -> dict[str, Any]:
     if "error" in view:
         return GONE | {"message": view["error"]}
     manifest = read_manifest(folder)
-    return view | {"status": "checkpoint", "name": folder.name, "steps": manifest.step, "scores": manifest.scores, "looks": 1, "more": False}
+    shown = {"status": "checkpoint", "name": folder.name, "steps": manifest.step, "scores": manifest.scores}
+    return view | shown | {"looks": 1, "more": False}
 
 
 async def answered(registry: Registry, request: object) -> dict[str, Any]:
@@ -120,13 +121,12 @@ def describe(config: Any) -> str:
 def build_train_tab(registry: Registry, visit: gr.BrowserState) -> tuple[gr.Dropdown, gr.HTML, Callable[..., Any]]:
     """Place the tab. Returns what the frame wires up: the choice of subject, the live view, and `opening` for a page's load."""
     with gr.Row(elem_id="train-page"):
-        with gr.Column(elem_id="buttons", min_width=200):
-            with gr.Row():
-                train = gr.Button("Train", variant="primary", elem_id="train", size="md")
-                pause = gr.Button("Pause", variant="primary", elem_id="pause", size="md")
-                resume = gr.Button("Resume", variant="primary", elem_id="resume", size="md")
-                step = gr.Button("Step", elem_id="step", size="md")
-                stop = gr.Button("Stop", elem_id="stop", size="md")
+        with gr.Column(elem_id="buttons", min_width=200), gr.Row():
+            train = gr.Button("Train", variant="primary", elem_id="train", size="md")
+            pause = gr.Button("Pause", variant="primary", elem_id="pause", size="md")
+            resume = gr.Button("Resume", variant="primary", elem_id="resume", size="md")
+            step = gr.Button("Step", elem_id="step", size="md")
+            stop = gr.Button("Stop", elem_id="stop", size="md")
         with gr.Column(elem_id="view", min_width=280):
             subject = gr.Dropdown([], label="Model on show", container=False, elem_id="subject", filterable=False)
             live = live_view(registry)
@@ -175,8 +175,8 @@ def build_train_tab(registry: Registry, visit: gr.BrowserState) -> tuple[gr.Drop
         return visited(owner, chosen), chosen, gr.Dropdown(on_offer, value=chosen or None)
 
     def preset_chosen(preset: str, *values: Any) -> list[Any]:
-        now = preset_values(preset, valued(values))
-        return [gr.Dropdown(info=PRESETS[n].sentence) if (n := preset) and name == "preset" else now[name] for name in names]
+        now = preset_values(preset, valued(values)) | {"preset": gr.Dropdown(info=PRESETS[preset].sentence)}
+        return [now[name] for name in names]
 
     outputs = [visit, live, subject]
     train.click(start, [visit, *components], outputs, validator=validate, **QUIET)
@@ -184,7 +184,11 @@ def build_train_tab(registry: Registry, visit: gr.BrowserState) -> tuple[gr.Drop
         button.click(control(action), [visit], None, **QUIET)
     subject.input(choose, [subject, visit], [visit, live], **QUIET)
     form["preset"].input(preset_chosen, [form["preset"], *components], components, **QUIET)
-    gr.on([c.change for c in components], lambda *values: size_line(valued(values)), components, [size], trigger_mode="always_last", **QUIET)
+
+    def weigh(*values: Any) -> str:
+        return size_line(valued(values))
+
+    gr.on([c.change for c in components], weigh, components, [size], trigger_mode="always_last", **QUIET)
     return subject, live, opening
 
 

@@ -1,0 +1,73 @@
+"""python -m benchmarks [accuracy] [startup]: measure, keep the figures under results/, rewrite RESULTS.md."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from pathlib import Path
+
+import click
+import psutil
+
+from benchmarks import accuracy, startup
+from playground.training.manifest import current_versions
+
+HERE = Path(__file__).parent
+SCORED = (
+    "Presets of `playground/training/presets.py`; scored every 10 steps (paper and write-up: 25) on 256 held-out sequences, and on "
+    "2,000 to confirm. Seconds count training and scoring."
+)
+SUBSETS = {
+    "accuracy": (accuracy, "Steps to 99.9 % exact match", SCORED),
+    "startup": (startup, "Start-up", "Whole processes, timed from outside; the machine's file cache is warm."),
+}
+
+
+def machine() -> str:
+    """What the figures were measured on."""
+    versions = current_versions()
+    cores, memory = os.cpu_count(), psutil.virtual_memory().total / 2**30
+    system = f"{cores} shared cores, {memory:.0f} GiB, {platform.system()} {platform.machine()}"
+    return f"{system}; torch {versions['torch']}, Python {versions['python']}"
+
+
+def write_results() -> None:
+    """RESULTS.md out of what is under results/."""
+    parts = [
+        "# Results",
+        "",
+        "Written by `python -m benchmarks`; do not edit. The machines are shared and noisy: absolute seconds vary threefold between days, "
+        "step counts do not vary at all for a given seed, machine and version.",
+    ]
+    for name, (module, title, note) in SUBSETS.items():
+        path = HERE / "results" / f"{name}.json"
+        if path.exists():
+            kept = json.loads(path.read_text())
+            parts += [
+                "",
+                f"## {title}",
+                "",
+                f"`python -m benchmarks {name}` on {kept['date']}, {kept['machine']}.",
+                note,
+                "",
+                module.table(kept["rows"]),
+            ]
+    parts += ["", "## Still to be measured", "", "Nothing here was run on a GPU yet."]
+    (HERE / "RESULTS.md").write_text("\n".join(parts) + "\n", encoding="utf-8")
+
+
+@click.command()
+@click.argument("subsets", nargs=-1, type=click.Choice(list(SUBSETS)))
+def main(subsets: tuple[str, ...]) -> None:
+    """Measure the SUBSETS (all of them when none is named) and rewrite RESULTS.md."""
+    (HERE / "results").mkdir(exist_ok=True)
+    for name in subsets or SUBSETS:
+        kept = {"date": time.strftime("%Y-%m-%d"), "machine": machine(), "rows": SUBSETS[name][0].measure()}
+        (HERE / "results" / f"{name}.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+        write_results()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""Steps and seconds until 99.9 % exact match on 2,000 held-out sequences, over seeds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from playground.training.presets import preset_config
+from playground.training.trainer import Trainer
+
+GOAL = 0.999
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A row of the table: what is trained, with how many seeds, and the steps that the project promises."""
+
+    name: str
+    seeds: int
+    promised: int | None
+    preset: str
+    fields: dict[str, Any]
+
+
+SETTINGS = (
+    Setting("reverse, length 10", 10, 60, "fast", {"min_length": 10}),
+    Setting("copy, length 10", 10, 100, "fast", {"task": "copy", "min_length": 10}),
+    Setting("reverse, lengths 1 to 10", 5, 200, "fast", {}),
+    Setting("copy, lengths 1 to 10", 5, None, "fast", {"task": "copy"}),
+    Setting("reverse, lengths 1 to 20", 5, None, "fast", {"max_length": 20}),
+    Setting("one head: reverse, lengths 1 to 10", 5, None, "one-head", {}),
+    Setting("the paper's recipe: reverse, length 10", 3, None, "paper", {"min_length": 10}),
+    Setting("as in the write-up: reverse, length 10", 3, None, "write-up", {"min_length": 10}),
+)
+
+
+def measure() -> list[dict[str, Any]]:
+    """Every setting with every seed. A seed that does not reach the goal counts as such, with the score it ended at."""
+    rows = []
+    for setting in SETTINGS:
+        reached = []
+        ended = []
+        for seed in range(setting.seeds):
+            trainer = Trainer(preset_config(setting.preset, {**setting.fields, "seed": seed, "until": GOAL}))
+            for _ in trainer:
+                pass
+            score = trainer.evaluate().exact_match
+            ended.append(score)
+            if score >= GOAL:
+                reached.append((trainer.step_count, trainer.seconds))
+            print(f"{setting.name}, seed {seed}: {score:.2%} after {trainer.step_count} steps, {trainer.seconds:.1f} s", flush=True)
+        rows.append(
+            {
+                "setting": setting.name,
+                "seeds": setting.seeds,
+                "reached": len(reached),
+                "promised": setting.promised,
+                "steps": [steps for steps, _ in reached],
+                "seconds": [round(seconds, 2) for _, seconds in reached],
+                "lowest_score": min(ended),
+            }
+        )
+    return rows
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """The rows as Markdown."""
+    lines = [
+        "| setting | seeds that reach it | steps: median (most) | promised | seconds: median | lowest score of a seed at its end |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        steps = f"{median(row['steps']):g} ({max(row['steps'])})" if row["steps"] else "none"
+        seconds = f"{median(row['seconds']):.1f}" if row["seconds"] else ""
+        promised = f"at most {row['promised']}" if row["promised"] else ""
+        lines.append(
+            f"| {row['setting']} | {row['reached']} of {row['seeds']} | {steps} | {promised} | {seconds} | {row['lowest_score']:.2%} |"
+        )
+    return "\n".join(lines)

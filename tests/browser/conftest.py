@@ -1,0 +1,82 @@
+"""A real browser on the real app. Any Chromium or Chrome serves; without one these tests say so and are skipped, but with
+CI=true they fail."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.servers import AppServer
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge")
+REFUSED = "422 (Unprocessable Entity)"  # how Gradio's validators say no; the browser logs it, the page explains it
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+def find_browser() -> str | None:
+    """The first Chromium or Chrome on the path, or the one that BROWSER_PATH names."""
+    return os.environ.get("BROWSER_PATH") or next(filter(None, map(shutil.which, NAMES)), None)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    path = find_browser()
+    if path is None:
+        reason = "no Chromium or Chrome on the path: install one (Debian: apt-get install chromium) or set BROWSER_PATH"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory) -> Iterator[AppServer]:
+    server = AppServer(tmp_path_factory.mktemp("app"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def open_page(browser: Browser) -> Iterator[Callable[..., Page]]:
+    """Opens pages, each in a browser profile of its own, and sees to it that none complained or called another host."""
+    contexts, complaints = [], []
+
+    def open_page(url: str, same_browser_as: Page | None = None, **viewport: int) -> Page:
+        if same_browser_as is None:
+            contexts.append(browser.new_context(viewport={"width": 1440, "height": 950} | viewport))
+        context = same_browser_as.context if same_browser_as else contexts[-1]
+        page = context.new_page()
+        page.set_default_timeout(30_000)
+        page.on(
+            "console", lambda message: complaints.append(message.text) if message.type == "error" and REFUSED not in message.text else None
+        )
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: complaints.append(request.url) if foreign(request.url, url) else None)
+        page.goto(url)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+def foreign(requested: str, page: str) -> bool:
+    return urlsplit(requested).scheme not in ("data", "blob") and urlsplit(requested).netloc != urlsplit(page).netloc

@@ -1,0 +1,201 @@
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from playground.training.manifest import read_manifest
+from playground.training.presets import preset_config
+from tests.servers import AppServer, wait_for
+
+
+def shows(page: Page, *statuses: str, seconds: float = 60) -> None:
+    """Wait until the live view shows one of these statuses."""
+    script = "names => names.includes(document.querySelector('.live')?.dataset.status)"
+    page.wait_for_function(script, arg=list(statuses), timeout=seconds * 1000)
+
+
+def step_shown(page: Page) -> int:
+    found = re.search(r"step (\d+)", page.text_content(".sentence"))
+    return int(found.group(1)) if found else 0
+
+
+def settle(page: Page, field: str, value: object) -> None:
+    """Put a number into a field of the form."""
+    page.fill(f"#field-{field} input", str(value))
+    page.press(f"#field-{field} input", "Tab")
+
+
+def open_advanced(page: Page, group: str) -> None:
+    page.click("#advanced > button")
+    if group != "Model":
+        page.click(f"#advanced .group button:has-text('{group}')")
+
+
+def colours(page: Page, selector: str) -> int:
+    """How many different colours a canvas shows: a blank one has one."""
+    return page.eval_on_selector(
+        selector,
+        """canvas => { const d = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data, seen = new Set();
+        for (let i = 0; i < d.length; i += 4) seen.add(d[i] + ',' + d[i + 1] + ',' + d[i + 2] + ',' + d[i + 3]); return seen.size; }""",
+    )
+
+
+def test_the_first_screen_shows_a_shipped_model_and_lets_one_try_it(app, open_page):
+    page = open_page(app.url)
+    shows(page, "checkpoint")
+    expect(page.locator(".sentence")).to_contain_text("exact match")
+    expect(page.locator(".answer")).to_have_text(re.compile(r"5 1 4 1 3\s*✓"))
+    assert page.locator(".heads .head").count() == 8
+    assert colours(page, ".focus-map") > 20
+    assert colours(page, ".loss-chart") > 5
+    page.fill(".sequence", "9 8 7")
+    expect(page.locator(".answer")).to_have_text(re.compile(r"7 8 9\s*✓"))
+    page.fill(".sequence", "9 x 7")
+    expect(page.locator(".try-note")).to_contain_text("'x' is not a symbol")
+    expect(page.locator(".answer")).to_have_text(re.compile(r"7 8 9\s*✓"))  # the last answer stays
+    page.fill(".sequence", "<img src=x onerror=alert(1)>")
+    expect(page.locator(".try-note")).to_contain_text("'<' is not a symbol")
+    assert page.locator(".live img").count() == 0
+
+
+def test_one_click_trains_to_100_percent_on_screen(app, open_page):
+    page = open_page(app.url)
+    shows(page, "checkpoint")
+    page.click("#train")
+    shows(page, "training")
+    expect(page.locator("#pause")).to_be_visible()
+    expect(page.locator("#train")).to_be_hidden()
+    first = page.evaluate("document.querySelector('.focus-map').toDataURL()")
+    shows(page, "done", seconds=120)
+    expect(page.locator(".score-value")).to_have_text(re.compile(r"^(100|99\.\d) %$"))
+    expect(page.locator(".right-of")).to_have_text("8 of 8 right")
+    sentence = page.text_content(".sentence")
+    assert re.search(r"Done · 200 steps in .* · exact match (100|99\.9) % of 2,000 held-out sequences", sentence), sentence
+    assert page.evaluate("document.querySelector('.focus-map').toDataURL()") != first
+    page.click("details.lengths summary")
+    assert page.locator(".lengths tbody tr").count() == 10
+    expect(page.locator("#train")).to_be_visible()
+
+
+def test_pause_step_resume_reload_and_stop(app, open_page):
+    page = open_page(app.url)
+    shows(page, "checkpoint")
+    open_advanced(page, "Training")
+    settle(page, "steps", 100000)
+    page.click("#train")
+    shows(page, "training")
+    page.wait_for_function("document.querySelector('.loss-value').textContent !== ''")
+    page.click("#pause")
+    shows(page, "paused")
+    held_at = step_shown(page)
+    assert held_at > 0
+    page.click("#step")
+    page.wait_for_function(f"document.querySelector('.sentence').textContent.includes('step {held_at + 1}')")
+    page.click("#step")
+    page.wait_for_function(f"document.querySelector('.sentence').textContent.includes('step {held_at + 2}')")
+    page.fill(".sequence", "1 2 3")
+    expect(page.locator(".answer")).to_contain_text(re.compile("[✓✗]"))
+    page.reload()
+    shows(page, "paused")
+    assert step_shown(page) == held_at + 2
+    expect(page.locator("#resume")).to_be_visible()
+    page.click("#resume")
+    shows(page, "training")
+    page.wait_for_function(f"+(/step (\\d+)/.exec(document.querySelector('.sentence').textContent) || [])[1] > {held_at + 10}")
+    second_tab = open_page(app.url, same_browser_as=page)
+    shows(second_tab, "training")
+    page.click("#stop")
+    shows(page, "stopped")
+    shows(second_tab, "stopped")
+    expect(page.locator("#train")).to_be_visible()
+
+
+def test_a_second_browser_sees_nothing_of_the_first(app, open_page):
+    first = open_page(app.url)
+    shows(first, "checkpoint")
+    first.click("#train")
+    shows(first, "training")
+    second = open_page(app.url)
+    shows(second, "checkpoint")
+    for page, expected in ((first, True), (second, False)):
+        page.click("#subject input")
+        offered = page.locator("[role=option]").all_text_contents()
+        assert any("run" in text for text in offered) is expected, offered
+    first.keyboard.press("Escape")
+    first.click("#stop")
+    shows(first, "stopped", "done")
+
+
+def test_a_bad_value_is_explained_beside_its_field_and_nothing_starts(app, open_page):
+    page = open_page(app.url)
+    shows(page, "checkpoint")
+    open_advanced(page, "Training")
+    settle(page, "n_heads", 5)
+    page.click("#train")
+    expect(page.locator("#field-n_heads")).to_contain_text("does not divide d_model 64; use one of 1, 2, 4, 8, 16, 32, 64")
+    settle(page, "n_heads", 4)
+    settle(page, "learning_rate", -1)
+    page.click("#train")
+    expect(page.locator("#field-learning_rate")).to_contain_text("it must be a number from 1e-09 to 100")
+    assert page.get_attribute(".live", "data-status") == "checkpoint"
+
+
+def test_a_preset_fills_the_form_and_another_model_can_be_opened(app, open_page):
+    page = open_page(app.url)
+    shows(page, "checkpoint")
+    page.click("#field-preset input")
+    page.click("[role=option]:has-text('One head')")
+    expect(page.locator("#field-preset")).to_contain_text("small enough that every picture can be read")
+    expect(page.locator("#size")).to_contain_text(f"{preset_config('one-head').model.parameter_count():,} parameters")
+    page.click("#subject input")
+    page.click("[role=option]:has-text('copy:')")
+    page.wait_for_function("document.querySelector('.sentence').textContent.includes('Checkpoint copy')")
+    expect(page.locator(".answer")).to_have_text(re.compile(r"3 1 4 1 5\s*✓"))
+    page.reload()
+    page.wait_for_function("document.querySelector('.sentence')?.textContent.includes('Checkpoint copy')")
+
+
+def test_kinds_heads_and_cells_can_be_chosen_by_keyboard(app, open_page):
+    page = open_page(app.url)
+    shows(page, "checkpoint")
+    page.focus("[data-kind=decoder]")
+    page.keyboard.press("Enter")
+    expect(page.locator("[data-kind=decoder]")).to_have_attribute("aria-pressed", "true")
+    page.focus(".head[data-layer='0'][data-head='2']")
+    page.keyboard.press("Enter")
+    expect(page.locator("figcaption")).to_contain_text("Layer 1, head 3")
+    page.focus(".focus-map")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("figcaption")).to_contain_text("it lies in the future")
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("figcaption")).to_contain_text("with weight 1.000")
+    page.focus(".loss-chart")
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator(".loss-value")).to_contain_text("at step")
+
+
+@pytest.mark.parametrize("width", [1440, 900, 390])
+def test_nothing_is_cut_off_at_any_width(app, open_page, width):
+    page = open_page(app.url, width=width, height=844)
+    shows(page, "checkpoint")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    if width == 390:
+        tops = [page.locator(selector).bounding_box()["y"] for selector in ("#train", ".learning", ".attention", "#form")]
+        assert tops == sorted(tops)
+
+
+def test_sigterm_saves_the_active_run_and_exits_with_0(tmp_path, open_page):
+    own = AppServer(tmp_path)
+    page = open_page(own.url)
+    shows(page, "checkpoint")
+    open_advanced(page, "Training")
+    settle(page, "steps", 100000)
+    page.click("#train")
+    shows(page, "training")
+    wait_for(lambda: step_shown(page) > 3, what="some steps")
+    page.goto("about:blank")
+    assert own.stop() == 0
+    saved = [path for path in (own.checkpoints / "runs").iterdir() if not path.name.startswith(".")]
+    assert len(saved) == 1
+    assert read_manifest(saved[0]).step > 3

@@ -1,0 +1,64 @@
+import math
+
+import pytest
+import torch
+
+from playground.models.attention import MultiHeadAttention, attend, causal_mask, padding_mask
+from playground.models.config import ModelConfig
+
+B, H, Q, M, K = 2, 3, 4, 5, 8
+
+
+def queries_keys_values():
+    generator = torch.Generator().manual_seed(0)
+    return [torch.randn(B, H, n, K, generator=generator) for n in (Q, M, M)]
+
+
+def test_attention_is_equation_1_of_the_paper():
+    query_BHQK, key_BHMK, value_BHMK = queries_keys_values()
+    mix_BHQK, weights_BHQM = attend(query_BHQK, key_BHMK, value_BHMK, torch.ones(1, 1, dtype=torch.bool))
+    b, h, q = 1, 2, 3
+    scores = [float(query_BHQK[b, h, q] @ key_BHMK[b, h, m]) / math.sqrt(K) for m in range(M)]
+    weights = [math.exp(score) / sum(map(math.exp, scores)) for score in scores]
+    torch.testing.assert_close(weights_BHQM[b, h, q], torch.tensor(weights))
+    torch.testing.assert_close(mix_BHQK[b, h, q], sum(w * value_BHMK[b, h, m] for m, w in enumerate(weights)))
+
+
+def test_weights_sum_to_one_and_are_exactly_zero_where_nobody_may_look():
+    may_look = torch.rand(B, 1, Q, M, generator=torch.Generator().manual_seed(1)) < 0.5
+    may_look[..., 0] = True
+    _, weights_BHQM = attend(*queries_keys_values(), may_look)
+    torch.testing.assert_close(weights_BHQM.sum(-1), torch.ones(B, H, Q))
+    assert (weights_BHQM[~may_look.expand_as(weights_BHQM)] == 0).all()
+    assert (weights_BHQM[may_look.expand_as(weights_BHQM)] > 0).all()
+
+
+def test_what_is_masked_has_no_influence_at_all():
+    query_BHQK, key_BHMK, value_BHMK = queries_keys_values()
+    may_look = torch.tensor([True, True, False, True, False])
+    before = attend(query_BHQK, key_BHMK, value_BHMK, may_look)[0]
+    key_BHMK[:, :, ~may_look], value_BHMK[:, :, ~may_look] = 1e4, -1e4
+    assert torch.equal(attend(query_BHQK, key_BHMK, value_BHMK, may_look)[0], before)
+
+
+def test_masks_are_true_where_one_may_look():
+    assert padding_mask(torch.tensor([[5, 2, 0, 0]])).tolist() == [[[[True, True, False, False]]]]
+    assert causal_mask(3, torch.device("cpu")).tolist() == [[True, False, False], [True, True, False], [True, True, True]]
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_every_head_works_on_its_own_slice_of_the_projections(bias):
+    torch.manual_seed(0)
+    attention = MultiHeadAttention(ModelConfig(d_model=12, n_heads=3, attention_bias=bias))
+    x_BQD, memory_BMD = torch.randn(B, Q, 12), torch.randn(B, M, 12)
+    everything = torch.ones(1, 1, dtype=torch.bool)
+    result_BQD, weights_BHQM = attention(x_BQD, *attention.keys_and_values(memory_BMD), everything)
+    key_BMD, value_BMD = attention.key_value(memory_BMD).split(12, dim=-1)
+    mixes, weights = [], []
+    for head in (slice(0, 4), slice(4, 8), slice(8, 12)):
+        weights_BQM = (attention.query(x_BQD)[..., head] @ key_BMD[..., head].mT / 2).softmax(-1)
+        mixes.append(weights_BQM @ value_BMD[..., head])
+        weights.append(weights_BQM)
+    torch.testing.assert_close(weights_BHQM, torch.stack(weights, dim=1))
+    torch.testing.assert_close(result_BQD, attention.output(torch.cat(mixes, dim=-1)))
+    assert (attention.query.bias is not None) == (attention.key_value.bias is not None) == (attention.output.bias is not None) == bias

@@ -1,0 +1,56 @@
+import pytest
+import torch
+
+from playground.models.config import ModelConfig
+from playground.models.layers import AddAndNorm, FeedForward, Past
+from playground.models.positions import Embedding, token_table
+
+
+def test_the_feed_forward_network_treats_every_position_alike_with_a_relu_between():
+    torch.manual_seed(0)
+    network = FeedForward(ModelConfig(d_model=8, d_ff=20))
+    x_BSD = torch.randn(2, 3, 8)
+    hidden = (x_BSD[1, 2] @ network.widen.weight.T + network.widen.bias).clamp(min=0)
+    assert hidden.shape == (20,)
+    torch.testing.assert_close(network(x_BSD)[1, 2], hidden @ network.narrow.weight.T + network.narrow.bias)
+
+
+def test_post_norm_normalises_the_sum_and_pre_norm_what_the_sublayer_is_given():
+    torch.manual_seed(0)
+    x_BSD, result_BSD = torch.randn(2, 3, 8), torch.randn(2, 3, 8)
+    normal = torch.nn.functional.layer_norm
+    post, pre = (AddAndNorm(ModelConfig(d_model=8, norm=norm)) for norm in ("post", "pre"))
+    assert torch.equal(post.before(x_BSD), x_BSD)
+    torch.testing.assert_close(post.after(x_BSD, result_BSD), normal(x_BSD + result_BSD, (8,)))
+    torch.testing.assert_close(pre.before(x_BSD), normal(x_BSD, (8,)))
+    torch.testing.assert_close(pre.after(x_BSD, result_BSD), x_BSD + result_BSD)
+
+
+def test_dropout_zeroes_its_share_of_a_sublayers_result_and_none_of_what_went_in():
+    torch.manual_seed(0)
+    around = AddAndNorm(ModelConfig(d_model=64, dropout=0.3, norm="pre"))
+    x_BSD, ones_BSD = torch.full((8, 20, 64), 5.0), torch.ones(8, 20, 64)
+    added_BSD = around.after(x_BSD, ones_BSD) - x_BSD
+    assert float((added_BSD == 0).float().mean()) == pytest.approx(0.3, abs=0.02)
+    torch.testing.assert_close(added_BSD[added_BSD != 0].unique(), torch.tensor([1 / 0.7]), atol=1e-5, rtol=0)
+    assert torch.equal(around.eval().after(x_BSD, ones_BSD), x_BSD + 1)
+
+
+def test_dropout_zeroes_its_share_of_an_embedding_symbol_and_position_together():
+    torch.manual_seed(0)
+    config = ModelConfig(dropout=0.3)
+    embedding = Embedding(config, token_table(13, 64))
+    tokens_BS = torch.randint(3, 13, (64, 10))
+    assert float((embedding(tokens_BS) == 0).float().mean()) == pytest.approx(0.3, abs=0.02)
+    assert not (embedding.eval()(tokens_BS) == 0).any()
+
+
+def test_a_past_returns_everything_so_far():
+    torch.manual_seed(0)
+    key_BHTK, value_BHTK = torch.randn(2, 3, 6, 4), torch.randn(2, 3, 6, 4)
+    past = Past(torch.empty_like(key_BHTK), torch.empty_like(value_BHTK))
+    for start, end in ((0, 1), (1, 2), (2, 5)):
+        keys, values = past.extend(key_BHTK[:, :, start:end], value_BHTK[:, :, start:end])
+        assert torch.equal(keys, key_BHTK[:, :, :end])
+        assert torch.equal(values, value_BHTK[:, :, :end])
+        assert past.length == end

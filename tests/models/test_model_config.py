@@ -1,0 +1,146 @@
+import dataclasses
+import math
+import re
+
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from playground.models.config import ModelConfig, SettingError
+from playground.models.transformer import Transformer
+
+FIELDS = {each.name: each for each in dataclasses.fields(ModelConfig)}
+NEVER = [math.nan, math.inf, -math.inf, -1, -0.5, None, "text", "", (), 10**30]
+
+
+def unfit(name):
+    """Values that no field of this type takes."""
+    kind = type(FIELDS[name].default)
+    return NEVER + ([0, 1, "true"] if kind is bool else [True, False]) + ([1.5, 8.0, "8"] if kind is int else [])
+
+
+def accepted(name):
+    """Values that the field takes on its own; two fields may still contradict each other."""
+    default, range_ = FIELDS[name].default, FIELDS[name].metadata
+    if range_["choices"]:
+        return st.sampled_from(range_["choices"])
+    if isinstance(default, bool):
+        return st.booleans()
+    if isinstance(default, int):
+        return st.integers(range_["low"], min(range_["high"], 40))
+    return st.floats(range_["low"], range_["high"])
+
+
+def count(config):
+    with torch.device("meta"):
+        return sum(weight.numel() for weight in Transformer(config).parameters())
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name in FIELDS for value in unfit(name)])
+def test_a_field_refuses_what_is_not_of_its_kind_and_names_itself(name, value):
+    with pytest.raises(SettingError) as caught:
+        ModelConfig(**{name: value})
+    assert caught.value.field == name
+    assert str(caught.value).startswith(f"{name} is {value!r}; ")
+
+
+@pytest.mark.parametrize("name", [name for name, each in FIELDS.items() if each.metadata["high"] is not None])
+def test_a_number_may_be_as_large_and_as_small_as_its_range_says_and_no_more(name):
+    low, high = FIELDS[name].metadata["low"], FIELDS[name].metadata["high"]
+    others = {"n_heads": 1, "share_embeddings": False}  # so that no two fields contradict each other
+    for value in (low, high):
+        assert getattr(ModelConfig(**others | {name: value}), name) == value
+    for value in (low - 1, high + 1):
+        with pytest.raises(SettingError, match=re.escape(f"from {low:g} to {high:g}")) as caught:
+            ModelConfig(**others | {name: value})
+        assert caught.value.field == name
+
+
+def test_heads_that_do_not_divide_the_width_are_told_which_numbers_do():
+    with pytest.raises(SettingError, match=r"n_heads is 5, which does not divide d_model 12; use one of 1, 2, 3, 4, 6, 12$") as caught:
+        ModelConfig(d_model=12, n_heads=5)
+    assert caught.value.field == "n_heads"
+
+
+def test_one_table_cannot_serve_two_vocabularies_and_the_error_names_both_ways_out():
+    with pytest.raises(SettingError, match="source_vocabulary is 13 and target_vocabulary 14; make them equal or turn") as caught:
+        ModelConfig(target_vocabulary=14, share_embeddings=True)
+    assert caught.value.field == "share_embeddings"
+    assert ModelConfig(target_vocabulary=14, share_embeddings=False).target_vocabulary == 14
+
+
+def test_sine_waves_need_an_even_width():
+    with pytest.raises(SettingError, match="d_model is 7") as caught:
+        ModelConfig(d_model=7, n_heads=1, positions="sinusoidal")
+    assert caught.value.field == "d_model"
+    assert ModelConfig(d_model=7, n_heads=1, positions="learned").d_model == 7
+
+
+def test_a_whole_number_for_a_fraction_is_the_same_setting():
+    assert ModelConfig(dropout=0) == ModelConfig(dropout=0.0)
+    assert type(ModelConfig(dropout=0).dropout) is float
+
+
+def test_an_absurdly_long_number_is_refused_like_any_other():
+    with pytest.raises(SettingError):
+        ModelConfig(d_model=10**5000)
+
+
+@settings(max_examples=300)
+@given(st.fixed_dictionaries({}, optional={name: accepted(name) | st.sampled_from(unfit(name)) for name in FIELDS}))
+def test_any_values_make_a_valid_config_or_an_error_that_names_a_field(values):
+    config, complaint = None, None
+    try:
+        config = ModelConfig(**values)
+    except SettingError as error:
+        complaint = error
+    if config is None:
+        assert complaint.field in FIELDS
+        assert complaint.field in str(complaint)
+        return
+    assert config.d_model % config.n_heads == 0
+    assert not any(value is bad for name, value in values.items() for bad in unfit(name))
+    assert config.parameter_count() > 0
+    assert dataclasses.replace(config) == config
+
+
+@given(st.fixed_dictionaries({
+    "d_model": st.sampled_from([2, 4, 12, 16]), "n_heads": st.sampled_from([1, 2]),
+    "n_layers": st.integers(1, 3), "d_ff": st.integers(1, 20), "source_vocabulary": st.integers(4, 20),
+    "target_vocabulary": st.integers(4, 20), "max_positions": st.integers(2, 20),
+    **{name: accepted(name) for name in ("norm", "positions", "tie_output", "attention_bias")},
+}), st.booleans())  # fmt: skip
+@example({"norm": "post", "positions": "sinusoidal", "tie_output": True, "attention_bias": False}, True)
+@example({"norm": "pre", "positions": "learned", "tie_output": True, "attention_bias": True}, True)
+def test_the_parameter_count_equals_what_is_built(values, share):
+    if share:
+        values = values | {"target_vocabulary": values.get("source_vocabulary", 13)}
+    config = ModelConfig(**values, share_embeddings=share)
+    assert config.parameter_count() == count(config)
+
+
+def test_the_papers_base_model_builds_and_counts_its_parameters():
+    config = ModelConfig.paper_base()
+    assert (config.d_model, config.n_heads, config.n_layers, config.d_ff, config.dropout) == (512, 8, 6, 2048, 0.1)
+    assert (config.source_vocabulary, config.target_vocabulary, config.max_positions) == (30_000, 30_000, 5_000)
+    assert (config.norm, config.positions, config.position_scale) == ("post", "sinusoidal", 1.0)
+    assert count(config) == config.parameter_count()
+
+
+def test_the_base_model_of_the_story_counts_100_970_632_parameters():
+    config = ModelConfig(
+        d_model=512, n_heads=8, n_layers=6, d_ff=2048, norm="post", positions="sinusoidal", share_embeddings=False, attention_bias=False,
+        source_vocabulary=37_000, target_vocabulary=37_000,
+    )  # fmt: skip
+    assert config.parameter_count() == 100_970_632
+    assert count(config) == 100_970_632
+
+
+def test_the_model_of_the_write_up_counts_169_933_parameters():
+    config = ModelConfig(
+        d_model=64, n_heads=4, n_layers=2, d_ff=128, norm="post", positions="sinusoidal", share_embeddings=False, source_vocabulary=13,
+        target_vocabulary=13,
+    )  # fmt: skip
+    assert config.parameter_count() == 169_933
+    assert count(config) == 169_933

@@ -1,0 +1,77 @@
+import pytest
+import torch
+
+from playground.models.config import ModelConfig
+from playground.models.positions import Embedding, sinusoid, token_table
+
+THE, DOG, BIT, MAN = range(3, 7)
+
+
+def embedding(**changes):
+    torch.manual_seed(0)
+    config = ModelConfig(**changes)
+    return Embedding(config, token_table(config.source_vocabulary, config.d_model))
+
+
+def vectors(embedding, sentence):
+    """The sentence's vectors in an order that does not depend on the sentence's."""
+    return torch.tensor(sorted(embedding(torch.tensor([sentence]))[0].tolist()))
+
+
+@pytest.mark.parametrize("d_model", [2, 64, 512])
+def test_the_sine_waves_are_the_papers_formula(d_model):
+    position_P1 = torch.arange(200, dtype=torch.float64)[:, None]
+    angle_Pd = position_P1 / 10_000.0 ** (torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
+    waves_PD = sinusoid(200, d_model)
+    assert waves_PD.shape == (200, d_model)
+    torch.testing.assert_close(waves_PD[:, 0::2].double(), angle_Pd.sin(), atol=2e-5, rtol=0)
+    torch.testing.assert_close(waves_PD[:, 1::2].double(), angle_Pd.cos(), atol=2e-5, rtol=0)
+
+
+@pytest.mark.parametrize(("dimension", "period"), [(0, 6.3), (14, 47)])
+def test_a_dimension_of_the_sine_waves_repeats_after_its_wavelength(dimension, period):
+    wave_P = sinusoid(2000, 64)[:, dimension]
+    before_P, after_P = wave_P[:-1], wave_P[1:]
+    rising_P = torch.arange(1999)[(before_P < 0) & (after_P >= 0)]
+    crossing_P = rising_P + before_P[rising_P] / (before_P[rising_P] - after_P[rising_P])
+    assert float((crossing_P[-1] - crossing_P[0]) / (len(crossing_P) - 1)) == pytest.approx(period, rel=0.005)
+
+
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
+def test_an_embedding_is_the_token_vector_times_sqrt_d_model_plus_the_position(positions):
+    embed = embedding(positions=positions, d_model=64)
+    tokens_BS = torch.tensor([[3, 7, 7, 0], [12, 1, 2, 0]])
+    expected_BSD = embed.tokens.weight[tokens_BS] * 8 + embed.positions[:4]
+    torch.testing.assert_close(embed(tokens_BS), expected_BSD)
+    torch.testing.assert_close(embed(tokens_BS, first=5), embed.tokens.weight[tokens_BS] * 8 + embed.positions[5:9])
+
+
+def test_the_factor_on_the_sine_waves_makes_them_louder():
+    loud, plain = (embedding(positions="sinusoidal", position_scale=scale).positions for scale in (2.5, 1.0))
+    torch.testing.assert_close(loud, 2.5 * plain)
+    torch.testing.assert_close(plain, sinusoid(11, 64))
+
+
+def test_symbols_and_learned_positions_start_equally_loud():
+    embed = embedding(d_model=256, source_vocabulary=60, target_vocabulary=60, max_positions=60)
+    assert float((embed.tokens.weight * embed.scale).std().detach()) == pytest.approx(1, abs=0.05)
+    assert float(embed.positions.std().detach()) == pytest.approx(1, abs=0.05)
+
+
+def test_sine_waves_are_no_parameters_and_not_saved():
+    embed = embedding(positions="sinusoidal")
+    assert [name for name, _ in embed.named_parameters()] == list(embed.state_dict()) == ["tokens.weight"]
+
+
+def test_without_positions_a_sentence_and_its_mirror_are_the_same_set_of_vectors():
+    silent = embedding(positions="sinusoidal", position_scale=0)
+    first, second = [THE, DOG, BIT, THE, MAN], [THE, MAN, BIT, THE, DOG]
+    assert torch.equal(vectors(silent, first), vectors(silent, second))
+    assert not torch.equal(silent(torch.tensor([first])), silent(torch.tensor([second])))
+
+
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
+def test_with_positions_a_sentence_and_its_mirror_differ(positions):
+    embed = embedding(positions=positions)
+    first, second = vectors(embed, [THE, DOG, BIT, THE, MAN]), vectors(embed, [THE, MAN, BIT, THE, DOG])
+    assert (first - second).abs().max() > 0.1

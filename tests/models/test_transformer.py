@@ -1,0 +1,243 @@
+import itertools
+
+import pytest
+import torch
+from torch import nn
+
+from playground.models.config import ModelConfig
+from playground.models.transformer import Transformer
+
+S, T = 7, 6
+RECIPES = [dict(zip(("norm", "positions"), pair, strict=True)) for pair in itertools.product(("pre", "post"), ("learned", "sinusoidal"))]
+
+
+def build(**changes):
+    """A small model whose biases and norms are not at their defaults either, so that each of them matters."""
+    torch.manual_seed(0)
+    model = Transformer(ModelConfig(**{"d_model": 16, "n_heads": 4, "n_layers": 2, "d_ff": 24} | changes))
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight += 0.1 * torch.randn_like(weight)
+    return model.eval()
+
+
+def tokens():
+    """Sources (BS) and decoder inputs (BT) of three lengths, padded behind EOS."""
+    generator = torch.Generator().manual_seed(1)
+    source_BS, target_BT = (torch.randint(3, 13, (3, n), generator=generator) for n in (S, T))
+    for row, length in enumerate((6, 4, 1)):
+        source_BS[row, length], source_BS[row, length + 1 :] = 2, 0
+        target_BT[row, 0], target_BT[row, length + 1 :] = 1, 0
+    return source_BS, target_BT
+
+
+def prebuilt(model):
+    """torch's own encoder and decoder stacks with `model`'s weights."""
+    config = model.config
+    sizes = {"d_model": config.d_model, "nhead": config.n_heads, "dim_feedforward": config.d_ff}
+    sizes |= {"dropout": 0.0, "batch_first": True, "norm_first": config.norm == "pre"}
+    final = [nn.LayerNorm(config.d_model) if config.norm == "pre" else None for _ in range(2)]
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(**sizes), config.n_layers, final[0], enable_nested_tensor=False)
+    decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(**sizes), config.n_layers, final[1])
+    theirs = nn.Transformer(config.d_model, config.n_heads, custom_encoder=encoder, custom_decoder=decoder, batch_first=True)
+    pairs = []
+    for ours, layer in [*zip(model.encoder_layers, encoder.layers, strict=True), *zip(model.decoder_layers, decoder.layers, strict=True)]:
+        pairs += [(ours.feed_forward.widen, layer.linear1), (ours.feed_forward.narrow, layer.linear2)]
+        pairs += [(ours.around_self_attention.norm, layer.norm1)]
+        copy_attention(ours.self_attention, layer.self_attn)
+        if hasattr(layer, "multihead_attn"):
+            pairs += [(ours.around_cross_attention.norm, layer.norm2), (ours.around_feed_forward.norm, layer.norm3)]
+            copy_attention(ours.cross_attention, layer.multihead_attn)
+        else:
+            pairs += [(ours.around_feed_forward.norm, layer.norm2)]
+    if config.norm == "pre":
+        pairs += [(model.encoder_norm, encoder.norm), (model.decoder_norm, decoder.norm)]
+    for ours, layer in pairs:
+        layer.load_state_dict(ours.state_dict())
+    return theirs
+
+
+@torch.no_grad()
+def copy_attention(ours, theirs):
+    """torch packs queries, keys and values into one projection; where ours has no biases, its biases are zero."""
+    theirs.in_proj_weight.copy_(torch.cat([ours.query.weight, ours.key_value.weight]))
+    theirs.out_proj.weight.copy_(ours.output.weight)
+    theirs.in_proj_bias.zero_()
+    theirs.out_proj.bias.zero_()
+    if ours.query.bias is not None:
+        theirs.in_proj_bias.copy_(torch.cat([ours.query.bias, ours.key_value.bias]))
+        theirs.out_proj.bias.copy_(ours.output.bias)
+
+
+@pytest.mark.parametrize("attention_bias", [True, False])
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_it_equals_torchs_transformer_with_the_same_weights(norm, attention_bias):
+    model = build(norm=norm, attention_bias=attention_bias)
+    theirs = prebuilt(model)
+    source_BS, target_BT = tokens()
+    no_source_BS, no_target_BT = source_BS == 0, target_BT == 0
+    source_BSD, target_BTD = model.source_embedding(source_BS), model.target_embedding(target_BT)
+    memory_BSD = theirs.encoder(source_BSD, src_key_padding_mask=no_source_BS)
+    result_BTD = theirs(
+        source_BSD, target_BTD, tgt_mask=torch.ones(T, T, dtype=torch.bool).triu(1),
+        src_key_padding_mask=no_source_BS, tgt_key_padding_mask=no_target_BT, memory_key_padding_mask=no_source_BS,
+    )  # fmt: skip
+    close = {"atol": 1e-5, "rtol": 1e-5}
+    torch.testing.assert_close(model.encode(source_BS), memory_BSD, **close)
+    torch.testing.assert_close(model.decode(target_BT, model.encode(source_BS), source_BS), result_BTD, **close)
+    torch.testing.assert_close(model(source_BS, target_BT), model.output(result_BTD), **close)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_future_target_token_leaves_earlier_logits_unchanged_and_only_those(recipe):
+    model = build(**recipe)
+    source_BS, target_BT = tokens()
+    before_BTV = model(source_BS, target_BT)
+    for t in range(T):
+        changed_BT = target_BT.clone()
+        changed_BT[0, t] = 3 + (changed_BT[0, t] - 2) % 10
+        after_BTV = model(source_BS, changed_BT)
+        assert torch.equal(after_BTV[0, :t], before_BTV[0, :t])
+        assert ((after_BTV[0, t:] - before_BTV[0, t:]).abs().amax(-1) > 1e-4).all()
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_every_source_token_reaches_every_target_position(recipe):
+    model = build(**recipe)
+    source_BS, target_BT = tokens()
+    before_TV = model(source_BS, target_BT)[0]
+    for s in range(S):
+        changed_BS = source_BS.clone()
+        changed_BS[0, s] = 3 + (changed_BS[0, s] - 2) % 10
+        assert ((model(changed_BS, target_BT)[0] - before_TV).abs().amax(-1) > 1e-5).all()
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_more_columns_of_padding_change_nothing(recipe):
+    model = build(**recipe)
+    source_BS, target_BT = tokens()
+    wider_BS, wider_BT = (nn.functional.pad(x, (0, 4)) for x in (source_BS, target_BT))
+    torch.testing.assert_close(model.encode(wider_BS)[:, :S], model.encode(source_BS), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(model(wider_BS, wider_BT)[:, :T], model(source_BS, target_BT), atol=1e-5, rtol=1e-5)
+
+
+def test_rows_of_a_batch_do_not_see_each_other():
+    model = build()
+    source_BS, target_BT = tokens()
+    together_BTV = model(source_BS, target_BT)
+    for row in range(3):
+        one = slice(row, row + 1)
+        torch.testing.assert_close(model(source_BS[one], target_BT[one]), together_BTV[one], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_recorded_attention_sums_to_one_and_is_exactly_zero_on_padding_and_on_the_future(recipe):
+    model = build(n_layers=3, **recipe)
+    source_BS, target_BT = tokens()
+    _, record = model.record(source_BS, target_BT)
+    source_B11S, target_B11T = (x[:, None, None, :] != 0 for x in (source_BS, target_BT))
+    past_TT = torch.arange(T) <= torch.arange(T)[:, None]
+    kinds = [
+        (record.encoder_attention, source_B11S, (3, 4, S, S)),
+        (record.decoder_attention, target_B11T & past_TT, (3, 4, T, T)),
+        (record.cross_attention, source_B11S, (3, 4, T, S)),
+    ]
+    for layers, may_look, shape in kinds:
+        assert len(layers) == 3
+        for weights_BHQM in layers:
+            assert weights_BHQM.shape == shape
+            torch.testing.assert_close(weights_BHQM.sum(-1), torch.ones(shape[:3]))
+            assert (weights_BHQM[~may_look.expand(shape)] == 0).all()
+            assert (weights_BHQM[may_look.expand(shape)] > 0).all()
+    every = [w_BHQM for layers, *_ in kinds for w_BHQM in layers if w_BHQM.shape[-1] == S]
+    assert not any(torch.equal(one, other) for one, other in itertools.combinations(every[:3], 2))
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_recording_gives_the_logits_of_a_plain_pass(recipe):
+    model = build(**recipe)
+    logits_BTV, _ = model.record(*tokens())
+    assert logits_BTV.shape == (3, T, 13)
+    assert torch.equal(logits_BTV, model(*tokens()))
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_one_more_target_position_at_a_time_equals_decoding_them_together(recipe):
+    model = build(**recipe)
+    source_BS, target_BT = tokens()
+    target_BT = target_BT.clamp(min=3)  # without padding, of which the next test speaks
+    target_BT[:, 0] = 1
+    memory_BSD = model.encode(source_BS)
+    past = model.empty_past(3, T)
+    keys = model.memory_keys(memory_BSD)
+    steps = [model.decode_next(target_BT[:, t : t + 1], keys, source_BS, past) for t in range(T)]
+    torch.testing.assert_close(torch.cat(steps, dim=1), model.decode(target_BT, memory_BSD, source_BS), atol=1e-5, rtol=1e-5)
+
+
+def test_decoding_step_by_step_equals_decoding_together_where_the_target_holds_a_pad_amid_symbols():
+    model = build()
+    source_BS, target_BT = tokens()
+    target_BT = target_BT.clamp(min=3)
+    target_BT[:, 0], target_BT[:, 2] = 1, 0  # an untrained model may well write PAD and go on
+    memory_BSD = model.encode(source_BS)
+    past = model.empty_past(3, T)
+    keys = model.memory_keys(memory_BSD)
+    steps = [model.decode_next(target_BT[:, t : t + 1], keys, source_BS, past) for t in range(T)]
+    torch.testing.assert_close(torch.cat(steps, dim=1), model.decode(target_BT, memory_BSD, source_BS), atol=1e-5, rtol=1e-5)
+
+
+def test_projecting_gives_the_log_probabilities_of_the_logits():
+    model = build()
+    source_BS, target_BT = tokens()
+    logits_BTV = model(source_BS, target_BT)
+    log_BTV = model.project(model.decode(target_BT, model.encode(source_BS), source_BS))
+    torch.testing.assert_close(log_BTV, logits_BTV - logits_BTV.exp().sum(-1, keepdim=True).log(), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(log_BTV.exp().sum(-1), torch.ones(3, T))
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_dropout_is_alive_behind_each_embedding_and_each_sublayer_and_dead_when_evaluating(norm):
+    model = build(norm=norm, dropout=0.5)
+    source_BS, target_BT = tokens()
+    quiet_BTV = model(source_BS, target_BT)
+    assert torch.equal(model(source_BS, target_BT), quiet_BTV)
+    sites = [module for module in model.modules() if isinstance(module, nn.Dropout)]
+    assert len(sites) == 2 + 2 * 2 + 2 * 3
+    model.train()
+    for site in sites:
+        for other in sites:
+            other.p = 0.5 if other is site else 0.0
+        assert not torch.allclose(model(source_BS, target_BT), quiet_BTV, atol=1e-3)
+    model.eval()
+    assert torch.equal(model(source_BS, target_BT), quiet_BTV)
+
+
+@pytest.mark.parametrize(("share", "tie"), [*itertools.product([True, False], repeat=2)])
+def test_tables_and_output_share_their_storage_where_the_config_says_so(share, tie):
+    model = build(share_embeddings=share, tie_output=tie)
+    source, target, output = model.source_embedding.tokens.weight, model.target_embedding.tokens.weight, model.output.weight
+    assert (source.data_ptr() == target.data_ptr()) == share
+    assert (output.data_ptr() == target.data_ptr()) == tie
+    assert len(list(model.parameters())) == len({weight.data_ptr() for weight in model.parameters()})
+
+
+def test_positions_are_learned_for_source_and_target_apart_even_where_the_symbols_are_shared():
+    model = build(share_embeddings=True, positions="learned")
+    assert model.source_embedding.positions.data_ptr() != model.target_embedding.positions.data_ptr()
+
+
+def test_the_papers_base_model_builds_with_vectors_of_its_sizes():
+    with torch.device("meta"):
+        model = Transformer(ModelConfig.paper_base())
+        logits_BTV = model(torch.ones(2, 9, dtype=torch.long), torch.ones(2, 8, dtype=torch.long))
+    assert logits_BTV.shape == (2, 8, 30_000)
+    assert model.source_embedding.positions.shape == (5_000, 512)
+    assert (len(model.encoder_layers), len(model.decoder_layers)) == (6, 6)
+
+
+def test_looking_leaves_nothing_behind_on_the_model():
+    model = build()
+    before = {name: dict(vars(module)) for name, module in model.named_modules()}
+    model.record(*tokens())
+    after = {name: dict(vars(module)) for name, module in model.named_modules()}
+    assert {name: list(values) for name, values in after.items()} == {name: list(values) for name, values in before.items()}

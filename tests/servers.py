@@ -1,0 +1,76 @@
+"""The app as a real process, for tests that speak to it over HTTP or in a browser."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SHIPPED = ("reverse", "reverse-one-head", "copy")
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 60, what: str = "a condition") -> object:
+    """Wait until `condition` gives something true, and return it."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if found := condition():
+            return found
+        time.sleep(0.02)
+    raise TimeoutError(f"{what} did not come true within {seconds} s")
+
+
+class AppServer:
+    """`python app.py` on a free port, over a copy of the shipped checkpoints."""
+
+    def __init__(self, folder: Path, **environment: str) -> None:
+        self.checkpoints = folder / "checkpoints"
+        self.checkpoints.mkdir(parents=True, exist_ok=True)
+        for name in SHIPPED:
+            shutil.copytree(ROOT / "checkpoints" / name, self.checkpoints / name, dirs_exist_ok=True)
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.log = folder / "app.log"
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "app.py", "--port", str(self.port)],
+                cwd=ROOT,
+                env=os.environ | {"PLAYGROUND_CHECKPOINTS": str(self.checkpoints)} | environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        wait_for(self.answers, 60, "the app's page")
+
+    def answers(self) -> bool:
+        if self.process.poll() is not None:
+            raise RuntimeError(f"app.py ended: {self.log.read_text()}")
+        try:
+            return self.get("/")[0] == 200
+        except urllib.error.URLError:
+            return False
+
+    def get(self, path: str, **headers: str) -> tuple[int, str]:
+        """Status and text of a GET; `Host` may be given as any other header."""
+        request = urllib.request.Request(self.url + path, headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=20) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+    def stop(self) -> int:
+        """SIGTERM, and the exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(20)

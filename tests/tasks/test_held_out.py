@@ -1,0 +1,176 @@
+import itertools
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from playground.tasks import load_task
+from playground.tasks.held_out import held_out_set, is_held_out, training_batch
+
+COPY = load_task("copy")
+REVERSE = load_task("reverse")
+
+
+def padded(sequences, width=None, filler=0):
+    width = width or max(map(len, sequences))
+    return torch.tensor([[*s, *[filler] * (width - len(s))] for s in sequences]), torch.tensor([len(s) for s in sequences])
+
+
+def held_out(text):
+    return is_held_out(*padded([COPY.vocabulary.encode(text)])).item()
+
+
+def sequences_of(batch):
+    """The sequences behind the sources, as tuples without EOS and PAD."""
+    return [tuple(token for token in row if token > 2) for row in batch.source_BS.tolist()]
+
+
+def scrambled(x):
+    """splitmix64's mixing in Python's own unbounded numbers."""
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+    return x ^ x >> 27
+
+
+@pytest.mark.parametrize("text", ["6", "09", "40", "28", "766", "8741", "19947", "733073", "5182897", "14445311", "123456789"])
+def test_these_sequences_are_held_out_in_every_version(text):
+    assert held_out(text)
+
+
+@pytest.mark.parametrize("text", ["1", "3", "31", "314", "3141", "31415", "314159", "3141592", "0000000000"])
+def test_these_sequences_train_in_every_version(text):
+    assert not held_out(text)
+
+
+@given(st.lists(st.lists(st.integers(3, 64), min_size=1, max_size=40), min_size=1, max_size=10))
+def test_the_hash_equals_the_same_arithmetic_in_plain_python(sequences):
+    def expected(sequence):
+        keys = [scrambled((at + 1) * 0x9E3779B97F4A7C15 % 2**64) | 1 for at in range(len(sequence))]
+        return scrambled(scrambled(sum(map(int.__mul__, sequence, keys)) % 2**64)) % 16 == 0
+
+    assert is_held_out(*padded(sequences)).tolist() == [expected(sequence) for sequence in sequences]
+
+
+@given(
+    st.lists(st.lists(st.integers(3, 12), min_size=1, max_size=8), min_size=1, max_size=30),
+    st.integers(0, 5), st.integers(0, 12), st.randoms(use_true_random=False),
+)  # fmt: skip
+def test_the_side_of_a_sequence_depends_on_neither_padding_nor_neighbours(sequences, extra, filler, random):
+    alone = [is_held_out(*padded([sequence])).item() for sequence in sequences]
+    order = random.sample(range(len(sequences)), len(sequences))
+    together = is_held_out(*padded([sequences[at] for at in order], max(map(len, sequences)) + extra, filler))
+    assert together.tolist() == [alone[at] for at in order]
+
+
+@pytest.mark.parametrize("length", [4, 6, 10])
+def test_one_sequence_in_sixteen_is_held_out_whatever_its_symbols(length):
+    sequence_BL = torch.randint(3, 13, (40_000, length), generator=torch.Generator().manual_seed(1))
+    held_B = is_held_out(sequence_BL, torch.full((40_000,), length))
+    assert held_B.float().mean().item() == pytest.approx(1 / 16, abs=0.006)  # five standard deviations, 10,000 distinct at length 4
+    for position, symbol in itertools.product((0, length - 1), range(3, 13)):
+        assert held_B[sequence_BL[:, position] == symbol].float().mean().item() == pytest.approx(1 / 16, abs=0.035)
+
+
+def test_the_same_seed_draws_the_same_batches_and_another_seed_others():
+    def batches(seed):
+        generator = torch.Generator().manual_seed(seed)
+        return [training_batch(REVERSE, 8, 1, 6, generator).source_BS for _ in range(3)]
+
+    assert torch.equal(torch.stack(batches(5)), torch.stack(batches(5)))
+    assert not torch.equal(torch.stack(batches(5)), torch.stack(batches(6)))
+    assert not torch.equal(*batches(5)[:2])
+
+
+def test_drawing_leaves_torchs_global_generator_alone_and_does_not_listen_to_it():
+    generator = torch.Generator().manual_seed(5)
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    batch = training_batch(REVERSE, 8, 1, 6, generator)
+    asked = held_out_set(REVERSE, 50, 1, 8)
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(2)
+    assert torch.equal(training_batch(REVERSE, 8, 1, 6, generator.manual_seed(5)).source_BS, batch.source_BS)
+    assert torch.equal(held_out_set(REVERSE, 50, 1, 8).batch.source_BS, asked.batch.source_BS)
+
+
+def test_training_batches_hold_every_length_and_symbol_about_equally_often_and_have_one_width():
+    generator = torch.Generator().manual_seed(0)
+    batch = training_batch(REVERSE, 8000, 2, 6, generator)
+    assert batch.source_BS.shape == (8000, 7)
+    lengths_B = (batch.source_BS > 2).sum(1)
+    assert sorted(set(lengths_B.tolist())) == [2, 3, 4, 5, 6]
+    assert torch.bincount(lengths_B)[2:].min() > 1400
+    assert torch.bincount(batch.source_BS[batch.source_BS > 2])[3:].min() > 2800
+    assert batch.source_BS.max() == 12
+
+
+def test_exactly_the_held_out_rows_of_a_training_batch_have_weight_zero():
+    generator = torch.Generator().manual_seed(0)
+    for min_length, max_length in ((1, 3), (4, 4), (1, 10)):
+        batch = training_batch(REVERSE, 500, min_length, max_length, generator)
+        held = [bool(is_held_out(*padded([s]))) for s in sequences_of(batch)]
+        assert batch.weight_B.tolist() == [0.0 if out else 1.0 for out in held]
+        assert 0 < sum(held) < 500
+
+
+def test_no_sequence_that_trains_is_ever_asked():
+    generator = torch.Generator().manual_seed(0)
+    batch = training_batch(REVERSE, 20_000, 1, 4, generator)  # nearly every sequence of up to 4 symbols
+    asked = set(sequences_of(held_out_set(REVERSE, 2000, 1, 4).batch))
+    trained = {s for s, weight in zip(sequences_of(batch), batch.weight_B.tolist(), strict=True) if weight}
+    assert asked & set(sequences_of(batch))
+    assert not asked & trained
+
+
+@pytest.mark.parametrize(("n", "min_length", "max_length"), [(1, 1, 1), (30, 1, 5), (2000, 1, 10), (700, 3, 7), (100, 20, 24)])
+def test_held_out_sequences_are_distinct_all_held_out_and_the_same_at_each_call(n, min_length, max_length):
+    asked = held_out_set(REVERSE, n, min_length, max_length)
+    sequences = sequences_of(asked.batch)
+    assert len(set(sequences)) == len(sequences) == n
+    assert is_held_out(*padded(sequences)).all()
+    assert [len(s) for s in sequences] == asked.lengths_B.tolist()
+    assert {min_length, max_length} >= {min(map(len, sequences)), max(map(len, sequences))}
+    assert asked.batch.source_BS.shape == (n, max_length + 1)
+    assert asked.batch.weight_B.tolist() == [1.0] * n
+    again = held_out_set(REVERSE, n, min_length, max_length)
+    assert torch.equal(again.batch.source_BS, asked.batch.source_BS)
+    assert torch.equal(again.batch.target_BT, asked.batch.target_BT)
+
+
+def test_reverse_and_copy_are_asked_the_same_sequences():
+    assert sequences_of(held_out_set(REVERSE, 300, 1, 8).batch) == sequences_of(held_out_set(COPY, 300, 1, 8).batch)
+
+
+@pytest.mark.parametrize("symbols", [2, 5, 10])
+def test_available_counts_what_enumeration_finds(symbols):
+    available = held_out_set(load_task("copy", symbols), 10, 1, 5).available
+    for length in range(1, 6 if symbols < 10 else 5):
+        every = [list(s) for s in itertools.product(range(3, 3 + symbols), repeat=length)]
+        assert available[length] == int(is_held_out(*padded(every)).sum())
+
+
+def test_lengths_with_too_many_sequences_to_list_are_not_counted():
+    assert [length for length, n in held_out_set(REVERSE, 10, 1, 8).available.items() if n is None] == [6, 7, 8]
+
+
+def test_a_short_length_may_have_no_held_out_sequence_at_all():
+    asked = held_out_set(load_task("copy", 2), 100, 1, 8)
+    assert asked.available[1] == asked.available[4] == asked.available[5] == 0
+    assert not {1, 4, 5} & set(asked.lengths_B.tolist())
+
+
+def test_what_short_lengths_cannot_fill_goes_to_the_longer_ones():
+    asked = held_out_set(REVERSE, 2000, 1, 10)
+    n = torch.bincount(asked.lengths_B).tolist()[1:]
+    assert n[:3] == [asked.available[length] for length in (1, 2, 3)] == [1, 6, 67]
+    assert sum(n) == 2000
+    assert max(n[3:]) - min(n[3:]) <= 1
+
+
+@pytest.mark.parametrize(("symbols", "min_length", "max_length"), [(2, 1, 8), (2, 5, 8), (3, 1, 6), (5, 2, 4), (10, 1, 3)])
+def test_fewer_than_asked_for_come_back_only_where_fewer_exist(symbols, min_length, max_length):
+    task = load_task("copy", symbols)
+    exist = sum(held_out_set(task, 1, min_length, max_length).available.values())
+    for n in (1, 2, 3, 5, exist // 2, exist - 1, exist, exist + 1, 10 * exist):
+        sequences = sequences_of(held_out_set(task, n, min_length, max_length).batch)
+        assert len(set(sequences)) == len(sequences) == min(n, exist)

@@ -1,0 +1,65 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from playground.tasks import EOS, PAD, SOS, UnknownSymbol, Vocabulary
+from playground.tasks.vocabulary import ALPHABET
+
+DIGITS = Vocabulary("0123456789")
+vocabularies = st.integers(2, len(ALPHABET)).map(lambda n: Vocabulary(ALPHABET[:n]))
+
+
+@given(st.data(), vocabularies)
+def test_what_is_encoded_decodes_to_the_same_symbols(data, vocabulary):
+    symbols = data.draw(st.lists(st.sampled_from(vocabulary.symbols), max_size=20))
+    separator = data.draw(st.sampled_from(["", " ", ",", ", ", "\t", "\n"]))
+    tokens = vocabulary.encode(separator.join(symbols))
+    assert vocabulary.decode(tokens) == symbols
+    assert [vocabulary.symbols[token - 3] for token in tokens] == symbols
+
+
+@given(st.data(), vocabularies)
+def test_decoding_stops_at_the_first_eos(data, vocabulary):
+    real = st.integers(3, len(vocabulary) - 1)
+    before, behind = data.draw(st.lists(real)), data.draw(st.lists(st.integers(0, len(vocabulary) - 1)))
+    assert vocabulary.encode("".join(vocabulary.decode([*before, EOS, *behind]))) == before
+
+
+@given(vocabularies)
+def test_every_token_has_a_name_of_its_own(vocabulary):
+    assert len({vocabulary.name(token) for token in range(len(vocabulary))}) == len(vocabulary)
+
+
+def test_special_tokens_keep_their_names_where_a_wrong_answer_holds_them():
+    assert DIGITS.decode([3, PAD, SOS, 4, EOS, 5]) == ["0", "PAD", "SOS", "1"]
+
+
+def test_symbols_are_numbered_behind_the_special_tokens():
+    assert (PAD, SOS, EOS) == (0, 1, 2)
+    assert DIGITS.encode("3 1 4") == [6, 4, 7]
+    assert len(DIGITS) == 13
+
+
+@given(st.text(max_size=10), vocabularies)
+def test_text_is_encoded_or_the_first_unknown_symbol_is_named(text, vocabulary):
+    unknown = [s for s in text if s not in vocabulary.symbols and s != "," and not s.isspace()]
+    if not unknown:
+        assert len(vocabulary.encode(text)) == sum(s in vocabulary.symbols for s in text)
+        return
+    with pytest.raises(UnknownSymbol) as caught:
+        vocabulary.encode(text)
+    assert str(caught.value).startswith(repr(unknown[0]))
+    assert vocabulary.describe() in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("n", "description"),
+    [(2, "01"), (3, "0-2"), (10, "0-9"), (11, "0-9 a"), (12, "0-9 ab"), (13, "0-9 a-c"), (36, "0-9 a-z"), (62, "0-9 a-z A-Z")],
+)
+def test_a_vocabulary_says_what_may_be_typed(n, description):
+    assert Vocabulary(ALPHABET[:n]).describe() == description
+
+
+@given(vocabularies)
+def test_the_example_of_a_vocabulary_is_accepted_by_it(vocabulary):
+    assert len(vocabulary.encode(vocabulary.example())) == 3

@@ -1,0 +1,16 @@
+import subprocess
+import sys
+
+import pytest
+
+from tests.servers import ROOT
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"]],
+    ids=["ruff check", "ruff format", "mypy"],
+)
+def test_the_checkers_are_silent(command):
+    done = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr

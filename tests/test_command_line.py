@@ -1,0 +1,123 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.servers import ROOT
+
+TINY = [
+    "--d-model",
+    "16",
+    "--n-heads",
+    "2",
+    "--n-layers",
+    "1",
+    "--d-ff",
+    "16",
+    "--batch-size",
+    "16",
+    "--eval-every",
+    "20",
+    "--eval-n",
+    "32",
+]
+
+
+def playground(*arguments: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-W", "error::UserWarning", "-m", "playground", *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A tiny checkpoint of 30 steps, and what `train --json` said."""
+    out = tmp_path_factory.mktemp("cli") / "tiny"
+    done = playground("train", "--task", "reverse", "--length", "4", "--steps", "30", "--out", out, "--json", *TINY)
+    assert done.returncode == 0, done.stderr
+    return out, done
+
+
+def test_train_ends_with_one_json_line(trained):
+    out, done = trained
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert set(told) == {"exact_match", "token_accuracy", "steps", "seconds", "parameters", "device", "checkpoint"}
+    assert (told["steps"], told["device"], told["checkpoint"]) == (30, "cpu", str(out))
+    assert 0 <= told["exact_match"] <= told["token_accuracy"] <= 1
+    assert {path.name for path in out.iterdir()} == {"config.json", "model.safetensors", "training.safetensors", "metrics.jsonl"}
+    assert json.loads((out / "config.json").read_text())["task"] == {"task": "reverse", "symbols": 10, "min_length": 4, "max_length": 4}
+
+
+def test_evaluate_scores_what_train_scored(trained):
+    out, done = trained
+    scored = json.loads(playground("evaluate", out, "--n", "2000", "--json").stdout.splitlines()[-1])
+    assert scored["exact_match"] == json.loads(done.stdout.splitlines()[-1])["exact_match"]
+    lines = playground("evaluate", out).stdout.splitlines()
+    assert "held-out sequences" in lines[0]
+    assert "length   4" in lines[1]
+    assert "exist" in lines[1]
+
+
+def test_resume_goes_on_to_the_same_weights_as_an_uninterrupted_run(trained, tmp_path):
+    out, _ = trained
+    resumed = playground("train", "--resume", out, "--steps", "50", "--out", tmp_path / "resumed", "--json")
+    assert json.loads(resumed.stdout.splitlines()[-1])["steps"] == 50, resumed.stderr
+    straight = playground("train", "--length", "4", "--steps", "50", "--out", tmp_path / "straight", "--json", *TINY)
+    assert straight.returncode == 0, straight.stderr
+    for name in ("model.safetensors", "training.safetensors"):
+        assert (tmp_path / "resumed" / name).read_bytes() == (tmp_path / "straight" / name).read_bytes()
+    assert len((tmp_path / "resumed" / "metrics.jsonl").read_text().splitlines()) == 50
+    assert json.loads((out / "config.json").read_text())["step"] == 30
+
+
+def test_until_ends_a_run_early(tmp_path):
+    done = playground("train", "--length", "4", "--steps", "500", "--until", "0.01", "--out", tmp_path / "early", "--json", *TINY)
+    assert json.loads(done.stdout.splitlines()[-1])["steps"] < 500
+
+
+def test_predict_prints_the_answer_alone_on_its_last_line():
+    done = playground("predict", "checkpoints/reverse", "3 1 4")
+    assert (done.returncode, done.stdout) == (0, "4 1 3\n")
+    assert playground("predict", "checkpoints/copy", "314").stdout == "3 1 4\n"
+    assert playground("predict", "checkpoints/reverse-one-head", "1,2,3,4").stdout == "4 3 2 1\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("train", "--n-heads", "5"), "use one of 1, 2, 4, 8"),
+        (("train", "--learning-rate", "nan"), "--learning-rate is nan; it must be a number from"),
+        (("train", "--learning-rate", "-1"), "--learning-rate is -1.0"),
+        (("train", "--length", "-3"), "--length is -3; it must be a whole number from 1 to 512"),
+        (("train", "--length", "ten"), "'ten' is not a valid integer"),
+        (("train", "--length", "1"), "too few sequences to hold some out"),
+        (("train", "--length", "5", "--min-length", "9"), "min-length is 9, above"),
+        (("train", "--length", "40", "--max-positions", "20"), "raise max_positions"),
+        (("train", "--task", "sing"), "choose one of reverse, copy"),
+        (("train", "--preset", "best"), "'best' is not one of"),
+        (("train", "--d-model", "100000000"), "it must be a whole number from 1 to 4096"),
+        (("train", "--d-model", "4096", "--n-layers", "48", "--d-ff", "16384"), "GB are free; use a smaller"),
+        (("train", "--schedule", "linear"), "'linear' is not one of"),
+        (("train", "--frobnicate"), "No such option"),
+        (("train", "--resume", "nowhere"), "nowhere is no checkpoint"),
+        (("train", "--resume", "checkpoints/reverse"), "holds weights only and cannot be resumed"),
+        (("train", "--resume", "checkpoints/reverse", "--d-model", "32"), "--d-model cannot change on --resume"),
+        (("train", "--out", "checkpoints/reverse"), "already holds a checkpoint"),
+        (("train", "--out", "playground"), "is a folder with other things in it"),
+        (("evaluate", "nowhere"), "nowhere is no checkpoint"),
+        (("evaluate", "checkpoints/reverse", "--n", "0"), "0 is not in the range"),
+        (("evaluate", "checkpoints/reverse", "--length", "40"), "hold 10 symbols"),
+        (("predict", "checkpoints/reverse", "3 x 4"), "'x' is not a symbol of this task"),
+        (("predict", "checkpoints/reverse", "12345678901"), "positions for 10"),
+        (("predict", "checkpoints/reverse", ""), "type a sequence"),
+        (("sing",), "No such command"),
+    ],
+)
+def test_a_bad_argument_ends_with_code_2_and_one_line_that_says_what_to_change(arguments, says):
+    done = playground(*arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1, done.stderr
+    assert lines[0].startswith("playground: ")
+    assert says in lines[0]

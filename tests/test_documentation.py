@@ -1,0 +1,77 @@
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.servers import ROOT, SHIPPED
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+REQUIREMENTS = (ROOT / "requirements.txt").read_text()
+
+
+def front_matter() -> dict[str, str]:
+    block = re.match(r"---\n(.*?)\n---\n", README, re.S)
+    assert block, "README.md begins with the Space's front matter"
+    return dict(line.split(": ", 1) for line in block.group(1).splitlines())
+
+
+def test_the_space_runs_the_pinned_gradio():
+    pinned = re.search(r"^gradio\[oauth\]==(.+)$", REQUIREMENTS, re.M)
+    assert front_matter()["sdk_version"] == pinned.group(1)
+    assert front_matter()["app_file"] == "app.py"
+    assert front_matter()["python_version"].strip('"') == "3.11"
+
+
+def test_every_requirement_is_pinned():
+    for name in ("requirements.txt", "requirements-dev.txt"):
+        for line in (ROOT / name).read_text().splitlines():
+            assert re.fullmatch(r"-r requirements\.txt|[\w-]+(\[\w+\])?==[\w.]+", line), line
+
+
+def test_the_tree_in_the_readme_is_the_tree_of_the_repo():
+    block = re.search(r"## What is where\n+```\n(.*?)```", README, re.S).group(1)
+    paths, stack = [], []
+    for line in block.splitlines():
+        indent, name = re.match(r"( *)(\S+)", line).groups()
+        stack = [*stack[: len(indent) // 2], name.rstrip("/")]
+        paths.append("/".join(stack))
+    missing = [path for path in paths if not (ROOT / path).exists()]
+    assert missing == []
+    modules = {
+        path.name.removesuffix(".py") for path in (ROOT / "playground").iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
+    told = {path.split("/")[1].removesuffix(".py") for path in paths if path.startswith("playground/")}
+    assert modules == told
+
+
+def test_the_two_commands_are_in_the_readme_and_ci_runs_the_second():
+    assert "pip install -r requirements.txt && python app.py" in README
+    assert "pip install -r requirements-dev.txt && pytest" in README
+    assert re.search(r"pip install .*-r requirements-dev\.txt && pytest", (ROOT / ".ci/run").read_text())
+    assert re.search(r"bash \.ci/run", (ROOT / ".github/workflows/tests.yml").read_text())
+
+
+def test_workflow_actions_are_pinned_by_commit():
+    for workflow in (ROOT / ".github/workflows").glob("*.yml"):
+        for uses in re.findall(r"uses: (.+)", workflow.read_text()):
+            assert re.match(r"[\w/-]+@[0-9a-f]{40}\b", uses), uses
+
+
+def test_the_pictures_of_the_readme_are_there():
+    pictures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", README)
+    assert pictures
+    for picture in pictures:
+        assert (ROOT / picture).stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_readme_names_the_command_that_made_each_shipped_checkpoint(name):
+    assert f"--out checkpoints/{name}\n" in README
+    size = sum(path.stat().st_size for path in (ROOT / "checkpoints" / name).iterdir())
+    assert size < 1_000_000
+
+
+def test_no_large_file_is_kept():
+    kept = [path for path in ROOT.rglob("*") if path.is_file() and not set(path.relative_to(ROOT).parts) & {".git", "runs", ".venv"}]
+    assert [str(path) for path in kept if path.stat().st_size > 1_000_000 and ".cache" not in str(path)] == []
+    assert Path(ROOT / "LICENSE").read_text().startswith("MIT License")

@@ -1,0 +1,116 @@
+import pytest
+import torch
+
+from playground.evaluation import evaluate, share
+from playground.families.family import Family
+from playground.tasks import PAD, load_task
+from playground.tasks.held_out import held_out_set
+
+REVERSE = load_task("reverse")
+
+
+class Oracle(Family):
+    """Right about the rows that `knows` says, and silent about the others."""
+
+    def __init__(self, knows):
+        super().__init__()
+        self.knows = knows
+
+    def solves(self, batch):
+        return self.knows((batch.source_BS > 2).sum(1))
+
+    def solve(self, source_BS, max_tokens):
+        return torch.full((len(source_BS), max_tokens), PAD)
+
+
+class Stutterer(Oracle):
+    """Writes the first symbol of the source at every place."""
+
+    def solve(self, source_BS, max_tokens):
+        return source_BS[:, :1].expand(-1, max_tokens)
+
+
+ALWAYS, NEVER = Oracle(lambda lengths_B: lengths_B > 0), Oracle(lambda lengths_B: lengths_B < 0)
+
+
+def test_a_family_that_is_always_right_scores_one():
+    scores = evaluate(ALWAYS, held_out_set(REVERSE, 1500, 1, 8))
+    assert (scores.n, scores.exact_match, scores.token_accuracy) == (1500, 1.0, 1.0)
+    assert {(each.exact_match, each.token_accuracy) for each in scores.by_length} == {(1.0, 1.0)}
+
+
+def test_a_family_that_is_always_wrong_scores_zero():
+    scores = evaluate(NEVER, held_out_set(REVERSE, 1500, 1, 8))
+    assert (scores.n, scores.exact_match, scores.token_accuracy) == (1500, 0.0, 0.0)
+    assert {(each.exact_match, each.token_accuracy) for each in scores.by_length} == {(0.0, 0.0)}
+
+
+def test_each_length_has_its_own_scores():
+    asked = held_out_set(REVERSE, 1500, 1, 8)
+    scores = evaluate(Oracle(lambda lengths_B: lengths_B % 2 == 0), asked)
+    assert [each.exact_match for each in scores.by_length] == [0.0, 1.0] * 4
+    assert [each.token_accuracy for each in scores.by_length] == [0.0, 1.0] * 4
+    assert [each.length for each in scores.by_length] == list(range(1, 9))
+    assert [each.n for each in scores.by_length] == torch.bincount(asked.lengths_B).tolist()[1:]
+    assert {each.length: each.available for each in scores.by_length} == asked.available
+    even_B = asked.lengths_B % 2 == 0
+    assert scores.exact_match == pytest.approx(even_B.float().mean().item())
+    assert scores.token_accuracy == pytest.approx(((asked.lengths_B + 1) * even_B).sum().item() / (asked.lengths_B + 1).sum().item())
+
+
+def test_a_right_symbol_counts_at_its_place_only_and_what_is_missing_counts_as_wrong():
+    asked = held_out_set(REVERSE, 300, 1, 5)
+    right = tokens = 0
+    for row in asked.batch.source_BS.tolist():
+        symbols = [token for token in row if token > 2]
+        right += sum(symbol == symbols[0] for symbol in symbols)
+        tokens += len(symbols) + 1  # EOS, which the stutterer never writes
+    assert evaluate(Stutterer(NEVER.knows), asked).token_accuracy == right / tokens
+    assert 0 < right < tokens
+
+
+def test_scores_equal_a_count_by_hand_of_free_running_answers_at_every_age(ages):
+    asked = held_out_set(REVERSE, 600, 1, 5)
+    seen = []
+    for model in ages.values():
+        answers = model.solve(asked.batch.source_BS, 6).tolist()
+        rows = right_rows = tokens = right_tokens = 0
+        for label, answer in zip(asked.batch.labels_BT.tolist(), answers, strict=True):
+            real = [(a, b) for a, b in zip(label, answer, strict=True) if a != PAD]
+            rows, right_rows = rows + 1, right_rows + all(a == b for a, b in real)
+            tokens, right_tokens = tokens + len(real), right_tokens + sum(a == b for a, b in real)
+        scores = evaluate(model, asked)
+        assert (scores.n, scores.exact_match, scores.token_accuracy) == (rows, right_rows / rows, right_tokens / tokens)
+        seen.append(scores.token_accuracy)
+    assert seen[0] < 0.2 < seen[2] < 0.95 < seen[-1]
+
+
+def test_the_lengths_add_up_to_the_whole(ages):
+    for model in ages.values():
+        scores = evaluate(model, held_out_set(REVERSE, 1300, 1, 5))  # more than two chunks
+        assert scores.n == sum(each.n for each in scores.by_length) == 1300
+        assert scores.exact_match * scores.n == pytest.approx(sum(each.exact_match * each.n for each in scores.by_length))
+        tokens = [each.n * (each.length + 1) for each in scores.by_length]
+        right = [each.token_accuracy * n for each, n in zip(scores.by_length, tokens, strict=True)]
+        assert scores.token_accuracy * sum(tokens) == pytest.approx(sum(right))
+
+
+def test_a_length_without_held_out_sequences_has_no_score_rather_than_a_score_of_zero():
+    scores = evaluate(ALWAYS, held_out_set(load_task("reverse", 2), 50, 4, 8))
+    by_length = {each.length: each for each in scores.by_length}
+    assert (by_length[4].n, by_length[4].available, by_length[4].exact_match, by_length[4].token_accuracy) == (0, 0, None, None)
+    assert by_length[8].exact_match == 1.0
+
+
+def test_nothing_to_count_is_a_share_of_zero():
+    assert (share(0, 0), share(1, 4), share(4, 4)) == (0.0, 0.25, 1.0)
+
+
+def test_scoring_leaves_the_model_in_its_mode_and_torchs_generator_alone(ages):
+    model = ages[30]
+    for training in (True, False):
+        model.train(training)
+        before = torch.get_rng_state()
+        evaluate(model, held_out_set(REVERSE, 100, 1, 5))
+        assert torch.equal(torch.get_rng_state(), before)
+        assert model.training == training
