@@ -96,7 +96,8 @@ def _distinct(task: Task, length: int, n: int, generator: torch.Generator) -> tu
     while len(kept_NL) < n:  # more than 2 n are there to be found
         parts, found = [kept_NL], len(kept_NL)
         while found < n:
-            parts.append(_held_out_rows(torch.randint(len(SPECIAL), len(task.vocabulary), (rows, length), generator=generator)))
+            drawn_NL = torch.randint(len(SPECIAL), len(task.vocabulary), (min(rows, 64 * n), length), generator=generator)
+            parts.append(_held_out_rows(drawn_NL))
             found += len(parts[-1])
         kept_NL = torch.cat(parts).unique(dim=0)
     return kept_NL[torch.randperm(len(kept_NL), generator=generator)[:n]], None

@@ -41,7 +41,8 @@ PRESETS = {
         "The usual from-scratch tutorial: post-norm, sine waves, dropout, a constant learning rate. It takes its time.",
         {
             "norm": "post", "positions": "sinusoidal", "share_embeddings": False, "dropout": 0.1,
-            "batch_size": 64, "schedule": "constant", "learning_rate": 1e-3, "warmup": 0, "beta2": 0.999, "epsilon": 1e-8, "steps": 3000, "eval_every": 25,
+            "batch_size": 64, "schedule": "constant", "learning_rate": 1e-3, "warmup": 0,
+            "beta2": 0.999, "epsilon": 1e-8, "steps": 3000, "eval_every": 25,
         },
     ),
 }  # fmt: skip
