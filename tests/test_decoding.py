@@ -37,7 +37,9 @@ def decode_slowly(model, source_BS, max_tokens):
     return written_BT.masked_fill((written_BT == EOS).cumsum(1) - (written_BT == EOS).long() > 0, PAD)
 
 
-@pytest.mark.parametrize("changes", [{}, {"norm": "post"}, {"positions": "sinusoidal"}, {"attention_bias": False, "tie_output": True}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"norm": "post"}, {"positions": "sinusoidal", "position_scale": 3.0}, {"attention_bias": False, "tie_output": True}]
+)
 def test_greedy_decoding_equals_running_the_whole_decoder_for_each_token(changes):
     model = never_writes(untrained(**changes), PAD)
     for max_tokens in (1, 2, 7, 12):

@@ -48,6 +48,6 @@ class EncoderDecoder(Transformer, Family):
     def record(self, batch: Batch) -> AttentionRecord:
         was_training = self.training
         self.eval()
-        _, record = Transformer.record(self, batch.source_BS, batch.decoder_input_BT)
+        _, record = self.forward_with_attention(batch.source_BS, batch.decoder_input_BT)
         self.train(was_training)
         return record

@@ -31,18 +31,27 @@ def check_settings(config: Any) -> None:
         low, high, choices = each.metadata["low"], each.metadata["high"], each.metadata["choices"]
         if choices:
             if value not in choices:
-                raise SettingError(name, f"{name} is {value!r}; choose one of {', '.join(choices)}")
+                raise SettingError(name, f"{name} is {shown(value)}; choose one of {', '.join(choices)}")
         elif kind is bool or kind is str:
             if not isinstance(value, kind):
-                raise SettingError(name, f"{name} is {value!r}; it must be {'true or false' if kind is bool else 'text'}")
+                raise SettingError(name, f"{name} is {shown(value)}; it must be {'true or false' if kind is bool else 'text'}")
         else:
             whole = kind is int
             numeric = isinstance(value, int) or (isinstance(value, float) and not whole and math.isfinite(value))
             if isinstance(value, bool) or not numeric or not low <= value <= high:
                 noun = "a whole number" if whole else "a number"
-                raise SettingError(name, f"{name} is {value!r}; it must be {noun} from {low:g} to {high:g}")
+                raise SettingError(name, f"{name} is {shown(value)}; it must be {noun} from {low:g} to {high:g}")
             if not whole:
                 object.__setattr__(config, name, float(value))  # 1 and 1.0 are the same setting and must be saved the same
+
+
+def shown(value: object) -> str:
+    """A value as an error message quotes it, cut short; Python refuses to write out a number of thousands of digits."""
+    try:
+        text = repr(value)
+    except ValueError:
+        text = "a number of thousands of digits"
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 @dataclass(frozen=True)

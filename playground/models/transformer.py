@@ -6,6 +6,7 @@ Shapes: B batch, S source, T target, H heads, D d_model, V vocabulary.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import cast
 
 from torch import Tensor, nn
 
@@ -38,8 +39,8 @@ class Transformer(nn.Module):
         source_tokens = target_tokens if config.share_embeddings else token_table(config.source_vocabulary, config.d_model)
         self.source_embedding = Embedding(config, source_tokens)
         self.target_embedding = Embedding(config, target_tokens)
-        self.encoder_layers = nn.ModuleList([EncoderLayer(config) for _ in range(config.n_layers)])
-        self.decoder_layers = nn.ModuleList([DecoderLayer(config) for _ in range(config.n_layers)])
+        self.encoder_layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.n_layers))
+        self.decoder_layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.n_layers))
         self.encoder_norm = nn.LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
         self.decoder_norm = nn.LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
         self.output = nn.Linear(config.d_model, config.target_vocabulary)
@@ -62,15 +63,18 @@ class Transformer(nn.Module):
         return self.encoder_norm(x_BSD)
 
     def decode(self, target_BT: Tensor, memory_BSD: Tensor, source_BS: Tensor, record: AttentionRecord | None = None) -> Tensor:
-        """A vector (BTD) for each target position, made from its past and from the memory."""
-        may_look_back = causal_mask(target_BT.shape[1], target_BT.device) & padding_mask(target_BT)
+        """A vector (BTD) for each target position, made from its past and from the memory.
+
+        The target needs no padding mask: its padding stands behind every symbol, where the causal mask hides it.
+        """
+        may_look_back = causal_mask(target_BT.shape[1], target_BT.device)
         return self._decode(target_BT, self.memory_keys(memory_BSD), may_look_back, padding_mask(source_BS), record=record)
 
     def project(self, x_BTD: Tensor) -> Tensor:
         """Log-probabilities (BTV) of the next token."""
         return self.output(x_BTD).log_softmax(-1)
 
-    def record(self, source_BS: Tensor, target_BT: Tensor) -> tuple[Tensor, AttentionRecord]:
+    def forward_with_attention(self, source_BS: Tensor, target_BT: Tensor) -> tuple[Tensor, AttentionRecord]:
         """Logits as from `forward`, and the attention of every layer and head on the way to them."""
         record = AttentionRecord()
         x_BTD = self.decode(target_BT, self.encode(source_BS, record), source_BS, record)
@@ -80,7 +84,8 @@ class Transformer(nn.Module):
 
     def memory_keys(self, memory_BSD: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Each decoder layer's keys and values of the memory (BHSK); they serve every target position."""
-        return [layer.cross_attention.keys_and_values(memory_BSD) for layer in self.decoder_layers]
+        crossings = [cast(DecoderLayer, layer).cross_attention for layer in self.decoder_layers]
+        return [attention.keys_and_values(memory_BSD) for attention in crossings]
 
     def empty_past(self, batch_size: int, n_positions: int) -> list[Past]:
         """Room for the keys and values of `n_positions` target positions, for each decoder layer."""

@@ -103,7 +103,7 @@ def test_solves_equals_free_running_solve_row_by_row_at_every_age(ages):
 def test_the_record_is_that_of_the_transformer_without_dropout():
     model, rows = family(dropout=0.5).train(), batch()
     quiet = copy.deepcopy(model).eval()
-    _, expected = Transformer.record(quiet, rows.source_BS, rows.decoder_input_BT)
+    _, expected = Transformer.forward_with_attention(quiet, rows.source_BS, rows.decoder_input_BT)
     record = model.record(rows)
     for kind in ("encoder_attention", "decoder_attention", "cross_attention"):
         assert all(map(torch.equal, getattr(record, kind), getattr(expected, kind)))

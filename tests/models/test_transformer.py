@@ -84,8 +84,11 @@ def test_it_equals_torchs_transformer_with_the_same_weights(norm, attention_bias
     )  # fmt: skip
     close = {"atol": 1e-5, "rtol": 1e-5}
     torch.testing.assert_close(model.encode(source_BS), memory_BSD, **close)
-    torch.testing.assert_close(model.decode(target_BT, model.encode(source_BS), source_BS), result_BTD, **close)
-    torch.testing.assert_close(model(source_BS, target_BT), model.output(result_BTD), **close)
+    ours_BTD, ours_BTV = model.decode(target_BT, model.encode(source_BS), source_BS), model(source_BS, target_BT)
+    real_BT = ~no_target_BT  # what stands on padding is nobody's business
+    assert real_BT.sum() < real_BT.numel()
+    torch.testing.assert_close(ours_BTD[real_BT], result_BTD[real_BT], **close)
+    torch.testing.assert_close(ours_BTV[real_BT], model.output(result_BTD)[real_BT], **close)
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -134,12 +137,12 @@ def test_rows_of_a_batch_do_not_see_each_other():
 def test_recorded_attention_sums_to_one_and_is_exactly_zero_on_padding_and_on_the_future(recipe):
     model = build(n_layers=3, **recipe)
     source_BS, target_BT = tokens()
-    _, record = model.record(source_BS, target_BT)
-    source_B11S, target_B11T = (x[:, None, None, :] != 0 for x in (source_BS, target_BT))
+    _, record = model.forward_with_attention(source_BS, target_BT)
+    source_B11S = source_BS[:, None, None, :] != 0
     past_TT = torch.arange(T) <= torch.arange(T)[:, None]
     kinds = [
         (record.encoder_attention, source_B11S, (3, 4, S, S)),
-        (record.decoder_attention, target_B11T & past_TT, (3, 4, T, T)),
+        (record.decoder_attention, past_TT, (3, 4, T, T)),
         (record.cross_attention, source_B11S, (3, 4, T, S)),
     ]
     for layers, may_look, shape in kinds:
@@ -149,6 +152,10 @@ def test_recorded_attention_sums_to_one_and_is_exactly_zero_on_padding_and_on_th
             torch.testing.assert_close(weights_BHQM.sum(-1), torch.ones(shape[:3]))
             assert (weights_BHQM[~may_look.expand(shape)] == 0).all()
             assert (weights_BHQM[may_look.expand(shape)] > 0).all()
+    padded_BTT = (target_BT != 0)[:, :, None] & (target_BT == 0)[:, None, :]
+    assert padded_BTT.any()
+    for weights_BHTT in record.decoder_attention:  # symbols do not look at the target's padding: it stands behind them
+        assert (weights_BHTT.transpose(0, 1)[:, padded_BTT] == 0).all()
     every = [w_BHQM for layers, *_ in kinds for w_BHQM in layers if w_BHQM.shape[-1] == S]
     assert not any(torch.equal(one, other) for one, other in itertools.combinations(every[:3], 2))
 
@@ -156,7 +163,7 @@ def test_recorded_attention_sums_to_one_and_is_exactly_zero_on_padding_and_on_th
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_recording_gives_the_logits_of_a_plain_pass(recipe):
     model = build(**recipe)
-    logits_BTV, _ = model.record(*tokens())
+    logits_BTV, _ = model.forward_with_attention(*tokens())
     assert logits_BTV.shape == (3, T, 13)
     assert torch.equal(logits_BTV, model(*tokens()))
 
@@ -238,6 +245,6 @@ def test_the_papers_base_model_builds_with_vectors_of_its_sizes():
 def test_looking_leaves_nothing_behind_on_the_model():
     model = build()
     before = {name: dict(vars(module)) for name, module in model.named_modules()}
-    model.record(*tokens())
+    model.forward_with_attention(*tokens())
     after = {name: dict(vars(module)) for name, module in model.named_modules()}
     assert {name: list(values) for name, values in after.items()} == {name: list(values) for name, values in before.items()}

@@ -1,0 +1,68 @@
+"""The house rules on imports, read from the sources: nothing here is imported but the standard library and pytest."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import playground
+
+ROOT = Path(__file__).resolve().parent.parent
+HOUSE = ROOT / "playground"
+FLOORS = {name: int(floor) for floor, name in re.findall(r"^ +(\d)  (\w+)/? ", playground.__doc__, re.MULTILINE)}
+FILES = sorted(HOUSE.rglob("*.py"))
+WEB = {"gradio", "starlette", "fastapi", "uvicorn"}
+NOWHERE_YET = {"huggingface_hub", "transformers", "datasets"}
+
+
+def imports(path):
+    """Full names of what a file imports, wherever in it, with the names taken from it: "playground.tasks.PAD", "torch.Tensor"."""
+    package = path.relative_to(ROOT).parent.parts
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            origin = ".".join(package[: len(package) + 1 - node.level]) + "." if node.level else ""
+            yield from (f"{origin}{node.module or ''}.{alias.name}".replace("..", ".") for alias in node.names)
+    yield from re.findall(r'"(playground\.[\w.]+):\w+"', path.read_text())  # what is imported by its name later
+
+
+def room(path):
+    """The part of the house that a file belongs to; None for playground/__init__.py."""
+    first = path.relative_to(HOUSE).parts[0].removesuffix(".py")
+    return None if first == "__init__" else first
+
+
+def test_the_docstring_of_the_package_lists_what_is_in_the_folder():
+    modules = {path.stem for path in HOUSE.glob("*.py")} - {"__init__"}
+    folders = {path.parent.name for path in HOUSE.glob("*/*.py")}
+    assert set(FLOORS) == modules | folders
+    assert list(FLOORS.values()) == sorted(FLOORS.values())
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_file_imports_only_from_floors_below_its_own_and_from_its_own_folder(path):
+    for name in imports(path):
+        top, *inner = name.split(".")
+        if top == "playground" and inner and inner[0] in FLOORS:
+            assert room(path) == inner[0] or FLOORS[inner[0]] < FLOORS.get(room(path), 0), f"{path} imports {name}"
+        assert top not in NOWHERE_YET, f"{path} imports {name}"
+        assert top not in WEB or room(path) == "ui", f"{path} imports {name}"
+
+
+def test_files_in_models_import_each_other_from_their_own_folder_only():
+    for path in (HOUSE / "models").glob("*.py"):
+        assert "playground." not in "".join(line for line in path.read_text().splitlines() if re.match(r"\s*(from|import) ", line))
+        assert all(node.level <= 1 for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom))
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["tasks", "models", "families", "training.config", "training.presets", "training.manifest", "runs.registry"],
+)
+def test_what_the_page_needs_before_the_first_run_does_not_load_torch(module):
+    code = f"import sys, playground.{module}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

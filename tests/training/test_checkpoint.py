@@ -1,0 +1,541 @@
+import dataclasses
+import json
+import math
+import os
+import shutil
+import struct
+
+import pytest
+import torch
+
+from playground.evaluation import evaluate
+from playground.tasks.held_out import held_out_set
+from playground.training.checkpoint import as_line, load_model, load_trainer, own_tensors, read_metrics, save_checkpoint
+from playground.training.manifest import CheckpointError, read_manifest
+from playground.training.trainer import Metrics, Trainer
+
+STEPS = 3
+FILES = ("config.json", "metrics.jsonl", "model.safetensors", "training.safetensors")
+WRITES = 6  # flushes of one save: four files, the folder, its parent
+
+
+@pytest.fixture(scope="module")
+def tiny(small_run):
+    return small_run.replace(d_model=8, d_ff=8, steps=10, batch_size=8, eval_every=2, eval_n=32)
+
+
+@pytest.fixture(scope="module")
+def trainer(tiny):
+    """A trainer after three steps; it stays there."""
+    trainer = Trainer(tiny)
+    trainer.metrics = [trainer.step() for _ in range(STEPS)]
+    return trainer
+
+
+@pytest.fixture(scope="module")
+def pristine(trainer, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("checkpoint") / "pristine"
+    save_checkpoint(folder, trainer, trainer.metrics, trainer.evaluate(50))
+    return folder
+
+
+@pytest.fixture
+def folder(pristine, tmp_path):
+    """A copy of the checkpoint to do harm to."""
+    return shutil.copytree(pristine, tmp_path / "x")
+
+
+def split(path):
+    """Header and data of a safetensors file."""
+    content = path.read_bytes()
+    (length,) = struct.unpack("<Q", content[:8])
+    return json.loads(content[8 : 8 + length]), content[8 + length :]
+
+
+def join(header, data, length=None):
+    raw = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(raw) if length is None else length) + raw + data
+
+
+def refusal(folder, name="model.safetensors", load=load_model):
+    """The message with which a checkpoint is refused; it names the file."""
+    with pytest.raises(CheckpointError) as caught:
+        load(folder)
+    assert str(folder / name) in str(caught.value)
+    return str(caught.value)
+
+
+# What a checkpoint is
+
+
+def test_a_checkpoint_is_four_files_and_no_pickle(pristine):
+    assert sorted(os.listdir(pristine)) == sorted(FILES)
+    assert os.listdir(pristine.parent) == ["pristine"]
+    for name in FILES:
+        assert not (pristine / name).read_bytes().startswith((b"PK", b"\x80"))
+
+
+def test_a_loaded_model_has_the_same_bits_and_gives_the_same_scores(pristine, trainer):
+    manifest, family = load_model(pristine)
+    assert manifest.config == trainer.config
+    assert manifest.step == STEPS
+    assert not family.training
+    assert family.state_dict().keys() == trainer.family.state_dict().keys()
+    assert all(torch.equal(weight, trainer.family.state_dict()[name]) for name, weight in family.state_dict().items())
+    asked = held_out_set(trainer.task, 50, 1, 5)
+    assert evaluate(family, asked) == evaluate(trainer.family, asked)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"norm": "post"}, {"positions": "sinusoidal"}, {"share_embeddings": False}, {"tie_output": True}, {"attention_bias": False}],
+)
+def test_models_of_every_kind_come_back_with_the_same_answers(tiny, tmp_path, changes):
+    trainer = Trainer(tiny.replace(**changes))
+    trainer.step()
+    save_checkpoint(tmp_path / "x", trainer, [])
+    _, family = load_model(tmp_path / "x")
+    rows = held_out_set(trainer.task, 20, 1, 5).batch
+    assert torch.equal(family(rows.source_BS, rows.decoder_input_BT), trainer.family.eval()(rows.source_BS, rows.decoder_input_BT))
+    resumed, _ = load_trainer(tmp_path / "x")
+    assert own_tensors(resumed.family).keys() == own_tensors(trainer.family).keys()
+    assert (family.output.weight is family.target_embedding.tokens.weight) == bool(changes.get("tie_output"))
+
+
+def test_scores_and_versions_are_kept_in_config_json(pristine, trainer):
+    manifest = read_manifest(pristine)
+    assert manifest.scores == json.loads(json.dumps(dataclasses.asdict(trainer.evaluate(50))))
+    assert manifest.versions["torch"] == str(torch.__version__)
+    assert manifest.device == "cpu"
+
+
+def test_metrics_are_kept_a_line_a_step_without_what_was_not_measured(pristine, trainer):
+    lines = read_metrics(pristine)
+    assert lines == [as_line(each) for each in trainer.metrics]
+    assert [line["step"] for line in lines] == [1, 2, 3]
+    assert ["exact_match" in line for line in lines] == [False, True, False]
+    assert lines[0]["loss"] == pytest.approx(trainer.metrics[0].loss, rel=1e-5)
+
+
+def test_a_line_of_metrics_is_rounded_to_six_digits_and_may_be_given_as_a_line_again():
+    metrics = Metrics(3, 1.23456789, 6e-3, 0.1, 1 / 3, 123456.789, 1e9)
+    line = as_line(metrics)
+    assert (line["step"], line["loss"], line["seconds"], line["steps_per_second"]) == (3, 1.23457, 0.333333, 123457.0)
+    assert as_line(line) == line
+    assert "scored" not in line
+
+
+def test_files_of_others_can_be_put_beside_it(trainer, tmp_path):
+    save_checkpoint(tmp_path / "x", trainer, [], extra={"README.md": b"# A model"})
+    assert (tmp_path / "x" / "README.md").read_bytes() == b"# A model"
+    load_model(tmp_path / "x")
+
+
+def test_a_later_save_replaces_an_earlier_one_whole(trainer, folder):
+    (folder / "stray").write_text("x")
+    save_checkpoint(folder, trainer, trainer.metrics[:1], resumable=False)
+    assert sorted(os.listdir(folder)) == ["config.json", "metrics.jsonl", "model.safetensors"]
+    assert len(read_metrics(folder)) == 1
+    assert os.listdir(folder.parent) == ["x"]
+
+
+def test_a_checkpoint_cut_off_between_two_renames_loads_again(folder):
+    os.rename(folder, folder.parent / ".x.previous")
+    assert load_model(folder)[0].step == STEPS
+    os.rename(folder, folder.parent / ".x.previous")
+    assert load_trainer(folder)[0].step_count == STEPS
+
+
+# When writing fails
+
+
+@pytest.mark.parametrize("failing", range(WRITES))
+def test_a_full_disk_is_named_and_the_earlier_checkpoint_still_loads(trainer, folder, monkeypatch, failing):
+    real, calls = os.fsync, []
+
+    def full(descriptor):
+        calls.append(descriptor)
+        if len(calls) == failing + 1:
+            raise OSError(28, "No space left on device")
+        real(descriptor)
+
+    before = read_manifest(folder).versions | {"generation": "old"}
+    config = json.loads((folder / "config.json").read_text()) | {"versions": before}
+    (folder / "config.json").write_text(json.dumps(config))
+    monkeypatch.setattr(os, "fsync", full)
+    error = None
+    try:
+        save_checkpoint(folder, trainer, trainer.metrics)
+    except CheckpointError as caught:
+        error = caught
+    assert len(calls) > failing
+    assert error is not None or failing == WRITES - 1  # the last one comes when the new checkpoint is in place
+    manifest, _ = load_model(folder)
+    load_trainer(folder)
+    assert ("generation" in manifest.versions) == (error is not None)
+    assert os.listdir(folder.parent) == ["x"]
+    if error is not None:
+        assert str(folder) in str(error)
+        assert "No space left on device; what was there before is kept" in str(error)
+
+
+def test_a_save_flushes_every_file_and_both_folders(trainer, tmp_path, monkeypatch):
+    real, calls = os.fsync, []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: (calls.append(descriptor), real(descriptor))[1])
+    save_checkpoint(tmp_path / "x", trainer, trainer.metrics)
+    assert len(calls) == WRITES
+
+
+def test_a_file_larger_than_the_system_allows_is_an_error_with_the_earlier_checkpoint_kept(trainer, folder):
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    size = (folder / "model.safetensors").stat().st_size
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size - 100, hard))
+    try:
+        with pytest.raises(CheckpointError, match="File too large; what was there before is kept"):
+            save_checkpoint(folder, trainer, [])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert load_trainer(folder)[0].step_count == STEPS
+    assert os.listdir(folder.parent) == ["x"]
+
+
+def test_a_folder_that_cannot_be_made_is_an_error(trainer, tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(CheckpointError, match="could not write the checkpoint"):
+        save_checkpoint(tmp_path / "file" / "x", trainer, [])
+
+
+# When the file is damaged
+
+
+def test_every_truncation_of_the_weights_is_refused(folder):
+    path = folder / "model.safetensors"
+    content = path.read_bytes()
+    ends = {*range(0, 20), *range(0, len(content), len(content) // 120), len(content) - 1}
+    assert len(ends) > 120
+    for end in ends:
+        path.write_bytes(content[:end])
+        refusal(folder)
+
+
+def test_every_truncation_of_the_training_state_is_refused(folder):
+    path = folder / "training.safetensors"
+    content = path.read_bytes()
+    for end in {*range(0, 20, 3), *range(0, len(content), len(content) // 30), len(content) - 1}:
+        path.write_bytes(content[:end])
+        refusal(folder, path.name, load_trainer)
+
+
+@pytest.mark.parametrize("flip", [0x01, 0x20])
+def test_every_flipped_byte_of_the_header_is_refused(folder, flip):
+    path = folder / "model.safetensors"
+    content = bytearray(path.read_bytes())
+    for at in [*range(300), *range(300, 8 + int.from_bytes(content[:8], "little"), 61)]:
+        content[at] ^= flip
+        path.write_bytes(content)
+        refusal(folder)
+        content[at] ^= flip
+    path.write_bytes(content)
+    load_model(folder)
+
+
+def test_a_file_that_has_grown_is_refused(folder):
+    with open(folder / "model.safetensors", "ab") as file:
+        file.write(b"\0" * 4)
+    assert "the file is cut off or has grown" in refusal(folder)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+def test_a_missing_file_is_named(folder, name):
+    (folder / name).unlink()
+    with pytest.raises(CheckpointError, match=name.replace(".", r"\.")):
+        load_model(folder)
+
+
+def test_a_folder_where_a_file_should_be_is_refused(folder):
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors").mkdir()
+    refusal(folder)
+
+
+def test_no_folder_at_all_is_refused(tmp_path):
+    for path in (tmp_path / "nothing", tmp_path / "nul\0", tmp_path / "config.json"):
+        with pytest.raises(CheckpointError, match="is no checkpoint"):
+            load_model(path)
+
+
+def test_a_name_that_no_system_takes_is_refused(tmp_path):
+    with pytest.raises(CheckpointError):
+        load_model(tmp_path / ("x" * 300))
+
+
+# When the file means harm
+
+
+def poisoned(value):
+    def change(header, data):
+        return header, data[:400] + struct.pack("<f", value) + data[404:]
+
+    return change
+
+
+def entry(**changes):
+    """Change the description of the largest tensor."""
+
+    def change(header, data):
+        name = max(header, key=lambda name: header[name]["data_offsets"][1] - header[name]["data_offsets"][0])
+        return header | {name: header[name] | changes}, data
+
+    return change
+
+
+def without_one(header, data):
+    return {name: each for name, each in header.items() if each["data_offsets"][1] != len(data)}, data
+
+
+def without_one_and_its_data(header, data):
+    start = next(each["data_offsets"][0] for each in header.values() if each["data_offsets"][1] == len(data))
+    return without_one(header, data)[0], data[:start]
+
+
+def with_one_more(header, data):
+    return header | {"payload": {"dtype": "F32", "shape": [1], "data_offsets": [len(data), len(data) + 4]}}, data + b"\0" * 4
+
+
+def with_an_empty_one_more(header, data):
+    return header | {"payload": {"dtype": "F32", "shape": [0, 2**62], "data_offsets": [len(data), len(data)]}}, data
+
+
+def renamed(header, data):
+    return {name.replace("output.bias", "output.bais"): each for name, each in header.items()}, data
+
+
+def twice(header, data):
+    raw = json.dumps(header)
+    name = next(iter(header))
+    return f"{{{json.dumps(name)}: {json.dumps(header[name])}, {raw[1:]}".encode(), data
+
+
+def overlapping(header, data):
+    names = [name for name in header if name.endswith("norm.bias")]
+    return header | {names[0]: header[names[1]]}, data
+
+
+def with_a_hole(header, data):
+    moved = {name: each | {"data_offsets": [at + 64 for at in each["data_offsets"]]} for name, each in header.items()}
+    return moved, b"\0" * 64 + data
+
+
+def many(header, data):
+    return {f"t{n}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for n in range(200_000)}, b""
+
+
+def with_metadata(value):
+    return lambda header, data: (header | {"__metadata__": value}, data)
+
+
+def raw_header(raw):
+    return lambda header, data: (raw, data)
+
+
+def raw_description(text):
+    """The largest tensor's description replaced by any JSON."""
+
+    def change(header, data):
+        name = max(header, key=lambda name: header[name]["data_offsets"][1] - header[name]["data_offsets"][0])
+        return json.dumps(header | {name: "HERE"}).replace('"HERE"', text).encode(), data
+
+    return change
+
+
+HOSTILE = {
+    "NaN weight": poisoned(float("nan")),
+    "infinite weight": poisoned(float("inf")),
+    "minus infinite weight": poisoned(float("-inf")),
+    "half precision": entry(dtype="F16"),
+    "integers": entry(dtype="I32"),
+    "unknown type": entry(dtype="F7"),
+    "type of type list": entry(dtype=["F32"]),
+    "no type": entry(dtype=None),
+    "flat shape": entry(shape=[104]),
+    "huge shape": entry(shape=[2**40, 2**40]),
+    "overflowing shape": entry(shape=[2**62, 4]),
+    "empty huge shape": entry(shape=[0, 2**62]),
+    "negative shape": entry(shape=[-13, -8]),
+    "fractional shape": entry(shape=[13.0, 8.0]),
+    "nested shape": entry(shape=[[13, 8]]),
+    "shape of text": entry(shape="13, 8"),
+    "offsets beyond the end": entry(data_offsets=[0, 2**60]),
+    "offsets overflowing": entry(data_offsets=[0, 2**64]),
+    "negative offsets": entry(data_offsets=[-416, 0]),
+    "swapped offsets": entry(data_offsets=[416, 0]),
+    "offsets of text": entry(data_offsets=["0", "416"]),
+    "true offsets": entry(data_offsets=[False, True]),
+    "one offset": entry(data_offsets=[0]),
+    "no offsets": entry(data_offsets=None),
+    "one more key": entry(extra=1),
+    "a tensor missing": without_one,
+    "a tensor and its data missing": without_one_and_its_data,
+    "a tensor too many": with_one_more,
+    "an empty tensor too many": with_an_empty_one_more,
+    "a tensor renamed": renamed,
+    "a key twice": twice,
+    "overlapping tensors": overlapping,
+    "a hole": with_a_hole,
+    "200,000 tensors": many,
+    "metadata that is no text": with_metadata({"a": 1}),
+    "metadata that is a list": with_metadata([]),
+    "two megabytes of metadata": with_metadata({"a": "x" * 2_000_000}),
+    "header of a list": raw_header(b"[]"),
+    "header of null": raw_header(b"null"),
+    "header of a number": raw_header(b"17"),
+    "empty header": raw_header(b"{}"),
+    "no JSON": raw_header(b"\x80\x04hello, I am a pickle"),
+    "broken text": raw_header(b'{"\xff": 1}'),
+    "bottomless header": raw_header(b"[" * 100_000),
+    "bottomless object": raw_header(b'{"a":' * 100_000),
+    "nested description": raw_description("[" * 970 + "]" * 970),
+    "description of null": raw_description("null"),
+    "description of text": raw_description('"F32"'),
+    "NaN description": raw_description('{"dtype": "F32", "shape": [NaN, 8], "data_offsets": [0, 416]}'),
+    "infinite shape": raw_description('{"dtype": "F32", "shape": [1e999, 8], "data_offsets": [0, 416]}'),
+    "endless digits": raw_description('{"dtype": "F32", "shape": [' + "9" * 5000 + ', 8], "data_offsets": [0, 416]}'),
+    "deep dtype": raw_description('{"dtype": ' + "[" * 960 + "]" * 960 + ', "shape": [13, 8], "data_offsets": [0, 416]}'),
+    "deep shape": raw_description('{"dtype": "F32", "shape": ' + "[" * 960 + "]" * 960 + ', "data_offsets": [0, 416]}'),
+    "deep offsets": raw_description('{"dtype": "F32", "shape": [13, 8], "data_offsets": ' + "[" * 960 + "]" * 960 + "}"),
+    "lone surrogate": raw_description('{"dtype": "\\ud800", "shape": [13, 8], "data_offsets": [0, 416]}'),
+}
+
+
+@pytest.mark.parametrize("harm", HOSTILE)
+def test_handmade_weights_are_refused(folder, harm):
+    path = folder / "model.safetensors"
+    header, data = split(path)
+    changed = HOSTILE[harm](header, data)
+    assert changed != (header, data)
+    path.write_bytes(join(*changed))
+    assert len(refusal(folder)) < 3000
+
+
+@pytest.mark.parametrize("harm", [poisoned(float("nan")), entry(dtype="F16"), entry(shape=[1]), without_one, with_one_more, renamed, twice])
+def test_handmade_training_states_are_refused(folder, harm):
+    path = folder / "training.safetensors"
+    header, data = split(path)
+    if harm.__qualname__.startswith("poisoned"):
+        at = next(each for name, each in header.items() if "exp_avg_sq" in name)["data_offsets"][0]
+        data = data[:at] + struct.pack("<f", float("nan")) + data[at + 4 :]
+        changed = header, data
+    elif harm is renamed:
+        changed = {name.replace("generator.data", "generator.date"): each for name, each in header.items()}, data
+    else:
+        changed = harm(header, data)
+    path.write_bytes(join(*changed))
+    refusal(folder, path.name, load_trainer)
+
+
+@pytest.mark.parametrize("name", ["generator.data", "generator.torch"])
+@pytest.mark.parametrize("shape", [[0], [0, 2**62], [0, 2**63], [0, 2**64], [16], []])
+def test_a_generator_state_of_another_size_is_refused(folder, name, shape):
+    path = folder / "training.safetensors"
+    header, data = split(path)
+    assert header[name]["shape"] == [5056]
+    changed, moved, end = {}, b"", 0
+    for each, described in header.items():
+        start, stop = described["data_offsets"]
+        piece = data[start:stop]
+        if each == name:
+            piece = piece[: math.prod(shape)]
+            described = described | {"shape": shape}
+        changed[each] = described | {"data_offsets": [end, end + len(piece)]}
+        moved, end = moved + piece, end + len(piece)
+    path.write_bytes(join(changed, moved))
+    refusal(folder, path.name, load_trainer)
+
+
+@pytest.mark.parametrize("name", ["generator.data", "generator.torch"])
+def test_a_generator_state_of_garbage_is_refused_or_harmless(folder, name):
+    path = folder / "training.safetensors"
+    header, data = split(path)
+    start, stop = header[name]["data_offsets"]
+    path.write_bytes(join(header, data[:start] + b"\xff" * (stop - start) + data[stop:]))
+    refusal(folder, path.name, load_trainer)
+
+
+def test_a_training_state_of_another_step_is_refused_with_both(folder):
+    config = json.loads((folder / "config.json").read_text()) | {"step": 2}
+    (folder / "config.json").write_text(json.dumps(config))
+    assert "is of step 3, config.json of step 2" in refusal(folder, "training.safetensors", load_trainer)
+
+
+@pytest.mark.parametrize("length", [0, 1, 10**6 + 1, 10**8, 2**32, 2**63, 2**64 - 1])
+def test_a_giant_header_is_refused_unread(folder, length):
+    path = folder / "model.safetensors"
+    header, data = split(path)
+    path.write_bytes(join(header, data, length))
+    os.truncate(path, 3_000_000_000)  # sparse: it takes no room
+    assert f"its header claims {length:,} bytes" in refusal(folder)
+
+
+def test_metadata_as_other_tools_write_it_does_no_harm(folder):
+    path = folder / "model.safetensors"
+    header, data = split(path)
+    path.write_bytes(join(header | {"__metadata__": {"format": "pt"}}, data))
+    load_model(folder)
+
+
+def test_weights_of_another_model_are_refused(folder, tiny, tmp_path):
+    other = Trainer(tiny.replace(d_model=16))
+    save_checkpoint(tmp_path / "other", other, [])
+    shutil.copy(tmp_path / "other" / "model.safetensors", folder)
+    assert "expected torch.float32" in refusal(folder)
+    save_checkpoint(tmp_path / "other", Trainer(tiny.replace(n_layers=2)), [])
+    shutil.copy(tmp_path / "other" / "model.safetensors", folder)
+    assert "holds the unexpected tensor" in refusal(folder)
+
+
+def test_a_config_that_claims_a_giant_model_is_refused_before_anything_is_built(folder):
+    config = json.loads((folder / "config.json").read_text())
+    config["model"] |= {"d_model": 4096, "n_layers": 48, "d_ff": 16384, "max_positions": 1_000_000}
+    (folder / "config.json").write_text(json.dumps(config))
+    refusal(folder)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"", b"{", b"null", b"3", b"[]", b"{}", b'{"step": 3}', b'{"loss": 1.0}', b'{"step": 1.5, "loss": 1.0}',
+     b'{"step": true, "loss": 1.0}', b'{"step": 3, "loss": "low"}', b'{"step": 3, "loss": NaN}', b'{"step": 3, "loss": 1e999}',
+     b'{"step": 3, "step": 4, "loss": 1.0}', b"[" * 100_000, b"\xff", b'{"step": 3, "loss": 1.0}}'],
+)  # fmt: skip
+def test_a_bad_line_of_metrics_is_named_by_its_number(folder, line):
+    lines = (folder / "metrics.jsonl").read_bytes().splitlines()
+    lines.insert(2, line)
+    (folder / "metrics.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    with pytest.raises(CheckpointError, match=r"metrics\.jsonl, line 3: "):
+        read_metrics(folder)
+    with pytest.raises(CheckpointError, match=r"metrics\.jsonl, line 3: "):
+        load_trainer(folder)
+
+
+def test_a_checkpoint_without_metrics_has_none(folder):
+    (folder / "metrics.jsonl").unlink()
+    assert read_metrics(folder) == []
+    assert load_trainer(folder)[1] == []
+
+
+def test_nothing_in_a_checkpoint_is_executed(folder, tmp_path):
+    import pickle
+
+    class Boom:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "executed"),)
+
+    bomb = pickle.dumps(Boom())
+    for name in FILES[2:]:
+        shutil.copy(folder / name, tmp_path / name)
+        (folder / name).write_bytes(bomb)
+        refusal(folder, name, load_trainer)
+        shutil.copy(tmp_path / name, folder / name)
+    (folder / "pytorch_model.bin").write_bytes(bomb)
+    load_model(folder)
+    assert not (tmp_path / "executed").exists()

@@ -1,0 +1,161 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from playground.training.files import recover_folder, sweep, write_folder
+
+ROOT = Path(__file__).resolve().parents[2]
+OLD, NEW = {"a": b"old a", "b": b"old b", "only old": b"x"}, {"a": b"new a", "b": b"new b" * 100_000}
+DIE = """
+import os, shutil, sys
+from pathlib import Path
+from playground.training.files import write_folder
+left = int(sys.argv[2])
+def mortal(function):
+    def call(*args, **kwargs):
+        global left
+        left -= 1
+        if left < 0:
+            os._exit(9)
+        return function(*args, **kwargs)
+    return call
+os.fsync, os.rename, os.mkdir, shutil.rmtree = map(mortal, (os.fsync, os.rename, os.mkdir, shutil.rmtree))
+write_folder(Path(sys.argv[1]), {"a": b"new a", "b": b"new b" * 100_000})
+"""
+
+
+def content(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def fail_at(monkeypatch, name, call):
+    """At that call os.`name` fails as on a full disk; the others are real."""
+    real, calls = getattr(os, name), iter(range(1000))
+
+    def full(*args):
+        if next(calls) == call:
+            raise OSError(28, "No space left on device")
+        return real(*args)
+
+    monkeypatch.setattr(os, name, full)
+
+
+def test_a_folder_is_written_with_parents_and_holds_exactly_the_files(tmp_path):
+    write_folder(tmp_path / "deep" / "er" / "x", NEW)
+    assert content(tmp_path / "deep" / "er" / "x") == NEW
+    assert os.listdir(tmp_path / "deep" / "er") == ["x"]
+
+
+def test_an_earlier_folder_is_replaced_whole_and_nothing_is_left_beside_it(tmp_path):
+    write_folder(tmp_path / "x", OLD)
+    write_folder(tmp_path / "x", NEW)
+    assert content(tmp_path / "x") == NEW
+    assert os.listdir(tmp_path) == ["x"]
+
+
+def test_a_death_at_any_point_leaves_the_old_folder_or_the_new_one_and_a_sweep_leaves_nothing_else(tmp_path):
+    seen = []
+    for point in range(30):
+        parent = tmp_path / str(point)
+        write_folder(parent / "x", OLD)
+        code = subprocess.run([sys.executable, "-c", DIE, str(parent / "x"), str(point)], cwd=ROOT, check=False).returncode
+        sweep(parent)
+        assert os.listdir(parent) == ["x"]
+        assert content(parent / "x") in (OLD, NEW)
+        seen.append(content(parent / "x") == NEW)
+        if code == 0:
+            break
+        assert code == 9
+    assert seen == sorted(seen)  # once it is the new folder, it stays the new folder
+    assert 5 < len(seen) < 30
+    assert not seen[0]
+    assert seen[-1]
+
+
+def test_a_folder_cut_off_between_its_two_renames_is_recovered(tmp_path):
+    write_folder(tmp_path / "x", OLD)
+    os.rename(tmp_path / "x", tmp_path / ".x.previous")
+    recover_folder(tmp_path / "x")
+    assert content(tmp_path / "x") == OLD
+    assert os.listdir(tmp_path) == ["x"]
+
+
+def test_recovering_leaves_a_folder_that_is_there_alone(tmp_path):
+    write_folder(tmp_path / "x", NEW)
+    write_folder(tmp_path / ".x.previous", OLD)
+    recover_folder(tmp_path / "x")
+    assert content(tmp_path / "x") == NEW
+    recover_folder(tmp_path / "nothing")
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_writing_after_a_cut_first_recovers_and_then_replaces(tmp_path):
+    write_folder(tmp_path / ".x.previous", OLD)
+    write_folder(tmp_path / "x", NEW)
+    assert content(tmp_path / "x") == NEW
+    assert os.listdir(tmp_path) == ["x"]
+
+
+def test_a_sweep_removes_unfinished_writes_and_superseded_folders_and_says_which(tmp_path):
+    write_folder(tmp_path / "kept", NEW)
+    write_folder(tmp_path / ".kept.previous", OLD)
+    write_folder(tmp_path / ".kept.1234abcd.tmp", NEW)
+    write_folder(tmp_path / ".lost.previous", OLD)
+    write_folder(tmp_path / ".never.1234abcd.tmp", NEW)
+    write_folder(tmp_path / ".git", OLD)
+    (tmp_path / ".hidden.tmp").write_text("a file")
+    assert sweep(tmp_path) == [".kept.1234abcd.tmp", ".kept.previous", ".never.1234abcd.tmp"]
+    assert sorted(os.listdir(tmp_path)) == [".git", ".hidden.tmp", "kept", "lost"]
+    assert (content(tmp_path / "kept"), content(tmp_path / "lost")) == (NEW, OLD)
+    assert sweep(tmp_path) == []
+
+
+def test_sweeping_where_nothing_is_does_nothing(tmp_path):
+    assert sweep(tmp_path / "nowhere") == []
+
+
+@pytest.mark.parametrize("failing", range(4))
+def test_where_a_flush_fails_an_error_means_that_the_old_folder_is_still_there(tmp_path, monkeypatch, failing):
+    write_folder(tmp_path / "x", OLD)
+    fail_at(monkeypatch, "fsync", failing)
+    error = None
+    try:
+        write_folder(tmp_path / "x", NEW)
+    except OSError as full:
+        error = full
+    assert error is not None or failing == 3  # the last one comes when the new folder is in place
+    assert content(tmp_path / "x") == (OLD if error else NEW)
+    assert os.listdir(tmp_path) == ["x"]
+
+
+@pytest.mark.parametrize("failing", range(2))
+def test_a_rename_that_fails_leaves_the_old_folder(tmp_path, monkeypatch, failing):
+    write_folder(tmp_path / "x", OLD)
+    fail_at(monkeypatch, "rename", failing)
+    with pytest.raises(OSError, match="No space left"):
+        write_folder(tmp_path / "x", NEW)
+    assert content(tmp_path / "x") == OLD
+    assert os.listdir(tmp_path) == ["x"]
+
+
+def test_a_first_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
+    fail_at(monkeypatch, "fsync", 1)
+    with pytest.raises(OSError, match="No space left"):
+        write_folder(tmp_path / "x", NEW)
+    assert os.listdir(tmp_path) == []
+
+
+def test_an_interrupt_while_writing_leaves_the_old_folder(tmp_path, monkeypatch):
+    write_folder(tmp_path / "x", OLD)
+
+    def interrupted(descriptor):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_folder(tmp_path / "x", NEW)
+    assert content(tmp_path / "x") == OLD
+    assert os.listdir(tmp_path) == ["x"]

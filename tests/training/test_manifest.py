@@ -1,0 +1,156 @@
+import json
+
+import pytest
+
+from playground.training.manifest import CheckpointError, Manifest, parse_json, read_manifest
+
+
+@pytest.fixture
+def folder(small_run, tmp_path):
+    manifest = Manifest(small_run, 7, 1.25, "cpu", {"n": 3, "exact_match": 0.5})
+    (tmp_path / "config.json").write_text(manifest.to_json())
+    return tmp_path
+
+
+def edit(folder, *keys, to):
+    """config.json with one value replaced, or a new one put in."""
+    content = json.loads((folder / "config.json").read_text())
+    inner = content
+    for key in keys[:-1]:
+        inner = inner[key]
+    inner[keys[-1]] = to
+    (folder / "config.json").write_text(json.dumps(content))
+
+
+def refusal(folder):
+    with pytest.raises(CheckpointError) as caught:
+        read_manifest(folder)
+    assert str(folder) in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_manifest_reads_as_it_was_written(folder, small_run):
+    manifest = read_manifest(folder)
+    assert manifest.config == small_run
+    assert (manifest.step, manifest.seconds, manifest.device) == (7, 1.25, "cpu")
+    assert manifest.scores == {"n": 3, "exact_match": 0.5}
+    assert set(manifest.versions) == {"playground", "torch", "python"}
+    assert manifest.to_json() == (folder / "config.json").read_text()
+
+
+def test_config_json_is_for_people_too(folder):
+    text = (folder / "config.json").read_text()
+    content = json.loads(text)
+    assert content["schema_version"] == 1
+    assert content["model"]["d_model"] == 32
+    assert text.count("\n") > 30
+
+
+def test_a_folder_without_config_json_is_no_checkpoint(tmp_path):
+    assert "is no checkpoint: it has no config.json" in refusal(tmp_path / "nothing")
+    (tmp_path / "file").write_text("x")
+    assert "is no checkpoint: it has no config.json" in refusal(tmp_path / "file")
+
+
+@pytest.mark.parametrize("found", [0, 2, "1", None, [1]])
+def test_another_schema_is_refused_with_both_versions(folder, found):
+    edit(folder, "schema_version", to=found)
+    assert f"has schema_version {found!r}; this version of the playground reads 1" in refusal(folder)
+
+
+@pytest.mark.parametrize("key", ["task", "model", "training", "family", "step", "seconds", "device", "scores", "versions"])
+def test_a_missing_part_is_named(folder, key):
+    content = json.loads((folder / "config.json").read_text())
+    del content[key]
+    (folder / "config.json").write_text(json.dumps(content))
+    assert f"lacks '{key}'" in refusal(folder)
+
+
+NO_RUN_WRITES = [
+    (("model", "d_model"), -4, "(d_model)"),
+    (("model", "d_model"), 65_536, "(d_model)"),
+    (("model", "d_model"), 2.0, "(d_model)"),
+    (("model", "d_model"), True, "(d_model)"),
+    (("model", "n_layers"), None, "(n_layers)"),
+    (("model", "n_heads"), 5, "does not divide d_model"),
+    (("model", "norm"), "__import__('os')", "(norm)"),
+    (("model", "max_positions"), 3, "(max_length)"),
+    (("model", "source_vocabulary"), 14, "vocabular"),
+    (("model", "rope"), True, "rope"),
+    (("task", "max_length"), 10**9, "(max_length)"),
+    (("task", "task"), "../../etc/passwd", "(task)"),
+    (("task", "task"), ["reverse"], "(task)"),
+    (("training", "learning_rate"), "fast", "(learning_rate)"),
+    (("training", "learning_rate"), 10**400, "(learning_rate)"),
+    (("training", "hurry"), 1, "hurry"),
+    (("task",), None, "does not describe a run"),
+    (("model",), [], "does not describe a run"),
+    (("training",), "x", "does not describe a run"),
+    (("family",), "os:system", "family is 'os:system'"),
+    (("family",), ["transformer"], "does not describe a run"),
+    (("family",), None, "family is None"),
+    (("step",), -1, "step -1"),
+    (("step",), 1.5, "step 1.5"),
+    (("step",), True, "step True"),
+    (("seconds",), "long", "seconds 'long'"),
+    (("seconds",), None, "seconds None"),
+    (("seconds",), 10**400, "does not describe a run"),
+    (("scores",), [1], "scores [1]"),
+    (("versions",), 3, "does not describe a run"),
+    (("versions",), "x", "does not describe a run"),
+]
+
+
+@pytest.mark.parametrize(("keys", "to", "reason"), NO_RUN_WRITES, ids=[f"{keys[-1]}-{str(to)[:20]}" for keys, to, _ in NO_RUN_WRITES])
+def test_what_no_run_writes_is_refused_with_the_reason(folder, keys, to, reason):
+    edit(folder, *keys, to=to)
+    assert reason in refusal(folder)
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])
+def test_numbers_that_are_none_are_refused(folder, number):
+    text = (folder / "config.json").read_text()
+    (folder / "config.json").write_text(text.replace('"seconds": 1.25', f'"seconds": {number}'))
+    assert "is no number" in refusal(folder)
+
+
+def test_a_key_that_stands_twice_is_refused(folder):
+    text = (folder / "config.json").read_text()
+    (folder / "config.json").write_text(text.replace('"step": 7', '"step": 7, "step": 8'))
+    assert "a key stands twice" in refusal(folder)
+
+
+@pytest.mark.parametrize("depth", [980, 2_000, 100_000])
+@pytest.mark.parametrize("bracket", ["[", '{"a":'])
+@pytest.mark.parametrize("where", ['"step": 7', '"d_model": 32', '"norm": "pre"', '"family": "transformer"', '"schema_version": 1'])
+def test_bottomless_nesting_is_refused(folder, where, bracket, depth):
+    text = (folder / "config.json").read_text()
+    nested = bracket * depth + "1" + {"[": "]", '{"a":': "}"}[bracket] * depth
+    assert where in text
+    (folder / "config.json").write_text(text.replace(where, f"{where.split(':')[0]}: {nested}"))
+    refusal(folder)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{", b"\xff\xfe\x00", b"null", b"3", b"[]", b'"x"', b"\x00" * 100, b'{"schema_version": 1}', b"9" * 5000]
+)
+def test_what_is_no_json_object_is_refused(folder, data):
+    (folder / "config.json").write_bytes(data)
+    refusal(folder)
+
+
+def test_a_giant_config_is_refused_unread(folder):
+    with open(folder / "config.json", "ab") as file:
+        file.truncate(3_000_000_000)  # sparse: it takes no room
+    assert "has 3,000,000,000 bytes; at most 1,000,000 are read" in refusal(folder)
+
+
+def test_every_truncation_of_config_json_is_refused(folder):
+    data = (folder / "config.json").read_bytes()
+    for end in range(0, len(data) - 2, 7):
+        (folder / "config.json").write_bytes(data[:end])
+        refusal(folder)
+
+
+def test_strict_json_reads_what_plain_json_is():
+    assert parse_json(b'{"a": [1, -2.5e3, true, null, "\\u00e9"]}') == {"a": [1, -2500.0, True, None, "é"]}

@@ -1,0 +1,58 @@
+import pytest
+
+from playground.models.config import SettingError
+from playground.training.config import RunConfig, field_owner
+from playground.training.presets import PRESETS, preset_config
+from playground.training.trainer import Trainer
+
+SHORT = {"steps": 3, "eval_every": 3, "eval_n": 16, "max_length": 4, "batch_size": 8, "device": "cpu"}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_builds_trains_and_names_known_settings_only(name):
+    assert set(PRESETS[name].settings) <= set(field_owner())
+    trainer = Trainer(preset_config(name, SHORT))
+    assert [metrics.step for metrics in trainer] == [1, 2, 3]
+    assert trainer.config.to_fields() == RunConfig.from_fields({**PRESETS[name].settings, **SHORT}).to_fields()
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_leaves_task_lengths_and_seed_to_the_visitor(name):
+    assert not {"task", "symbols", "min_length", "max_length", "seed", "device", "threads"} & set(PRESETS[name].settings)
+    assert preset_config(name, {"task": "copy", "seed": 7}).training.seed == 7
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_says_what_it_is_for(name):
+    assert PRESETS[name].title
+    assert PRESETS[name].sentence.endswith(".")
+
+
+def test_presets_are_different_runs():
+    assert len({str(preset_config(name)) for name in PRESETS}) == len(PRESETS)
+
+
+def test_one_head_learns():
+    run = preset_config("one-head", {"max_length": 4, "steps": 80, "eval_every": 80, "eval_n": 200, "device": "cpu"})
+    assert (run.model.n_layers, run.model.n_heads) == (1, 1)
+    metrics = list(Trainer(run))
+    assert metrics[-1].loss < metrics[0].loss / 3
+    assert metrics[-1].exact_match > 0.5
+
+
+def test_the_papers_recipe_is_the_papers():
+    run = preset_config("paper")
+    assert (run.model.norm, run.model.positions, run.model.share_embeddings, run.model.dropout) == ("post", "sinusoidal", False, 0.1)
+    training = run.training
+    assert (training.schedule, training.learning_rate, training.warmup, training.label_smoothing) == ("noam", 1.0, 4000, 0.1)
+    assert (training.beta1, training.beta2, training.epsilon) == (0.9, 0.98, 1e-9)
+
+
+def test_an_unknown_preset_is_refused_with_the_names_of_the_known():
+    with pytest.raises(ValueError, match="preset is 'slow'; choose one of fast, one-head"):
+        preset_config("slow")
+
+
+def test_values_laid_over_a_preset_are_checked():
+    with pytest.raises(SettingError, match="n_heads is 3"):
+        preset_config("one-head", {"n_heads": 3})

@@ -1,0 +1,137 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from playground.training.checkpoint import load_trainer, save_checkpoint
+from playground.training.manifest import CheckpointError
+from playground.training.trainer import Trainer
+from tests.fingerprint import fingerprint
+
+ROOT = Path(__file__).resolve().parents[2]
+N = 14
+RESUME = """
+import sys
+from pathlib import Path
+from playground.training.checkpoint import load_trainer
+from tests.fingerprint import fingerprint
+for folder in sys.argv[1:]:
+    trainer, _ = load_trainer(Path(folder))
+    for _ in trainer:
+        pass
+    print(fingerprint(trainer))
+"""
+
+
+@pytest.fixture(scope="module")
+def dropping(small_run):
+    return small_run.replace(steps=N, d_model=16, d_ff=16, dropout=0.1, schedule="cosine", decay_steps=N, eval_every=5)
+
+
+def saved(run, steps, folder):
+    """A checkpoint of `run` after `steps` of its steps."""
+    trainer = Trainer(run)
+    metrics = [trainer.step() for _ in range(steps)]
+    save_checkpoint(folder, trainer, metrics)
+    return folder
+
+
+def finished(run):
+    trainer = Trainer(run)
+    list(trainer)
+    return trainer
+
+
+def forget_torchs_generator(trainer, fresh):
+    torch.set_rng_state(fresh["generator.torch"])
+
+
+def forget_the_data_generator(trainer, fresh):
+    trainer.data_generator.set_state(fresh["generator.data"])
+
+
+def forget_the_optimizer(trainer, fresh):
+    trainer.optimizer.state.clear()
+
+
+def forget_nothing(trainer, fresh):
+    pass
+
+
+def test_a_run_resumed_in_a_new_process_ends_with_the_same_bits_as_one_that_was_never_cut(dropping, tmp_path):
+    cuts = [(dropout, steps) for dropout in (0.0, 0.1) for steps in (0, 1, 9)]
+    folders = [saved(dropping.replace(dropout=dropout), steps, tmp_path / f"{dropout}-{steps}") for dropout, steps in cuts]
+    command = [sys.executable, "-W", "error", "-c", RESUME, *map(str, folders)]
+    resumed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120).stdout.split()
+    uncut = {dropout: fingerprint(finished(dropping.replace(dropout=dropout))) for dropout in (0.0, 0.1)}
+    assert resumed == [uncut[dropout] for dropout, _ in cuts]
+
+
+@pytest.mark.parametrize(
+    ("forget", "matters"),
+    [(forget_nothing, False), (forget_torchs_generator, True), (forget_the_data_generator, True), (forget_the_optimizer, True)],
+)
+def test_each_part_of_the_state_is_needed_to_end_with_the_same_bits(dropping, tmp_path, forget, matters):
+    uncut = finished(dropping)
+    folder = saved(dropping, 6, tmp_path / "cut")
+    fresh = Trainer(dropping).state()
+    trainer, _ = load_trainer(folder)
+    forget(trainer, fresh)
+    list(trainer)
+    weights = [torch.equal(a, b) for a, b in zip(trainer.family.parameters(), uncut.family.parameters(), strict=True)]
+    assert all(weights) != matters
+    assert (fingerprint(trainer) == fingerprint(uncut)) != matters
+
+
+def test_a_resumed_run_goes_on_where_it_was_with_its_metrics_and_its_clock(dropping, tmp_path):
+    trainer = Trainer(dropping)
+    metrics = [trainer.step() for _ in range(6)]
+    save_checkpoint(tmp_path / "cut", trainer, metrics)
+    resumed, lines = load_trainer(tmp_path / "cut")
+    assert resumed.step_count == 6
+    assert resumed.config == dropping
+    assert resumed.seconds == pytest.approx(trainer.seconds, abs=1e-3)
+    assert [line["step"] for line in lines] == [1, 2, 3, 4, 5, 6]
+    assert [line["loss"] for line in lines] == pytest.approx([each.loss for each in metrics], rel=1e-5)
+    assert [("exact_match" in line) for line in lines] == [False, False, False, False, True, False]
+    assert resumed.step().step == 7
+    assert resumed.seconds > trainer.seconds - 1e-3
+
+
+def test_settings_may_change_when_a_run_is_resumed(dropping, tmp_path):
+    folder = saved(dropping, 6, tmp_path / "cut")
+    resumed, _ = load_trainer(folder, steps=9, learning_rate=1e-3, schedule="constant", warmup=0)
+    metrics = list(resumed)
+    assert [each.step for each in metrics] == [7, 8, 9]
+    assert {each.learning_rate for each in metrics} == {1e-3}
+
+
+@pytest.mark.parametrize("steps", [0, 3])
+@pytest.mark.parametrize("change", [{"n_layers": 2}, {"d_model": 32}])
+def test_a_model_of_another_shape_cannot_take_up_a_run(dropping, tmp_path, change, steps):
+    folder = saved(dropping, steps, tmp_path / "cut")
+    with pytest.raises(CheckpointError):
+        load_trainer(folder, **change)
+
+
+def test_weights_alone_can_be_used_and_not_resumed_and_the_error_says_so(dropping, tmp_path):
+    trainer = Trainer(dropping)
+    save_checkpoint(tmp_path / "weights", trainer, [], resumable=False)
+    assert not (tmp_path / "weights" / "training.safetensors").exists()
+    with pytest.raises(CheckpointError, match="holds weights only and cannot be resumed; train a new run instead"):
+        load_trainer(tmp_path / "weights")
+
+
+def test_a_run_that_diverged_at_its_first_step_and_was_healed_can_be_saved_and_resumed(dropping, tmp_path):
+    trainer = Trainer(dropping)
+    weight = trainer.family.output.bias
+    with torch.no_grad():
+        weight[3] = float("nan")
+    with pytest.raises(RuntimeError, match="step 1: loss nan"):
+        trainer.step()
+    with torch.no_grad():
+        weight[3] = 0.0
+    save_checkpoint(tmp_path / "healed", trainer, [])
+    assert load_trainer(tmp_path / "healed")[0].step().step == 1

@@ -1,0 +1,137 @@
+import dataclasses
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from playground.models.config import ModelConfig, SettingError
+from playground.training.config import PARTS, RunConfig, TaskConfig, TrainConfig, field_owner, setting_of
+
+NAMES = list(field_owner())
+
+
+def inside(name):
+    """Values within a setting's own range, small enough that most of them fit together."""
+    each = setting_of(name)
+    if each.metadata["choices"]:
+        return st.sampled_from(each.metadata["choices"])
+    if isinstance(each.default, bool):
+        return st.booleans()
+    if isinstance(each.default, int):
+        return st.integers(each.metadata["low"], each.metadata["high"])
+    return st.floats(each.metadata["low"], each.metadata["high"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_setting_explains_itself_and_has_a_default_that_it_accepts(name):
+    each = setting_of(name)
+    assert each.metadata["help"].endswith(".")
+    numeric = isinstance(each.default, int | float) and not isinstance(each.default, bool)
+    assert numeric == (each.metadata["low"] is not None) == (each.metadata["high"] is not None)
+
+
+def test_names_are_unique_across_the_parts():
+    assert len(NAMES) == sum(len(dataclasses.fields(part)) for part in PARTS.values())
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -1, None, "ten", [], {}])
+@pytest.mark.parametrize("name", NAMES)
+def test_every_setting_refuses_nonsense_and_is_named(name, value):
+    with pytest.raises(SettingError) as caught:
+        RunConfig.from_fields({name: value})
+    assert caught.value.field == name
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if not isinstance(setting_of(name).default, bool)])
+def test_no_number_and_no_choice_is_true(name):
+    with pytest.raises(SettingError) as caught:
+        RunConfig.from_fields({name: True})
+    assert caught.value.field == name
+
+
+@settings(max_examples=150)
+@given(st.fixed_dictionaries({}, optional={name: inside(name) for name in NAMES}))
+def test_any_settings_within_their_ranges_make_a_run_that_survives_the_round_trip_or_an_error_that_names_one(values):
+    run, complaint = None, None
+    try:
+        run = RunConfig.from_fields(values)
+    except SettingError as error:
+        complaint = error
+    if run is None:
+        assert complaint.field in NAMES
+        assert complaint.field in str(complaint)
+        return
+    assert RunConfig.from_fields(run.to_fields()) == run
+    assert {name: run.to_fields()[name] for name in values} == values
+    assert run.memory_estimate() > 16 * run.model.parameter_count()
+
+
+def test_the_defaults_survive_the_round_trip():
+    run = RunConfig()
+    assert RunConfig.from_fields({}) == run == RunConfig.from_fields(run.to_fields())
+    assert set(run.to_fields()) == {*NAMES, "family"}
+
+
+def test_an_unknown_setting_is_refused_by_name_with_the_known_ones():
+    with pytest.raises(SettingError, match="learningrate is no setting of a run; the settings are task, ") as caught:
+        RunConfig.from_fields({"learningrate": 0.1})
+    assert caught.value.field == "learningrate"
+
+
+def test_replacing_changes_what_was_named_and_nothing_else():
+    run = RunConfig.from_fields({"seed": 3, "d_model": 32})
+    changed = run.replace(seed=4, dropout=0.1)
+    assert changed.to_fields() == run.to_fields() | {"seed": 4, "dropout": 0.1}
+    assert run.training.seed == 3
+
+
+def test_replacing_is_checked_too():
+    with pytest.raises(SettingError, match="batch_size"):
+        RunConfig().replace(batch_size=0)
+
+
+def test_vocabulary_and_positions_fit_the_task_unless_they_are_given():
+    run = RunConfig.from_fields({"symbols": 36, "max_length": 20})
+    assert (run.model.source_vocabulary, run.model.target_vocabulary, run.model.max_positions) == (39, 39, 21)
+    assert RunConfig.from_fields({"max_length": 8, "max_positions": 30}).model.max_positions == 30
+
+
+def test_lengths_beyond_the_models_positions_are_refused_with_both_numbers():
+    with pytest.raises(SettingError, match="max_length is 20, but the model's max_positions 11 hold 10 symbols") as caught:
+        RunConfig(TaskConfig(max_length=20), ModelConfig(max_positions=11))
+    assert caught.value.field == "max_length"
+    with pytest.raises(SettingError, match="max_length is 20, but the model's max_positions 20 hold 19 symbols"):
+        RunConfig.from_fields({"max_length": 20, "max_positions": 20})
+
+
+@pytest.mark.parametrize("name", ["source_vocabulary", "target_vocabulary"])
+def test_a_vocabulary_that_does_not_fit_the_symbols_is_refused_by_name(name):
+    with pytest.raises(SettingError, match="is 14, but 10 symbols and 3 special tokens make 13") as caught:
+        RunConfig.from_fields({name: 14, "share_embeddings": False})
+    assert caught.value.field == name
+
+
+def test_a_shortest_length_above_the_longest_is_refused_with_both_numbers():
+    with pytest.raises(SettingError, match="min_length is 7, above max_length 6") as caught:
+        TaskConfig(min_length=7, max_length=6)
+    assert caught.value.field == "min_length"
+
+
+@pytest.mark.parametrize(("symbols", "fewest"), [(2, 8), (3, 6), (10, 3), (16, 2), (62, 2)])
+def test_a_task_needs_enough_sequences_to_hold_some_out_and_says_how_long_they_must_be(symbols, fewest):
+    assert TaskConfig(symbols=symbols, max_length=fewest).max_length == fewest
+    with pytest.raises(SettingError, match=f"max_length is {fewest - 1}: with {symbols} symbols .* use at least {fewest}$") as caught:
+        TaskConfig(symbols=symbols, max_length=fewest - 1)
+    assert caught.value.field == "max_length"
+
+
+def test_a_whole_learning_rate_is_saved_like_any_other():
+    assert RunConfig.from_fields({"learning_rate": 1}).to_fields()["learning_rate"].__class__ is float
+    assert TrainConfig(learning_rate=1) == TrainConfig(learning_rate=1.0)
+
+
+def test_a_larger_run_is_estimated_to_need_more_memory():
+    small = RunConfig()
+    for change in ({"batch_size": 1000}, {"d_model": 256}, {"d_ff": 1024}, {"n_layers": 4}, {"max_length": 30, "max_positions": 31}):
+        assert small.replace(**change).memory_estimate() > small.memory_estimate()

@@ -1,0 +1,205 @@
+import copy
+
+import pytest
+import torch
+
+from playground.tasks.held_out import held_out_set, training_batch
+from playground.training.trainer import Metrics, Trainer, TrainingDiverged, resolve_device
+from tests.fingerprint import fingerprint
+
+
+def trained(run, steps):
+    trainer = Trainer(run.replace(steps=steps))
+    metrics = list(trainer)
+    return trainer, metrics
+
+
+def snapshot(trainer):
+    return copy.deepcopy((trainer.family.state_dict(), {k: v for k, v in trainer.state().items() if k.startswith("optimizer.")}))
+
+
+def same(one, other):
+    """Whether two snapshots are equal, NaN being equal to NaN."""
+    return all(
+        a.keys() == b.keys() and all(torch.equal(a[name].nan_to_num(7), b[name].nan_to_num(7)) for name in a)
+        for a, b in zip(one, other, strict=True)
+    )
+
+
+def test_it_learns(small_run):
+    _, metrics = trained(small_run, 60)
+    assert metrics[-1].loss < metrics[0].loss / 4
+    assert [each.step for each in metrics] == list(range(1, 61))
+
+
+def test_metrics_say_what_happened(small_run):
+    trainer, metrics = trained(small_run.replace(eval_every=4, warmup=5), 10)
+    assert [each.step for each in metrics if each.exact_match is not None] == [4, 8, 10]
+    assert [each.learning_rate for each in metrics[:6]] == pytest.approx([6e-3 * min(1, n / 5) for n in range(1, 7)])
+    seconds = [each.seconds for each in metrics]
+    assert seconds[0] > 0
+    assert seconds == sorted(seconds)
+    assert trainer.seconds == seconds[-1]
+    for each in metrics:
+        assert (each.exact_match is None) == (each.token_accuracy is None) == (each.scored is None)
+        assert each.gradient_norm > 0
+        assert each.tokens_per_second > each.steps_per_second > 0
+    assert metrics[-1].scored == 64
+
+
+def test_the_loss_is_that_of_the_batch_before_the_update(small_run):
+    trainer = Trainer(small_run)
+    family, generator = copy.deepcopy(trainer.family), trainer.data_generator.clone_state()
+    batch = training_batch(trainer.task, 32, 1, 5, generator)
+    assert trainer.step().loss == family.loss(batch).item()
+
+
+def test_a_step_is_adams_with_the_settings_of_the_run(small_run):
+    run = small_run.replace(beta1=0.7, beta2=0.9, epsilon=1e-3, clip=0.0, warmup=0, learning_rate=0.01)
+    trainer = Trainer(run)
+    before = copy.deepcopy(trainer.family.state_dict())
+    trainer.step()
+    for name, weight in trainer.family.named_parameters():
+        # after one step both averages, their bias taken off, are the gradient itself
+        moved = 0.01 * weight.grad / (weight.grad.abs() + 1e-3)
+        torch.testing.assert_close(weight.detach(), before[name] - moved, atol=1e-6, rtol=1e-4)
+
+
+def test_the_same_seed_gives_the_same_weights_to_the_bit_and_another_seed_others(small_run):
+    run = small_run.replace(dropout=0.1, seed=11)
+    first, second, other = (trained(each, 8)[0] for each in (run, run, run.replace(seed=12)))
+    assert fingerprint(first) == fingerprint(second)
+    assert fingerprint(first) != fingerprint(other)
+
+
+def test_the_seed_decides_weights_and_batches(small_run):
+    one, other = Trainer(small_run.replace(seed=1)), Trainer(small_run.replace(seed=2))
+    assert not torch.equal(one.family.output.weight, other.family.output.weight)
+    assert not torch.equal(one.data_generator.get_state(), other.data_generator.get_state())
+
+
+def test_looking_changes_nothing(small_run):
+    run = small_run.replace(dropout=0.2)
+    blind, _ = trained(run, 12)
+    seeing = Trainer(run.replace(steps=12, eval_every=1))
+    rows = held_out_set(seeing.task, 50, 1, 5).batch
+    for metrics in seeing:
+        assert metrics.exact_match is not None
+        asked = seeing.evaluate(50)
+        assert asked == seeing.evaluate(50)
+        seeing.family.record(rows)
+        seeing.family.solve(rows.source_BS, 6)
+        seeing.family.solves(rows)
+    assert fingerprint(seeing) == fingerprint(blind)
+
+
+@pytest.mark.parametrize("clip", [0.01, 0.5])
+def test_long_gradients_are_shortened_to_the_clip_and_reported_as_they_were(small_run, clip):
+    trainer = Trainer(small_run.replace(clip=clip))
+    free = Trainer(small_run.replace(clip=0.0))
+    clipped, unclipped = trainer.step(), free.step()
+    assert clipped.gradient_norm == unclipped.gradient_norm > clip
+    assert gradient_norm(trainer) == pytest.approx(clip, rel=1e-3)
+    assert gradient_norm(free) == pytest.approx(unclipped.gradient_norm, rel=1e-5)
+
+
+def test_short_gradients_are_left_as_they_are(small_run):
+    trainer = Trainer(small_run.replace(clip=1e6))
+    assert gradient_norm(trainer) == 0
+    assert trainer.step().gradient_norm == pytest.approx(gradient_norm(trainer), rel=1e-5)
+
+
+def gradient_norm(trainer):
+    return sum(float((w.grad**2).sum()) for w in trainer.family.parameters() if w.grad is not None) ** 0.5
+
+
+def test_an_absurd_learning_rate_ends_in_an_error_with_the_weights_before_the_step(small_run):
+    trainer = Trainer(small_run.replace(learning_rate=100, warmup=0, d_model=64, n_layers=3, d_ff=128))
+    before, error = None, None
+    while error is None:
+        before, step = snapshot(trainer), trainer.step_count
+        try:
+            trainer.step()
+        except TrainingDiverged as diverged:
+            error = diverged
+    assert step > 0
+    assert trainer.step_count == step
+    assert same(snapshot(trainer), before)
+    assert all(weight.isfinite().all() for weight in trainer.family.parameters())
+    assert str(error).startswith(f"step {step + 1}: loss ")
+    assert f"The weights of step {step} are kept; lower learning_rate (now 100)" in str(error)
+
+
+@pytest.mark.parametrize("poison", [float("nan"), float("inf"), 1e38])
+@pytest.mark.parametrize("name", ["output.bias", "encoder_layers.0.feed_forward.widen.weight", "source_embedding.tokens.weight"])
+def test_a_step_that_is_not_finite_is_not_taken(small_run, name, poison):
+    trainer = Trainer(small_run)
+    for _ in range(2):
+        trainer.step()
+    with torch.no_grad():
+        trainer.family.get_parameter(name)[5] = poison
+    before = snapshot(trainer)
+    with pytest.raises(TrainingDiverged, match="The weights of step 2 are kept"):
+        trainer.step()
+    assert trainer.step_count == 2
+    assert same(snapshot(trainer), before)
+
+
+def test_training_goes_on_after_a_bad_step_once_the_cause_is_gone(small_run):
+    trainer = Trainer(small_run)
+    trainer.step()
+    weight = trainer.family.output.bias
+    healthy = weight.detach().clone()
+    with torch.no_grad():
+        weight[3] = float("nan")
+    with pytest.raises(TrainingDiverged):
+        trainer.step()
+    with torch.no_grad():
+        weight.copy_(healthy)
+    assert trainer.step().step == 2
+
+
+def test_it_ends_early_only_once_the_score_is_confirmed_on_many_sequences(small_run):
+    until = 0.5
+    trainer, metrics = trained(small_run.replace(until=until, eval_every=5, eval_n=1, learning_rate=1e-2), 300)
+    looks = [each for each in metrics if each.scored]
+    hopes = [each for each in looks if each.scored > 1]
+    assert trainer.finished
+    assert len(metrics) < 300
+    assert hopes[-1] is looks[-1] is metrics[-1]
+    assert metrics[-1].scored == 2000
+    assert metrics[-1].exact_match >= until
+    assert len(hopes) > 1
+    assert all(each.exact_match < until for each in hopes[:-1])
+    assert all(each.exact_match == 0 for each in looks if each.scored == 1)
+
+
+def test_without_until_it_goes_on_to_the_last_step(small_run):
+    trainer, metrics = trained(small_run.replace(eval_n=1, eval_every=10), 40)
+    assert any(each.exact_match == 1.0 for each in metrics)
+    assert len(metrics) == 40
+    assert not trainer.finished
+
+
+def test_scores_are_those_of_the_same_sequences_at_every_call(small_run):
+    trainer = Trainer(small_run)
+    assert trainer.evaluate(100) == trainer.evaluate(100)
+    assert trainer.evaluate().n == 2000
+
+
+def test_threads_are_those_of_the_run(small_run):
+    Trainer(small_run.replace(threads=2))
+    assert torch.get_num_threads() == 2
+    Trainer(small_run.replace(threads=1))
+    assert torch.get_num_threads() == 1
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_a_gpu_that_is_not_there_is_refused_and_auto_does_without(small_run):
+    with pytest.raises(ValueError, match="device is 'cuda', but no CUDA GPU is available here; use auto or cpu"):
+        Trainer(small_run.replace(device="cuda"))
+    assert resolve_device("auto") == resolve_device("cpu") == torch.device("cpu")
+
+
+def test_metrics_without_a_look_have_no_scores():
+    assert Metrics(1, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0).exact_match is None
