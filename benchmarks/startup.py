@@ -55,7 +55,8 @@ def first_point_seconds() -> list[float]:
             while not run.points:
                 time.sleep(0.002)
             took.append(time.perf_counter() - started)
-            run.process.join()
+            if run.worker:
+                run.worker.process.join()
             print(f"start {n}: first point after {took[-1]:.2f} s", flush=True)
         registry.shutdown()
     return took

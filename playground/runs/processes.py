@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import multiprocessing
+import queue
 import threading
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
 # torch._dynamo is what the first optimizer of a process imports (1.6 s); see benchmarks/RESULTS.md for what warmth buys.
 PRELOAD = ["torch", "torch._dynamo", "playground.runs.worker", "playground.runs.inspector"]
+
+UNSENT = 64  # messages that may wait for a busy child
 
 
 def context() -> Any:
@@ -32,13 +36,56 @@ def warm_up() -> threading.Thread:
     return thread
 
 
-def start_process(entry: str, name: str, *arguments: Any) -> tuple[Any, Connection]:
-    """Start `module:function(pipe, *arguments)` in a process of its own. Returns the process and this end of its pipe."""
-    here, there = context().Pipe()
-    process = context().Process(target=_enter, args=(entry, there, *arguments), name=name, daemon=True)
-    process.start()
-    there.close()
-    return process, here
+class Child:
+    """A process that is spoken to: `module:function(pipe, *arguments)` at the other end of a pipe.
+
+    Whoever sends never waits: messages go through a short queue and a thread of their own, so a busy child or a full pipe
+    stops neither a page nor the event loop. What the child says goes to `on_message(*message)`, its end, however it came, to
+    `on_end(exit code)`; both are called from one thread.
+
+    Raises:
+        OSError: when no process could be started.
+    """
+
+    def __init__(
+        self, entry: str, name: str, *arguments: Any, on_message: Callable[..., None], on_end: Callable[[int | None], None]
+    ) -> None:
+        self._pipe, theirs = context().Pipe()
+        self._unsent: queue.Queue[tuple[Any, ...]] = queue.Queue(UNSENT)
+        self._on_message, self._on_end = on_message, on_end
+        self.process = context().Process(target=_enter, args=(entry, theirs, *arguments), name=name, daemon=True)
+        self.process.start()
+        theirs.close()
+        for work in (self._read, self._write):
+            threading.Thread(target=work, name=f"{name}-{work.__name__}", daemon=True).start()
+
+    def send(self, *message: Any) -> bool:
+        """Pass a message on; False when the child has gone, or leaves too many unread."""
+        if not self.process.is_alive():
+            return False
+        try:
+            self._unsent.put_nowait(message)
+            return True
+        except queue.Full:
+            return False
+
+    def _write(self) -> None:
+        while True:
+            try:
+                self._pipe.send(self._unsent.get())
+            except (OSError, ValueError):  # gone, or closed by _read
+                return
+
+    def _read(self) -> None:
+        try:
+            while True:
+                self._on_message(*self._pipe.recv())
+        except (EOFError, OSError):
+            pass
+        finally:
+            self.process.join(5)
+            self._on_end(self.process.exitcode)
+            self._pipe.close()
 
 
 def _enter(entry: str, pipe: Connection, *arguments: Any) -> None:

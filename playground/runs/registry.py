@@ -19,7 +19,7 @@ from playground.training.config import RunConfig
 from playground.training.manifest import CheckpointError, read_manifest
 
 from .memory import check_memory
-from .processes import start_process
+from .processes import Child
 
 LIVE = ("starting", "training", "paused", "stopping")
 POINTS_A_POLL = 2000
@@ -45,8 +45,7 @@ class Run:
     stage: dict[str, Any] | None = None
     scores: dict[str, Any] | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
-    process: Any = None
-    pipe: Any = None
+    worker: Child | None = None
     waiting: dict[int, Future[dict[str, Any]]] = field(default_factory=dict)
 
     @property
@@ -54,13 +53,8 @@ class Run:
         return self.status in LIVE
 
     def send(self, *command: Any) -> bool:
-        """Pass a command to the worker; False when it is no longer there."""
-        try:
-            with self.lock:
-                self.pipe.send(command)
-            return True
-        except OSError:
-            return False
+        """Pass a command to the worker; False when it cannot take it."""
+        return self.worker is not None and self.worker.send(*command)
 
 
 class Registry:
@@ -72,7 +66,7 @@ class Registry:
         self._runs: dict[str, Run] = {}
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
-        self._inspector: tuple[Any, Any] | None = None
+        self._inspector: Child | None = None
         self._inspections: dict[int, Future[dict[str, Any]]] = {}
 
     # Runs
@@ -92,11 +86,16 @@ class Registry:
             run = Run(secrets.token_urlsafe(16), owner, config, self.root / "runs" / name)
             self._runs[run.id] = run
         try:
-            run.process, run.pipe = start_process("playground.runs.worker:work", f"run-{name}", config.to_fields(), str(run.folder))
+            run.worker = Child(
+                "playground.runs.worker:work",
+                f"run-{name}",
+                config.to_fields(),
+                str(run.folder),
+                on_message=lambda *message: self._take(run, *message),
+                on_end=lambda code: self._ended(run, code),
+            )
         except OSError as error:
             run.status, run.message = "failed", f"could not start a worker: {error.strerror or error}"
-            return run
-        threading.Thread(target=self._read, args=(run,), name=f"read-{name}", daemon=True).start()
         return run
 
     def find(self, run_id: object) -> Run | None:
@@ -128,7 +127,7 @@ class Registry:
         run.waiting[number] = future
         if not run.send("ask", number, text):
             run.waiting.pop(number, None)
-            return self.inspect("ask", run.folder, text)
+            future.set_result({"error": "the worker is busy; ask again in a moment"})
         return future
 
     def poll(self, run: Run, cursor: int, looks: int) -> dict[str, Any]:
@@ -151,37 +150,28 @@ class Registry:
         """Let every live run save and end, all at once; what has not ended in time is terminated. Returns how many ended by
         themselves."""
         with self._lock:
-            live = [run for run in self._runs.values() if run.live and run.process]
-        for run in live:
-            run.send("stop")
+            workers = [run.worker for run in self._runs.values() if run.live and run.worker]
+        for worker in workers:
+            worker.send("stop")
         deadline = time.monotonic() + seconds
         ended = 0
-        for run in live:
-            run.process.join(max(0.0, deadline - time.monotonic()))
-            if run.process.is_alive():
-                run.process.kill()
+        for worker in workers:
+            worker.process.join(max(0.0, deadline - time.monotonic()))
+            if worker.process.is_alive():
+                worker.process.kill()
             else:
                 ended += 1
         if self._inspector:
-            self._inspector[0].kill()
+            self._inspector.process.kill()
         return ended
 
-    def _read(self, run: Run) -> None:
-        """Take in what a worker tells until its pipe closes."""
-        try:
-            while True:
-                self._take(run, *run.pipe.recv())
-        except (EOFError, OSError):
-            pass
-        run.process.join(5)
+    def _ended(self, run: Run, code: int | None) -> None:
+        """A worker's process is no more."""
         with run.lock:
             if run.live:
-                code = run.process.exitcode
                 run.status = "failed"
-                run.message = f"the training process ended unexpectedly (exit code {code}); " + self._last_checkpoint(run)
-        for future in list(run.waiting.values()):
-            if not future.done():
-                future.set_result({"error": "the run ended before it could answer; ask again"})
+                run.message = f"the training process ended unexpectedly (exit code {code}); {self._last_checkpoint(run)}"
+        _give_up(run.waiting, "the run ended before it could answer; ask again")
 
     def _take(self, run: Run, kind: str, *content: Any) -> None:
         if kind == "answer":
@@ -218,20 +208,22 @@ class Registry:
         """Ask the inspector's process to "view" a checkpoint, or to "ask" it for an answer."""
         number, future = next(self._numbers), Future[dict[str, Any]]()
         with self._lock:
-            if self._inspector is None or not self._inspector[0].is_alive():
-                self._inspector = start_process("playground.runs.inspector:inspect", "inspector")
-                threading.Thread(target=self._read_inspector, args=(self._inspector[1],), name="read-inspector", daemon=True).start()
+            if self._inspector is None or not self._inspector.process.is_alive():
+                self._inspections = asked = {}
+                self._inspector = Child(
+                    "playground.runs.inspector:inspect",
+                    "inspector",
+                    on_message=lambda n, answer: asked.pop(n).set_result(answer),
+                    on_end=lambda code: _give_up(asked, f"the process that looks into checkpoints ended (exit code {code}); ask again"),
+                )
             self._inspections[number] = future
-            self._inspector[1].send((number, kind, str(folder), text))
+            if not self._inspector.send(number, kind, str(folder), text):
+                self._inspections.pop(number, None)
+                future.set_result({"error": "too many are asking at once; ask again in a moment"})
         return future
 
-    def _read_inspector(self, pipe: Any) -> None:
-        try:
-            while True:
-                number, answer = pipe.recv()
-                self._inspections.pop(number).set_result(answer)
-        except (EOFError, OSError):
-            with self._lock:
-                orphans, self._inspections = self._inspections, {}
-            for future in orphans.values():
-                future.set_result({"error": "the process that looks into checkpoints ended; ask again"})
+
+def _give_up(waiting: dict[int, Future[dict[str, Any]]], reason: str) -> None:
+    """Tell everyone who still waits for an answer that none will come."""
+    while waiting:
+        waiting.popitem()[1].set_result({"error": reason})

@@ -35,7 +35,7 @@ def steps_of(run: Run) -> list[int]:
 def test_a_run_trains_to_its_end_in_a_process_of_its_own_and_leaves_a_scored_checkpoint(registry):
     run = start(registry, steps=60)
     wait_for_status(run, "done")
-    assert run.process.pid != os.getpid()
+    assert run.worker.process.pid != os.getpid()
     assert steps_of(run) == list(range(1, 61))
     assert run.scores["n"] == 2000
     manifest = read_manifest(run.folder)
@@ -69,8 +69,8 @@ def test_stop_saves_and_the_checkpoint_answers_afterwards(registry):
     assert read_manifest(run.folder).step == steps_of(run)[-1]
     reply = registry.ask(run, "1 2").result(60)
     assert reply["answer"] == ["2", "1"]
-    run.process.join(5)
-    assert not run.process.is_alive()
+    run.worker.process.join(5)
+    assert not run.worker.process.is_alive()
 
 
 def test_commands_to_a_run_that_has_ended_do_nothing(registry):
@@ -109,7 +109,7 @@ def test_a_killed_worker_is_reported_and_leaves_other_runs_alone(registry):
     wait_for(lambda: victim.points and other.points, what="points of both")
     registry.control(victim, "pause")
     wait_for_status(victim, "paused")
-    os.kill(victim.process.pid, signal.SIGKILL)
+    os.kill(victim.worker.process.pid, signal.SIGKILL)
     wait_for_status(victim, "failed")
     assert "exit code -9" in victim.message
     assert f"checkpoint of step {steps_of(victim)[-1]} is kept" in victim.message
@@ -143,7 +143,7 @@ def test_shutdown_lets_every_run_save_and_leaves_no_process(registry):
     assert registry.shutdown() == 3
     for run in runs:
         assert read_manifest(run.folder).step >= steps_of(run)[-1] > 0
-        assert not run.process.is_alive()
+        assert not run.worker.process.is_alive()
 
 
 def test_a_run_that_does_not_fit_into_memory_is_refused_with_the_number(registry):
