@@ -40,9 +40,14 @@ def check_settings(config: Any) -> None:
             numeric = isinstance(value, int) or (isinstance(value, float) and not whole and math.isfinite(value))
             if isinstance(value, bool) or not numeric or not low <= value <= high:
                 noun = "a whole number" if whole else "a number"
-                raise SettingError(name, f"{name} is {shown(value)}; it must be {noun} from {low:g} to {high:g}")
+                raise SettingError(name, f"{name} is {shown(value)}; it must be {noun} from {plain(low)} to {plain(high)}")
             if not whole:
                 object.__setattr__(config, name, float(value))  # 1 and 1.0 are the same setting and must be saved the same
+
+
+def plain(number: float) -> str:
+    """A bound as people write it: 1,000,000 and 0.000000001 rather than powers of ten."""
+    return f"{number:,}" if isinstance(number, int) else f"{number:,.16f}".rstrip("0").rstrip(".")
 
 
 def shown(value: object) -> str:
@@ -63,7 +68,7 @@ class ModelConfig:
     """
 
     d_model: int = setting(64, "Width of every vector that travels through the model.", low=1, high=4096)
-    n_heads: int = setting(4, "Attention heads in each layer; d_model must divide by it.", low=1, high=64)
+    n_heads: int = setting(4, "Attention heads in each layer; d_model must be divisible by it.", low=1, high=64)
     n_layers: int = setting(2, "Encoder layers, and as many decoder layers.", low=1, high=48)
     d_ff: int = setting(128, "Width inside the feed-forward network of each layer.", low=1, high=16384)
     dropout: float = setting(0.0, "Share of values zeroed after the embedding and each sublayer while training.", low=0, high=0.9)
@@ -71,7 +76,9 @@ class ModelConfig:
         "pre", "Layer norm before each sublayer (pre) or after its result was added (post, the paper's).", choices=("pre", "post")
     )
     positions: str = setting("learned", "A trained vector for each position, or fixed sine waves.", choices=("learned", "sinusoidal"))
-    position_scale: float = setting(1.0, "Factor on the sine waves; they must be as loud as the symbols to be heard.", low=0, high=100)
+    position_scale: float = setting(
+        1.0, "Factor on sinusoidal positions, which must be as loud as the symbols; learned ones do not use it.", low=0, high=100
+    )
     share_embeddings: bool = setting(True, "Source and target use one table of symbol vectors.")
     tie_output: bool = setting(False, "The output layer reuses the target's symbol vectors as its weights.")
     attention_bias: bool = setting(True, "Biases in the query, key, value and output projections of attention.")

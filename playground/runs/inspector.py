@@ -46,7 +46,7 @@ class Inspector:
             if kind == "ask":
                 return opened.view.answer(opened.family, text)
             return {
-                "stage": opened.view.stage(),
+                "stage": opened.view.stage(opened.family),
                 "snapshot": opened.view.snapshot(opened.family, opened.manifest.step),
                 "points": read_metrics(Path(folder)),
             }

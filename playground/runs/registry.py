@@ -81,7 +81,7 @@ class Registry:
         check_memory(config)
         with self._lock:
             if sum(run.live for run in self._runs.values()) >= self.slots:
-                raise SlotsBusy(f"all {self.slots} training workers are busy; stop a run or wait for one to end")
+                raise SlotsBusy(self._who_is_busy(owner))
             name = f"{time.strftime('%Y%m%d-%H%M%S')}-{config.task.task}-{secrets.token_hex(3)}"
             run = Run(secrets.token_urlsafe(16), owner, config, self.root / "runs" / name)
             self._runs[run.id] = run
@@ -97,6 +97,13 @@ class Registry:
         except OSError as error:
             run.status, run.message = "failed", f"could not start a worker: {error.strerror or error}"
         return run
+
+    def _who_is_busy(self, owner: str) -> str:
+        mine = sum(run.live and run.owner == owner for run in self._runs.values())
+        if mine:
+            whose = "all of them yours" if mine == self.slots else f"{mine} of them yours"
+            return f"all {self.slots} training places are taken, {whose}; open a run above and stop it, or wait for one to end"
+        return f"all {self.slots} training places are taken by other visitors; try again in a minute"
 
     def find(self, run_id: object) -> Run | None:
         """The run with this id; None for anything else."""
@@ -209,7 +216,8 @@ class Registry:
         number, future = next(self._numbers), Future[dict[str, Any]]()
         with self._lock:
             if self._inspector is None or not self._inspector.process.is_alive():
-                self._inspections = asked = {}
+                asked: dict[int, Future[dict[str, Any]]] = {}
+                self._inspections = asked
                 self._inspector = Child(
                     "playground.runs.inspector:inspect",
                     "inspector",

@@ -30,10 +30,10 @@ class View:
         samples = held_out_set(task, SAMPLES, max(config.min_length, config.max_length // 2), config.max_length)
         self.probe, self.samples = probe.batch.to(device), samples.batch.to(device)
 
-    def stage(self) -> dict[str, Any]:
-        """What does not change while a model learns: the tokens along the axes.
+    def stage(self, family: Family) -> dict[str, Any]:
+        """What does not change while a model learns: its size, and the tokens along the axes.
 
-        Cross-attention and decoder rows are labelled with the symbol being written, decoder columns with the target
+        Cross-attention and decoder rows are labelled with the right symbol at that place, decoder columns with the target
         shifted right, which is what the decoder is given.
         """
         names = self.task.vocabulary.name
@@ -42,6 +42,7 @@ class View:
             "written": [names(t) for t in self.probe.labels_BT[0].tolist()],
             "given": [names(t) for t in self.probe.decoder_input_BT[0].tolist()],
             "accepts": self.task.vocabulary.describe(),
+            "parameters": family.config.parameter_count(),
         }
 
     def snapshot(self, family: Family, step: int) -> dict[str, Any]:

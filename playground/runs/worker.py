@@ -78,7 +78,7 @@ class Worker:
 
     def run(self) -> None:
         """Train until the run has ended or is told to end; then score, save and say so."""
-        _tell(self.pipe, ("stage", self.view.stage() | {"device": self.trainer.device.type}))
+        _tell(self.pipe, ("stage", self.view.stage(self.trainer.family) | {"device": self.trainer.device.type}))
         self.look()
         _tell(self.pipe, ("status", "training"))
         while self.trainer.should_continue() and not self.stopping:

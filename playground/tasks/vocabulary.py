@@ -66,10 +66,10 @@ class Vocabulary:
         return SPECIAL[token] if token < len(SPECIAL) else self.symbols[token - len(SPECIAL)]
 
     def describe(self) -> str:
-        """What a person may type, in a few characters: `0-9`, `0-9 a-c`."""
+        """What a person may type, in a few characters: `0–9`, `0–9 a–c`."""
         kinds = (string.digits, string.ascii_lowercase, string.ascii_uppercase)
         parts = ["".join(s for s in self.symbols if s in kind) for kind in kinds]
-        return " ".join(part if len(part) < 3 else f"{part[0]}-{part[-1]}" for part in parts if part)
+        return " ".join(part if len(part) < 3 else f"{part[0]}–{part[-1]}" for part in parts if part)
 
     def example(self) -> str:
         """A short sequence in this vocabulary."""

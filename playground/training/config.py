@@ -49,8 +49,8 @@ class TrainConfig:
         choices=("constant", "cosine", "noam"),
     )
     warmup: int = setting(20, "Steps over which the learning rate rises from zero.", low=0, high=1_000_000)
-    decay_steps: int = setting(160, "The step at which the cosine has reached its floor.", low=1, high=1_000_000)
-    final_share: float = setting(0.05, "The cosine's floor, as a share of the learning rate.", low=0, high=1)
+    decay_steps: int = setting(160, "Cosine only: the step at which it has reached its floor.", low=1, high=1_000_000)
+    final_share: float = setting(0.05, "Cosine only: its floor, as a share of the learning rate.", low=0, high=1)
     beta1: float = setting(0.9, "Adam: memory of the gradient's mean.", low=0, high=0.9999)
     beta2: float = setting(0.98, "Adam: memory of the gradient's square.", low=0, high=0.999999)
     epsilon: float = setting(1e-9, "Adam: keeps the division from blowing up.", low=1e-16, high=1)

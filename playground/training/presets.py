@@ -38,7 +38,7 @@ PRESETS = {
     ),
     "write-up": Preset(
         "As in the write-up",
-        "The usual from-scratch tutorial: post-norm, sine waves, dropout, a constant learning rate. It takes its time.",
+        "As the usual tutorial builds and trains it: post-norm, sine waves, dropout, a constant learning rate. It takes its time.",
         {
             "norm": "post", "positions": "sinusoidal", "share_embeddings": False, "dropout": 0.1,
             "batch_size": 64, "schedule": "constant", "learning_rate": 1e-3, "warmup": 0,

@@ -57,6 +57,7 @@ def theme() -> Any:
         button_primary_text_color_dark="var(--pg-on-accent)",
         checkbox_background_color_selected="var(--pg-accent)",
         checkbox_background_color_selected_dark="var(--pg-accent)",
+        color_accent="var(--pg-accent)",
         block_info_text_color="var(--pg-quiet-text)",
         block_info_text_color_dark="var(--pg-quiet-text)",
         block_border_width="0px",

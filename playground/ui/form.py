@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,9 +34,16 @@ LABELS = {
     "eval_every": "Score every", "eval_n": "Score on", "until": "Stop at", "beta1": "Beta 1", "beta2": "Beta 2",
 }  # fmt: skip
 CHOICE_LABELS = {"pre": "pre-norm", "post": "post-norm", "noam": "noam (paper)"}
+ARROW_STEPS = {
+    "dropout": 0.05, "position_scale": 0.5, "learning_rate": 0.001, "final_share": 0.01, "beta1": 0.01, "beta2": 0.01,
+    "epsilon": 1e-9, "label_smoothing": 0.05, "clip": 0.5, "until": 0.001,
+}  # fmt: skip
+# What a recipe decides; it leaves alone what belongs to the task, to the machine and to the scoring.
+OF_RECIPE = tuple(n for n in (*ADVANCED["Model"], *ADVANCED["Training"], "eval_every"))
 
 
 def label_of(name: str) -> str:
+    """What the page calls a setting."""
     return LABELS.get(name, name.replace("_", " ").capitalize())
 
 
@@ -44,10 +53,10 @@ def component_for(name: str, explain: bool = True) -> Any:
     common = {"label": label_of(name), "info": setting.metadata["help"] if explain else None, "elem_id": f"field-{name}"}
     if setting.metadata["choices"]:
         choices = [(CHOICE_LABELS.get(c, c), c) for c in setting.metadata["choices"]]
-        return gr.Dropdown(choices, value=setting.default, filterable=False, **common)
+        return gr.Radio(choices, value=setting.default, **common)
     if isinstance(setting.default, bool):
         return gr.Checkbox(setting.default, **common)
-    return gr.Number(setting.default, precision=0 if isinstance(setting.default, int) else None, min_width=80, **common)
+    return gr.Number(setting.default, step=ARROW_STEPS.get(name, 1), min_width=80, **common)
 
 
 def build_form() -> dict[str, Any]:
@@ -57,8 +66,7 @@ def build_form() -> dict[str, Any]:
     with gr.Row(elem_classes="pair"):
         form["min_length"], form["max_length"] = component_for("min_length", False), component_for("max_length", False)
     choices = [(preset.title, name) for name, preset in PRESETS.items()]
-    sentence = PRESETS["fast"].sentence
-    form["preset"] = gr.Dropdown(choices, value="fast", label="Recipe", info=sentence, filterable=False, elem_id="field-preset")
+    form["preset"] = gr.Radio(choices, value="fast", label="Recipe", info=PRESETS["fast"].sentence, elem_id="field-preset")
     form["device"] = component_for("device", explain=False)
     with gr.Accordion("Advanced", open=False, elem_id="advanced"):
         for group, names in ADVANCED.items():
@@ -70,7 +78,9 @@ def build_form() -> dict[str, Any]:
 
 def run_config(values: dict[str, Any]) -> RunConfig:
     """The run that the form's values describe. Raises SettingError, naming the field."""
-    return RunConfig.from_fields({name: value for name, value in values.items() if name != "preset"})
+    whole = {n: int(v) if isinstance(v, float) and v.is_integer() and isinstance(setting_of(n).default, int) else v
+             for n, v in values.items() if n != "preset"}  # fmt: skip
+    return RunConfig.from_fields(whole)
 
 
 def problems(names: Sequence[str], values: Sequence[Any]) -> dict[str, str]:
@@ -83,24 +93,24 @@ def problems(names: Sequence[str], values: Sequence[Any]) -> dict[str, str]:
 
 
 def sentence(error: SettingError) -> str:
-    """The error with the field's label in place of its name in code."""
-    text = str(error).replace(error.field, label_of(error.field), 1)
-    return text[0].upper() + text[1:] + "."
+    """The error in the page's words: labels for the names that settings have in code."""
+    text = str(error).replace(" is None", " is empty")
+    for name in sorted(field_owner(), key=len, reverse=True):
+        text = re.sub(rf"\b{name}\b", label_of(name), text) if "_" in name or name == error.field else text
+    return text + "."
 
 
-def preset_values(name: str, task_values: dict[str, Any]) -> dict[str, Any]:
-    """The form's values under a preset; what belongs to the task is kept as it stands."""
-    kept = {k: v for k, v in task_values.items() if field_owner().get(k) == "task" and k not in PRESETS[name].settings}
-    try:
-        return preset_config(name, kept).to_fields()
-    except SettingError:  # the lengths are wrong at the moment: the preset must still be shown
-        return preset_config(name).to_fields()
+def preset_values(name: str) -> dict[str, Any]:
+    """What a recipe puts into the form."""
+    fields = preset_config(name).to_fields()
+    return {setting: fields[setting] for setting in OF_RECIPE}
 
 
-def size_line(values: dict[str, Any]) -> str:
-    """What the form's model weighs."""
-    try:
-        config = run_config(values)
-    except SettingError as error:
-        return sentence(error)
-    return f"{config.model.parameter_count():,} parameters · about {config.memory_estimate() / 1e6:,.0f} MB beside torch itself"
+def weight_and_problem(values: dict[str, Any]) -> tuple[str, str]:
+    """What the form's model weighs, and what is wrong with the form; one of the two is empty."""
+    wrong = problems(list(values), list(values.values()))
+    if wrong:
+        return "", html.escape(next(iter(wrong.values())))
+    config = run_config(values)
+    count, memory = config.model.parameter_count(), config.memory_estimate() / 1e6
+    return f"Train builds a model of {count:,} parameters; about {memory:,.0f} MB of memory besides PyTorch.", ""

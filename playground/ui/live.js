@@ -4,15 +4,16 @@ const $ = (selector) => element.querySelector(selector);
 const root = $(".live");
 const ENDED = ["done", "stopped", "failed", "gone", "checkpoint"];
 const KINDS = {
-  cross: { rows: "written", columns: "source", words: ["writing", "looks at", "in the source"] },
-  encoder: { rows: "source", columns: "source", words: ["source symbol", "looks at", "in the source"] },
-  decoder: { rows: "written", columns: "given", words: ["writing", "looks back at", "in what it was given"] },
+  cross: { rows: "written", columns: "source", from: "Answer position", to: "source position", reading: "Down: the right answer, each symbol as it is due. Across: where the model looks in the source." },
+  encoder: { rows: "source", columns: "source", from: "Source position", to: "source position", reading: "Down: the source. Across: where each of its positions looks." },
+  decoder: { rows: "written", columns: "given", from: "Answer position", to: "given position", reading: "Down: the right answer, each symbol as it is due. Across: what the model was given so far. Hatched: the future." },
 };
-let subject, generation = 0, points, looks, stage, snapshot, scores, status, last, kind = "cross", head = [0, 0];
-let hoverStep = null, hoverCell = null, asked = 0, askedAt = 0, drawing = false;
+const GLYPHS = { PAD: ["·", "the model wrote PAD, which fills rows and is never right"], SOS: ["‹", "the model wrote SOS, which starts a target and is never right"] };
+let subject, generation = 0, points = [], looks = 0, stage, snapshot, scores, status = "opening", last = {}, kind = "cross", head = [0, 0];
+let hoverStep = null, hoverCell = null, asked = 0, askedAt = 0, drawing = false, fresh = true;
 
 // ---------------------------------------------------------------- words and numbers
-const number = (x) => (x === 0 ? "0" : Math.abs(x) >= 0.001 ? x.toPrecision(3) : x.toExponential(1));
+const number = (x) => (x === 0 ? "0" : x >= 0.0001 ? String(+x.toPrecision(3)) : x.toExponential(1));
 const percent = (x) => (x === 1 ? "100 %" : (Math.floor(x * 1000) / 10).toFixed(1) + " %");
 const duration = (s) => (s < 60 ? s.toFixed(1) + " s" : Math.floor(s / 60) + " min " + Math.round(s % 60) + " s");
 const plural = (n, noun) => n.toLocaleString("en") + " " + noun + (n === 1 ? "" : "s");
@@ -20,19 +21,22 @@ const plural = (n, noun) => n.toLocaleString("en") + " " + noun + (n === 1 ? "" 
 function sentence() {
   const p = points[points.length - 1], step = p ? p.step : 0;
   const of = last.steps && step < last.steps ? " of " + last.steps.toLocaleString("en") : "";
-  const where = stage && stage.device ? " · " + stage.device : "";
+  const where = stage ? " · " + stage.parameters.toLocaleString("en") + " parameters" + (stage.device ? " · " + stage.device : "") : "";
+  const scored = points.findLast((p) => p.exact_match !== undefined);
+  const soFar = scored ? " · exact match " + percent(scored.exact_match) + " of " + plural(scored.scored, "held-out sequence") : "";
   const score = scores ? " · exact match " + percent(scores.exact_match) + " of " + plural(scores.n, "held-out sequence") : "";
   switch (status) {
     case "starting": return "Starting a worker";
     case "training": return "Training · step " + step + of + (p ? " · " + Math.round(p.steps_per_second) + " steps/s" : "") + where;
-    case "paused": return "Paused at step " + step + of + where + " · its weights stay loaded: try it below";
+    case "paused": return "Paused at step " + step + of + where + " · the model stays loaded, try it below";
+    case "empty": return "No model yet: press Train.";
     case "stopping": return "Stopping and saving";
     case "done": return "Done · " + plural(step, "step") + " in " + duration(p ? p.seconds : 0) + score + where;
-    case "stopped": return "Stopped at step " + step + of + " and saved" + where;
-    case "checkpoint": return "Checkpoint " + last.name + " · trained " + plural(step, "step") + score;
+    case "stopped": return "Stopped at step " + step + of + " and saved" + soFar + where;
+    case "checkpoint": return "Checkpoint " + last.name + " · trained " + plural(step, "step") + score + where;
     case "failed": return "Failed: " + last.message;
     case "gone": return last.message || "This run is no longer on the server. Train a new one, or open a checkpoint above.";
-    default: return "Opening a model";
+    default: return "Opening";
   }
 }
 
@@ -127,13 +131,12 @@ function drawFocus() {
     c.strokeStyle = css("--pg-mark"); c.lineWidth = 2;
     c.strokeRect(left + hoverCell[1] * size, top + hoverCell[0] * size, size, size);
   }
-  const caption = $("figcaption"), where = "Layer " + (head[0] + 1) + ", head " + (head[1] + 1);
+  const caption = $("figcaption"), where = "Layer " + (head[0] + 1) + ", head " + (head[1] + 1) + ". ";
   if (hoverCell && hoverCell[0] < rows.length && hoverCell[1] < columns.length) {
-    const [r, k] = hoverCell, [who, does, at] = spec.words;
-    caption.textContent = where + ": " + who + " " + rows[r] + " (" + (r + 1) + ") " + (impossible(r, k)
-      ? "cannot look at " + columns[k] + " (" + (k + 1) + "): it lies in the future"
-      : does + " " + columns[k] + " (" + (k + 1) + ") " + at + " with weight " + (weights[r * columns.length + k] / 1000).toFixed(3));
-  } else caption.textContent = where + ". Down: " + (kind === "encoder" ? "source symbols" : "symbols being written") + ". Across: where they look. White is 0, dark is 1; point at a cell for its weight.".replace("White is 0, dark is 1", document.body.classList.contains("dark") ? "Dark is 0, bright is 1" : "White is 0, dark is 1");
+    const [r, k] = hoverCell, from = spec.from + " " + (r + 1) + " (" + rows[r] + ")", to = spec.to + " " + (k + 1) + " (" + columns[k] + ")";
+    caption.textContent = where + (impossible(r, k) ? from + " cannot look at " + to + ": it lies in the future"
+      : from + " looks at " + to + " with weight " + (weights[r * columns.length + k] / 1000).toFixed(3));
+  } else caption.textContent = where + spec.reading + (document.body.classList.contains("dark") ? " Dark is 0, bright is 1." : " White is 0, dark is 1.");
 }
 
 // Min and max of every pixel column: a curve of any length costs as much to draw as the canvas is wide.
@@ -152,7 +155,8 @@ function decimate(values, x, width) {
 function span() {
   const step = points.length ? points[points.length - 1].step : 1;
   if (ENDED.includes(status)) return Math.max(step, 1);
-  let most = 50;
+  if (last.steps <= 1000) return last.steps;
+  let most = 1000;
   while (most < step) most *= String(most)[0] === "2" ? 2.5 : 2;
   return Math.max(step, Math.min(most, last.steps || most));
 }
@@ -179,7 +183,7 @@ function chart(canvas, series, range, ticks, label) {
     c.strokeStyle = css("--pg-quiet"); c.lineWidth = 1; c.beginPath(); c.moveTo(x(hoverStep), top); c.lineTo(x(hoverStep), bottom); c.stroke();
   }
   canvas.toStep = (px) => Math.round(((px - left) / (right - left)) * maxStep);
-  if (!points.length) { c.fillStyle = css("--pg-quiet-text"); c.textAlign = "center"; c.fillText(label, (left + right) / 2, (top + bottom) / 2); }
+  if (!points.length && !ENDED.includes(status)) { c.fillStyle = css("--pg-quiet-text"); c.textAlign = "center"; c.fillText(label, (left + right) / 2, (top + bottom) / 2); }
 }
 
 function drawCharts() {
@@ -190,8 +194,12 @@ function drawCharts() {
   if (!losses.length) { low = log ? -2 : 0; high = log ? 0.5 : 3; }
   if (log) low = Math.min(low, high - 1.5);
   const ticks = [];
-  if (log) for (let e = Math.floor(low); e <= Math.ceil(high); e++) { if (e >= low - 0.3 && e <= high + 0.1) ticks.push([e, e < -3 ? "1e" + e : String(+(10 ** e).toPrecision(1))]); }
-  else { high *= 1.05; for (let i = 0; i <= 4; i++) ticks.push([(high * i) / 4, ((high * i) / 4).toFixed(high < 1 ? 2 : 1)]); }
+  if (log) for (let e = Math.floor(low); e <= Math.ceil(high); e++) { if (e >= low && e <= high + 0.1) ticks.push([e, e < -3 ? "1e" + e : String(+(10 ** e).toPrecision(1))]); }
+  else {
+    high *= 1.05;
+    const rough = high / 4, ten = 10 ** Math.floor(Math.log10(rough)), unit = ten * [1, 2, 5, 10].find((m) => m * ten >= rough);
+    for (let v = 0; v <= high; v += unit) ticks.push([v, number(+v.toPrecision(6))]);
+  }
   chart($(".loss-chart"), [{ values: losses, colour: css("--pg-accent") }], [low - (log ? 0.1 : 0), high + (log ? 0.1 : 0)], ticks, "the curve appears with the first step");
   const scored = points.filter((p) => p.exact_match !== undefined);
   chart($(".score-chart"), [
@@ -215,8 +223,12 @@ function spell(box, given, answer) {
   box.replaceChildren();
   for (let i = 0; i < Math.max(given.length, answer.length); i++) {
     const wrong = given[i] !== answer[i], symbol = document.createElement("span");
-    symbol.textContent = given[i] === undefined ? "␣" : given[i];
-    if (wrong) { symbol.className = "wrong"; symbol.title = given[i] === undefined ? "missing: " + answer[i] : answer[i] === undefined ? "one too many" : "should be " + answer[i]; }
+    const [glyph, meaning] = given[i] === undefined ? ["_", "missing"] : GLYPHS[given[i]] || [given[i], ""];
+    symbol.textContent = glyph;
+    if (wrong) {
+      symbol.className = "wrong";
+      symbol.title = [meaning, answer[i] === undefined ? "one symbol too many" : "should be " + answer[i]].filter(Boolean).join("; ");
+    }
     box.append(symbol, " ");
   }
   const verdict = document.createElement("span"), right = given.join() === answer.join();
@@ -233,6 +245,7 @@ function drawSamples() {
     spell(cells[2], given, answer);
     return row;
   }));
+  $(".samples").classList.toggle("long", snapshot.samples.some((s) => s.source.length > 12));
   const right = snapshot.samples.filter((s) => s.given.join() === s.answer.join()).length;
   $(".right-of").textContent = right + " of " + snapshot.samples.length + " right";
 }
@@ -265,7 +278,16 @@ function say() {
   root.dataset.status = status;
   $(".sentence").textContent = sentence();
   const page = document.querySelector("#train-page");
-  if (page) page.dataset.status = status;
+  if (!page) return;
+  const focused = document.activeElement;
+  page.dataset.status = status;
+  // The form's buttons are mounted on their own; the page's status in CSS shows the right ones until they are there.
+  for (const [id, when] of [["step", ["paused"]], ["stop", ["paused", "training"]]]) {
+    const button = page.querySelector("#" + id);
+    if (button) button.disabled = !when.includes(status);
+  }
+  const primary = [...page.querySelectorAll("#train, #pause, #resume")];
+  if (primary.includes(focused) && !focused.offsetParent) primary.find((button) => button.offsetParent)?.focus();
 }
 
 // ---------------------------------------------------------------- asking the server
@@ -277,7 +299,7 @@ async function follow(mine) {
   while (mine === generation && element.isConnected) {
     await sleep(wait);
     try {
-      const told = await within(server.poll({ subject, cursor: points.length, looks }), 20000);
+      const told = await within(server.poll({ subject, cursor: fresh ? 0 : points.length, looks: fresh ? 0 : looks }), 20000);
       if (mine !== generation) return;
       take(told);
       if (ENDED.includes(status) && !told.more) return;
@@ -291,14 +313,23 @@ async function follow(mine) {
 }
 
 function take(told) {
-  const before = status;
+  const before = fresh ? "" : status;
+  if (fresh) begin();
   last = told; status = told.status;
   for (const p of told.points || []) points.push(p);
   if (told.stage) { stage = told.stage; $(".accepts").textContent = "symbols " + stage.accepts; }
   scores = told.scores || null;
   if (told.snapshot) { snapshot = told.snapshot; looks = told.looks; drawSamples(); }
   drawLengths(); say(); draw();
-  if (status !== before || (told.snapshot && Date.now() - askedAt > 1000)) ask();
+  if (status !== before || (told.snapshot && (status === "paused" || Date.now() - askedAt > 1000))) ask();
+}
+
+// The old picture stays until the first answer about the new subject is there.
+function begin() {
+  fresh = false; points = []; looks = 0; stage = snapshot = scores = null; hoverStep = hoverCell = null;
+  $(".answer").replaceChildren(); $(".samples tbody").replaceChildren(); $(".heads").replaceChildren(); delete $(".heads").dataset.signature;
+  for (const selector of [".right-of", ".probe", "figcaption"]) $(selector).textContent = "";
+  prepare($(".focus-map"));
 }
 
 async function ask() {
@@ -310,17 +341,17 @@ async function ask() {
   if (mine !== asked) return;
   note.classList.toggle("error", Boolean(reply.error));
   note.textContent = reply.error || reply.note || "";
+  if (reply.error) $(".answer").replaceChildren();
   if (reply.error) $(".sequence").setAttribute("aria-invalid", "true");
   else { $(".sequence").removeAttribute("aria-invalid"); spell($(".answer"), reply.given, reply.answer); }
 }
 
 function attach() {
-  generation += 1; asked += 1;
-  subject = props.value || ""; points = []; looks = 0; stage = snapshot = scores = null; status = "opening"; last = {};
-  hoverStep = hoverCell = null;
-  $(".answer").replaceChildren(); $(".samples tbody").replaceChildren(); $(".right-of").textContent = ""; $(".probe").textContent = "";
-  drawLengths(); say(); draw();
-  if (subject) follow(generation);
+  const mine = ++generation;
+  asked += 1; subject = props.value || ""; fresh = true;
+  if (!subject) { points = points || []; last = last || {}; status = "empty"; say(); return; }
+  follow(mine);
+  setTimeout(() => { if (mine === generation && fresh) $(".sentence").textContent = "Opening"; }, 400);
 }
 
 // ---------------------------------------------------------------- what a person does
@@ -372,6 +403,11 @@ map.addEventListener("keydown", (event) => {
 map.addEventListener("blur", () => { hoverCell = null; draw(); });
 new ResizeObserver(draw).observe(root);
 new MutationObserver(draw).observe(document.body, { attributes: true, attributeFilter: ["class"] });
+
+// Gradio's dropdown leaves its menu open when one tabs out of it.
+document.addEventListener("focusout", (event) => {
+  if (event.target.closest?.("#subject")) setTimeout(() => event.target.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", bubbles: true })), 60);
+});
 
 $(".sequence").value = "3 1 4 1 5";
 watch("value", attach);

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import json
 import secrets
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +17,13 @@ from playground.runs.registry import Registry, Run, SlotsBusy
 from playground.training.manifest import CheckpointError, read_manifest
 from playground.training.presets import PRESETS
 
-from .form import build_form, preset_values, problems, run_config, size_line
+from .form import OF_RECIPE, build_form, preset_values, problems, run_config, weight_and_problem
 
 HERE = Path(__file__).parent
 CHECKPOINT = "checkpoint:"
 FIRST_CHECKPOINT = "reverse"
 QUIET: dict[str, Any] = {"show_progress": "hidden", "concurrency_limit": None, "api_visibility": "private"}
+ANSWER_WITHIN = 15  # seconds
 GONE = {"status": "gone", "message": "", "points": [], "more": False}
 
 
@@ -58,7 +61,7 @@ async def told(registry: Registry, request: object) -> dict[str, Any]:
     folder = checkpoint_folder(registry, subject)
     if folder is None:
         return GONE
-    view = await asyncio.wrap_future(registry.inspect("view", folder))
+    view = await answer_of(registry.inspect("view", folder))
     if "error" in view:
         return GONE | {"message": view["error"]}
     manifest = read_manifest(folder)
@@ -73,11 +76,21 @@ async def answered(registry: Registry, request: object) -> dict[str, Any]:
     if not isinstance(text, str) or len(text) > 2000:
         return {"error": "type a sequence of at most 2,000 characters"}
     if run := registry.find(subject):
-        return await asyncio.wrap_future(registry.ask(run, text))
+        if not run.live and not (run.folder / "config.json").exists():
+            return {"error": "this run ended before it could save its weights"}
+        return await answer_of(registry.ask(run, text))
     folder = checkpoint_folder(registry, subject)
     if folder is None:
         return {"error": "no model is open; train one, or choose a checkpoint above"}
-    return await asyncio.wrap_future(registry.inspect("ask", folder, text))
+    return await answer_of(registry.inspect("ask", folder, text))
+
+
+async def answer_of(future: Future[dict[str, Any]]) -> dict[str, Any]:
+    """What a process answers, or that it is taking too long."""
+    try:
+        return await asyncio.wait_for(asyncio.wrap_future(future), ANSWER_WITHIN)
+    except TimeoutError:
+        return {"error": f"no answer within {ANSWER_WITHIN} s; the machine is busy, try again"}
 
 
 def checkpoint_folder(registry: Registry, subject: object) -> Path | None:
@@ -92,7 +105,7 @@ def checkpoint_folder(registry: Registry, subject: object) -> Path | None:
 
 def subjects(registry: Registry, owner: str) -> list[tuple[str, str]]:
     """What an owner may open: their runs, newest first, then the checkpoints."""
-    runs = [(run_label(run), run.id) for run in reversed(registry.of_owner(owner))]
+    runs = [(run_label(number, run), run.id) for number, run in enumerate(registry.of_owner(owner), start=1)][::-1]
     shown = []
     for name, folder in registry.checkpoints().items():
         try:
@@ -102,50 +115,54 @@ def subjects(registry: Registry, owner: str) -> list[tuple[str, str]]:
     return runs + shown
 
 
-def run_label(run: Run) -> str:
-    return f"run {run.folder.name[9:15]}: {describe(run.config)}"
+def run_label(number: int, run: Run) -> str:
+    return f"run {number}: {run.config.task.task} {describe(run.config)}"
 
 
 def checkpoint_label(name: str, folder: Path) -> str:
-    return f"{name}: {describe(read_manifest(folder).config)}"
+    return f"checkpoint {name}: {describe(read_manifest(folder).config)}"
 
 
 def describe(config: Any) -> str:
-    """A run in a few words: task, lengths, shape."""
+    """A run in a few words: lengths and shape."""
     task, model = config.task, config.model
     lengths = f"{task.min_length}–{task.max_length}" if task.min_length < task.max_length else str(task.max_length)
     shape = f"{model.n_layers} layer{'s' * (model.n_layers > 1)} × {model.n_heads} head{'s' * (model.n_heads > 1)}"
-    return f"{task.task} {lengths}, {shape}"
+    return f"{lengths}, {shape}"
 
 
 def build_train_tab(registry: Registry, visit: gr.BrowserState) -> tuple[gr.Dropdown, gr.HTML, Callable[..., Any]]:
     """Place the tab. Returns what the frame wires up: the choice of subject, the live view, and `opening` for a page's load."""
     with gr.Row(elem_id="train-page"):
-        with gr.Column(elem_id="buttons", min_width=200), gr.Row():
-            train = gr.Button("Train", variant="primary", elem_id="train", size="md")
-            pause = gr.Button("Pause", variant="primary", elem_id="pause", size="md")
-            resume = gr.Button("Resume", variant="primary", elem_id="resume", size="md")
-            step = gr.Button("Step", elem_id="step", size="md")
-            stop = gr.Button("Stop", elem_id="stop", size="md")
+        with gr.Column(elem_id="buttons", min_width=200):
+            with gr.Row():
+                train = gr.Button("Train", variant="primary", elem_id="train", size="md")
+                pause = gr.Button("Pause", variant="primary", elem_id="pause", size="md")
+                resume = gr.Button("Resume", variant="primary", elem_id="resume", size="md")
+                step = gr.Button("Step", elem_id="step", size="md")
+                stop = gr.Button("Stop", elem_id="stop", size="md")
+            problem = gr.HTML("", elem_id="problem", padding=False)
         with gr.Column(elem_id="view", min_width=280):
             subject = gr.Dropdown([], label="Model on show", container=False, elem_id="subject", filterable=False)
             live = live_view(registry)
         with gr.Column(elem_id="form", min_width=200):
             form = build_form()
-            size = gr.HTML(size_line({k: c.value for k, c in form.items()}), elem_id="size", padding=False)
+            size = gr.HTML(
+                weight_and_problem({name: component.value for name, component in form.items()})[0], elem_id="size", padding=False
+            )
 
     names, components = list(form), list(form.values())
 
     def valued(values: tuple[Any, ...]) -> dict[str, Any]:
         return dict(zip(names, values, strict=True))
 
-    def start(visit_value: Any, *values: Any) -> tuple[Any, Any, Any]:
+    def start(visit_value: Any, *values: Any) -> tuple[Any, Any, Any, Any]:
         owner, _ = known(visit_value)
         try:
             run = registry.start(run_config(valued(values)), owner)
         except (SlotsBusy, ValueError) as error:
-            raise gr.Error(str(error), title="Not started", duration=8, print_exception=False) from None
-        return visited(owner, run.id), run.id, gr.Dropdown(subjects(registry, owner), value=run.id)
+            return gr.skip(), gr.skip(), gr.skip(), f"Not started: {html.escape(str(error))}."
+        return visited(owner, run.id), run.id, gr.Dropdown(subjects(registry, owner), value=run.id), ""
 
     def validate(visit_value: Any, *values: Any) -> list[Any]:
         wrong = problems(names, values)
@@ -174,21 +191,19 @@ def build_train_tab(registry: Registry, visit: gr.BrowserState) -> tuple[gr.Drop
             chosen = first if first in [value for _, value in on_offer] else (on_offer[0][1] if on_offer else "")
         return visited(owner, chosen), chosen, gr.Dropdown(on_offer, value=chosen or None)
 
-    def preset_chosen(preset: str, *values: Any) -> list[Any]:
-        now = preset_values(preset, valued(values)) | {"preset": gr.Dropdown(info=PRESETS[preset].sentence)}
-        return [now[name] for name in names]
+    def recipe_chosen(preset: str) -> list[Any]:
+        values = preset_values(preset)
+        return [gr.Radio(info=PRESETS[preset].sentence), *(values[name] for name in OF_RECIPE)]
 
-    outputs = [visit, live, subject]
-    train.click(start, [visit, *components], outputs, validator=validate, **QUIET)
+    def weigh(*values: Any) -> tuple[str, str]:
+        return weight_and_problem(valued(values))
+
+    train.click(start, [visit, *components], [visit, live, subject, problem], validator=validate, **QUIET)
     for button, action in ((pause, "pause"), (resume, "resume"), (step, "step"), (stop, "stop")):
         button.click(control(action), [visit], None, **QUIET)
-    subject.input(choose, [subject, visit], [visit, live], **QUIET)
-    form["preset"].input(preset_chosen, [form["preset"], *components], components, **QUIET)
-
-    def weigh(*values: Any) -> str:
-        return size_line(valued(values))
-
-    gr.on([c.change for c in components], weigh, components, [size], trigger_mode="always_last", **QUIET)
+    subject.select(choose, [subject, visit], [visit, live], **QUIET)
+    form["preset"].input(recipe_chosen, [form["preset"]], [form["preset"], *(form[name] for name in OF_RECIPE)], **QUIET)
+    gr.on([c.change for c in components], weigh, components, [size, problem], trigger_mode="always_last", **QUIET)
     return subject, live, opening
 
 

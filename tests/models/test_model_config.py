@@ -7,7 +7,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from playground.models.config import ModelConfig, SettingError
+from playground.models.config import ModelConfig, SettingError, plain
 from playground.models.transformer import Transformer
 
 FIELDS = {each.name: each for each in dataclasses.fields(ModelConfig)}
@@ -52,7 +52,7 @@ def test_a_number_may_be_as_large_and_as_small_as_its_range_says_and_no_more(nam
     for value in (low, high):
         assert getattr(ModelConfig(**others | {name: value}), name) == value
     for value in (low - 1, high + 1):
-        with pytest.raises(SettingError, match=re.escape(f"from {low:g} to {high:g}")) as caught:
+        with pytest.raises(SettingError, match=re.escape(f"from {plain(low)} to {plain(high)}")) as caught:
             ModelConfig(**others | {name: value})
         assert caught.value.field == name
 

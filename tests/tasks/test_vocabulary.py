@@ -54,7 +54,7 @@ def test_text_is_encoded_or_the_first_unknown_symbol_is_named(text, vocabulary):
 
 @pytest.mark.parametrize(
     ("n", "description"),
-    [(2, "01"), (3, "0-2"), (10, "0-9"), (11, "0-9 a"), (12, "0-9 ab"), (13, "0-9 a-c"), (36, "0-9 a-z"), (62, "0-9 a-z A-Z")],
+    [(2, "01"), (3, "0–2"), (10, "0–9"), (11, "0–9 a"), (12, "0–9 ab"), (13, "0–9 a–c"), (36, "0–9 a–z"), (62, "0–9 a–z A–Z")],
 )
 def test_a_vocabulary_says_what_may_be_typed(n, description):
     assert Vocabulary(ALPHABET[:n]).describe() == description

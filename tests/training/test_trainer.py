@@ -55,14 +55,17 @@ def test_the_loss_is_that_of_the_batch_before_the_update(small_run):
 
 
 def test_a_step_is_adams_with_the_settings_of_the_run(small_run):
-    run = small_run.replace(beta1=0.7, beta2=0.9, epsilon=1e-3, clip=0.0, warmup=0, learning_rate=0.01)
-    trainer = Trainer(run)
-    before = copy.deepcopy(trainer.family.state_dict())
-    trainer.step()
-    for name, weight in trainer.family.named_parameters():
-        # after one step both averages, their bias taken off, are the gradient itself
-        moved = 0.01 * weight.grad / (weight.grad.abs() + 1e-3)
-        torch.testing.assert_close(weight.detach(), before[name] - moved, atol=1e-6, rtol=1e-4)
+    beta1, beta2, epsilon = 0.7, 0.9, 1e-3
+    trainer = Trainer(small_run.replace(beta1=beta1, beta2=beta2, epsilon=epsilon, clip=0.0, warmup=4, learning_rate=0.04))
+    expected = {name: weight.detach().clone() for name, weight in trainer.family.named_parameters()}
+    mean, square = ({name: torch.zeros_like(weight) for name, weight in expected.items()} for _ in range(2))
+    for step, rate in ((1, 0.01), (2, 0.02), (3, 0.03)):  # Kingma and Ba 2015, algorithm 1
+        assert trainer.step().learning_rate == pytest.approx(rate)
+        for name, weight in trainer.family.named_parameters():
+            mean[name] = beta1 * mean[name] + (1 - beta1) * weight.grad
+            square[name] = beta2 * square[name] + (1 - beta2) * weight.grad**2
+            expected[name] -= rate * mean[name] / (1 - beta1**step) / ((square[name] / (1 - beta2**step)).sqrt() + epsilon)
+            torch.testing.assert_close(weight.detach(), expected[name], atol=1e-5, rtol=1e-4)
 
 
 def test_the_same_seed_gives_the_same_weights_to_the_bit_and_another_seed_others(small_run):

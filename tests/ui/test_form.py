@@ -5,7 +5,7 @@ import pytest
 from playground.training.config import RunConfig, field_owner
 from playground.training.presets import PRESETS
 from playground.ui import form
-from playground.ui.form import ADVANCED, FIRST, FITTED, preset_values, problems, run_config, size_line
+from playground.ui.form import ADVANCED, FIRST, FITTED, OF_RECIPE, preset_values, problems, run_config, weight_and_problem
 
 NAMES = [*FIRST, *(name for names in ADVANCED.values() for name in names)]
 
@@ -31,7 +31,10 @@ def test_every_component_has_a_label_a_sentence_and_the_settings_default():
 def test_the_form_as_it_opens_describes_the_default_run():
     assert run_config(dict(zip(NAMES, values(), strict=True))) == RunConfig()
     assert problems(NAMES, values()) == {}
-    assert size_line(dict(zip(NAMES, values(), strict=True))).startswith(f"{RunConfig().model.parameter_count():,} parameters")
+    weight, problem = weight_and_problem(dict(zip(NAMES, values(), strict=True)))
+    assert f"a model of {RunConfig().model.parameter_count():,} parameters" in weight
+    assert problem == ""
+    assert weight_and_problem(dict(zip(NAMES, values(task="<b>"), strict=True)))[1].startswith("Task is &#x27;&lt;b&gt;")
 
 
 @pytest.mark.parametrize(
@@ -39,14 +42,15 @@ def test_the_form_as_it_opens_describes_the_default_run():
     [
         ("learning_rate", math.nan, "must be a number from"),
         ("learning_rate", -1.0, "must be a number from"),
-        ("max_length", None, "must be a whole number from 1 to 512"),
+        ("max_length", None, "Longest is empty; it must be a whole number from 1 to 512"),
         ("max_length", 10_000, "must be a whole number from 1 to 512"),
         ("max_length", 1, "too few sequences"),
-        ("min_length", 11, "above max_length 10"),
+        ("min_length", 11, "Shortest is 11, above Longest 10; lower it or raise Longest"),
         ("n_heads", 5, "use one of 1, 2, 4, 8, 16, 32, 64"),
-        ("d_model", 2.5, "must be a whole number"),
+        ("d_model", 2.5, "d_model is 2.5; it must be a whole number"),
+        ("min_length", 1.5, "must be a whole number"),
         ("task", "<b>", "choose one of reverse, copy"),
-        ("steps", 10**9, "must be a whole number from 1 to 1e+06"),
+        ("steps", 10**9, "Steps is 1000000000; it must be a whole number from 1 to 1,000,000"),
         ("device", "tpu", "choose one of auto, cpu, cuda"),
         ("share_embeddings", "yes", "true or false"),
     ],
@@ -64,10 +68,14 @@ def test_a_run_too_big_for_this_machine_is_refused_with_the_number():
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_fills_the_form_and_keeps_the_task(name):
-    now = preset_values(name, {"task": "copy", "min_length": 3, "max_length": 12, "symbols": 10, "d_model": 128})
-    assert (now["task"], now["min_length"], now["max_length"]) == ("copy", 3, 12)
+def test_a_recipe_decides_about_model_and_training_and_leaves_task_and_machine_alone(name):
+    now = preset_values(name)
+    assert set(now) == set(OF_RECIPE) >= set(PRESETS[name].settings)
+    assert not set(now) & {"task", "symbols", "min_length", "max_length", "device", "threads", "seed", "until"}
     for key, value in PRESETS[name].settings.items():
         assert now[key] == value
-    assert now["d_model"] == PRESETS[name].settings.get("d_model", 64)
-    assert preset_values(name, {"min_length": 9, "max_length": 2})["max_length"] == 10
+    assert now["d_model"] == 64
+
+
+def test_whole_numbers_may_come_as_floats_from_the_page():
+    assert run_config(dict(zip(NAMES, values(steps=40.0, max_length=8.0), strict=True))).training.steps == 40
