@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import signal
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, NoReturn
 
 import click
@@ -82,24 +84,33 @@ def train(
     given = {k: v for k, v in settings.items() if v is not None}
     given |= {k: v for k, v in (("task", task), ("max_length", max_length), ("min_length", min_length)) if v is not None}
     if resume is not None:
-        config = None
         fixed = sorted(set(given) - set(CHANGED_ON_RESUME)) + (["preset"] if preset else [])
         if fixed:
             allowed = ", ".join(map(option_name, CHANGED_ON_RESUME))
             refuse(f"{option_name(fixed[0])} cannot change on --resume, which can take {allowed}; leave it out")
+        manifest = manifest_of(resume)
+        if given.get("steps", manifest.config.training.steps) <= manifest.step:
+            refuse(f"{resume} is at step {manifest.step} already; say with --steps how far it should go in all")
+        if weights_only and out in (None, resume):
+            refuse("--weights-only would leave nothing to resume in its place; name another folder with --out")
         out = out or resume
     else:
         given.setdefault("min_length", given.get("max_length", 10))
-        try:
-            config = preset_config(preset or "fast", given)
-            check_memory(config)
-        except SettingError as error:
-            refuse(speak_flags(error))
-        out = out or CHECKPOINTS / "runs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{config.task.task}"
+    try:
+        config = manifest.config.replace(**given) if resume is not None else preset_config(preset or "fast", given)
+        check_memory(config)
+    except SettingError as error:
+        refuse(speak_flags(error))
+    out = out or CHECKPOINTS / "runs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{config.task.task}"
     if out != resume and (out / "config.json").exists() and not overwrite:
         refuse(f"--out {out} already holds a checkpoint; choose another folder, go on with --resume {out}, or add --overwrite")
     if out.exists() and any(out.iterdir()) and not (out / "config.json").exists():
         refuse(f"--out {out} is a folder with other things in it; choose a new or empty one")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        TemporaryFile(dir=out.parent).close()
+    except OSError as error:
+        refuse(f"--out {out} cannot be written: {error.strerror}; choose another folder")
 
     from playground.training.checkpoint import load_trainer, save_checkpoint
     from playground.training.trainer import Trainer, TrainingDiverged
@@ -109,31 +120,37 @@ def train(
         if resume is not None:
             trainer, metrics = load_trainer(resume, **given)
         else:
-            assert config is not None
             trainer = Trainer(config)
     except SettingError as error:
         refuse(speak_flags(error))
     except ValueError as error:
         refuse(str(error))
-    end = trainer.config.training.steps
+
+    # A signal is looked at between two steps: in the middle of one, weights and generators would not belong together.
+    told_to_end: list[int] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: told_to_end.append(number))
+    failure = ""
     try:
-        with tqdm(total=end, initial=trainer.step_count, unit="step", disable=None, file=sys.stderr) as bar:
+        with tqdm(total=config.training.steps, initial=trainer.step_count, unit="step", disable=None, file=sys.stderr) as bar:
             for step in trainer:
                 metrics.append(step)
                 bar.update()
                 if step.exact_match is not None:
                     bar.set_postfix(loss=f"{step.loss:.4f}", exact_match=f"{step.exact_match:.2%}")
+                if told_to_end:
+                    failure = f"told to end at step {trainer.step_count}; saved to {out}, go on with --resume {out}"
+                    break
     except TrainingDiverged as error:
-        click.echo(f"playground: {error}", err=True)
-        raise SystemExit(1) from None
-    except KeyboardInterrupt:
-        click.echo(f"playground: stopped at step {trainer.step_count}; saving", err=True)
-    scores = trainer.evaluate()
+        failure = f"{error}; saved to {out}"
+    scores = None if failure else trainer.evaluate()
     try:
         save_checkpoint(out, trainer, metrics, scores, resumable=not weights_only)
     except CheckpointError as error:
-        click.echo(f"playground: {error}", err=True)
-        raise SystemExit(1) from None
+        failure = str(error)
+    if failure or scores is None:
+        click.echo(f"playground: {failure}", err=True)
+        raise SystemExit(128 + told_to_end[0] if told_to_end else 1)
     result = {
         "exact_match": scores.exact_match,
         "token_accuracy": scores.token_accuracy,
@@ -161,8 +178,9 @@ def evaluate(checkpoint: Path, n: int, min_length: int | None, max_length: int |
     manifest = manifest_of(checkpoint)
     own = manifest.config.task
     try:
-        longest = max_length or own.max_length
-        task = dataclasses.replace(own, max_length=longest, min_length=min_length or min(own.min_length, longest))
+        longest = own.max_length if max_length is None else max_length
+        shortest = min(own.min_length, longest) if min_length is None else min_length
+        task = dataclasses.replace(own, max_length=longest, min_length=shortest)
         RunConfig(task, manifest.config.model, manifest.config.training, manifest.config.family)
     except SettingError as error:
         refuse(speak_flags(error))
@@ -187,15 +205,14 @@ def evaluate(checkpoint: Path, n: int, min_length: int | None, max_length: int |
 @click.argument("sequence")
 def predict(checkpoint: Path, sequence: str) -> None:
     """A checkpoint's answer to a sequence such as "3 1 4"; the last line of the output is the answer alone."""
-    manifest = manifest_of(checkpoint)
     manifest, family = model_of(checkpoint)
     import torch
 
     from playground.runs.view import View
     from playground.tasks import load_task
 
-    config = manifest.config.task
-    reply = View(load_task(config.task, config.symbols), config, torch.device("cpu")).answer(family, sequence)
+    config = manifest.config
+    reply = View(load_task(config.task.task, config.task.symbols), config, torch.device("cpu")).answer(family, sequence)
     if "error" in reply:
         refuse(reply["error"])
     if reply["note"]:

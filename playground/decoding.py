@@ -28,8 +28,10 @@ def decode(
     most likely token (greedy); above 0 tokens are drawn from softmax(logits / temperature) with `generator`.
 
     Raises:
-        ValueError: for a negative temperature, or more tokens than the model has positions.
+        ValueError: for a negative temperature, or sources or answers longer than the model has positions for.
     """
+    if source_BS.shape[1] > model.config.max_positions:
+        raise ValueError(f"a source has {source_BS.shape[1]} tokens, but the model has max_positions {model.config.max_positions}")
     if max_tokens > model.config.max_positions:
         raise ValueError(f"max_tokens is {max_tokens}, but the model has max_positions {model.config.max_positions}")
     if not temperature >= 0:
@@ -46,7 +48,8 @@ def decode(
         if temperature == 0:
             token_B1 = logits_BV.argmax(-1, keepdim=True)
         else:
-            token_B1 = torch.multinomial((logits_BV / temperature).softmax(-1), 1, generator=generator)
+            from_best_BV = logits_BV - logits_BV.amax(-1, keepdim=True)  # a tiny temperature must not overflow
+            token_B1 = torch.multinomial((from_best_BV / temperature).softmax(-1), 1, generator=generator)
         token_B1 = token_B1.masked_fill(ended_B1, PAD)
         written_BT[:, t] = token_B1[:, 0]
         ended_B1 |= token_B1 == EOS

@@ -14,8 +14,6 @@ from playground.families.family import Family
 from playground.tasks import PAD
 from playground.tasks.held_out import HeldOut
 
-CHUNK = 512  # rows at a time: enough to keep the processor busy, little enough for any memory
-
 
 @dataclass(frozen=True)
 class LengthScore:
@@ -38,7 +36,7 @@ class Evaluation:
     by_length: tuple[LengthScore, ...]
 
 
-def share(right: int, of: int) -> float:
+def ratio(right: int, of: int) -> float:
     """right / of, and 0 where there is nothing to count."""
     return right / of if of else 0.0
 
@@ -49,7 +47,7 @@ def evaluate(family: Family, held_out: HeldOut) -> Evaluation:
     Rows that a family knows it solves are all right; only the others are decoded, for their token accuracy.
     """
     right_tokens, tokens, right_rows = [], [], []
-    for rows in torch.arange(len(held_out.lengths_B)).split(CHUNK):
+    for rows in torch.arange(len(held_out.lengths_B)).split(family.config.rows_at_a_time(held_out.batch.target_BT.shape[1])):
         batch = held_out.batch.rows(rows.to(held_out.batch.source_BS.device))
         real_BT = batch.labels_BT != PAD
         solved_B = family.solves(batch)
@@ -66,8 +64,8 @@ def evaluate(family: Family, held_out: HeldOut) -> Evaluation:
     for length, available in held_out.available.items():
         of_length_B = held_out.lengths_B == length
         n = int(of_length_B.sum())
-        exact = share(int(right_B[of_length_B].sum()), n) if n else None
-        token = share(int(right_tokens_B[of_length_B].sum()), int(tokens_B[of_length_B].sum())) if n else None
+        exact = ratio(int(right_B[of_length_B].sum()), n) if n else None
+        token = ratio(int(right_tokens_B[of_length_B].sum()), int(tokens_B[of_length_B].sum())) if n else None
         by_length.append(LengthScore(length, n, available, exact, token))
     n = len(right_B)
-    return Evaluation(n, share(int(right_B.sum()), n), share(int(right_tokens_B.sum()), int(tokens_B.sum())), tuple(by_length))
+    return Evaluation(n, ratio(int(right_B.sum()), n), ratio(int(right_tokens_B.sum()), int(tokens_B.sum())), tuple(by_length))

@@ -1,9 +1,16 @@
+import asyncio
 import json
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 
 import pytest
 
+from playground.runs.registry import Registry
+from playground.ui.app import is_open
+from playground.ui.hosts import middleware
+from playground.ui.train import answered, known, new_owner, told, visited
 from tests.servers import ROOT, AppServer
 
 
@@ -26,7 +33,7 @@ def test_a_foreign_host_is_refused(app, host):
     assert app.get("/config", Host=host)[0] == 400
 
 
-@pytest.mark.parametrize("origin", ["https://evil.example", "http://localhost.evil.example", "null"])
+@pytest.mark.parametrize("origin", ["https://evil.example", "http://localhost.evil.example", "http://localhost:1", "null"])
 def test_a_page_of_another_site_is_refused(app, origin):
     assert app.get("/config", Origin=origin)[0] == 400
 
@@ -42,3 +49,47 @@ def test_building_the_page_imports_neither_torch_nor_transformers():
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+def test_uploads_and_huge_requests_are_refused(app):
+    assert app.get("/gradio_api/upload")[0] == 403
+    for path, data, code in (("/gradio_api/upload", b"x", 403), ("/gradio_api/component_server", b" " * 2_000_000, 413)):
+        request = urllib.request.Request(app.url + path, data=data, headers={"content-type": "application/json"})
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            urllib.request.urlopen(request, timeout=20)
+        with caught.value as answer:
+            assert answer.code == code
+
+
+@pytest.mark.parametrize(
+    ("host", "space", "opened"),
+    [(None, "", False), ("", "", False), ("127.0.0.1", "", False), ("localhost", "", False), ("0.0.0.0", "", True), (None, "a/b", True)],
+)
+def test_only_a_space_or_a_foreign_address_opens_the_app_to_all(monkeypatch, host, space, opened):
+    monkeypatch.delenv("SPACE_ID", raising=False)
+    if space:
+        monkeypatch.setenv("SPACE_ID", space)
+    assert is_open(host) is opened
+    assert len(middleware(opened)) == (1 if opened else 3)
+
+
+HOSTILE = [
+    None, 3, "x", [], {}, {"subject": None}, {"subject": ["a"]}, {"subject": "checkpoint:../../etc"}, {"subject": "checkpoint:"},
+    {"subject": "checkpoint:runs"}, {"subject": "x" * 100_000}, {"subject": "checkpoint:reverse\x00"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("request_", HOSTILE, ids=repr)
+def test_hostile_requests_reach_nothing(tmp_path, request_):
+    registry = Registry(tmp_path)
+    assert asyncio.run(told(registry, request_))["status"] == "gone"
+    assert "error" in asyncio.run(answered(registry, request_))
+
+
+@pytest.mark.parametrize(
+    "memory", [None, "", "x", 3, [], {}, "null", "[]", '{"owner": "\u00e9", "subject": ""}', '{"owner": 3, "subject": 4}', "[" * 9999]
+)
+def test_a_browsers_memory_of_anything_is_a_strangers(memory):
+    assert known(memory) == ("", "")
+    owner = new_owner()
+    assert known(visited(owner, "checkpoint:reverse")) == (owner, "checkpoint:reverse")

@@ -1,6 +1,8 @@
 import json
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -88,21 +90,24 @@ def test_predict_prints_the_answer_alone_on_its_last_line():
         (("train", "--n-heads", "5"), "use one of 1, 2, 4, 8"),
         (("train", "--learning-rate", "nan"), "--learning-rate is nan; it must be a number from"),
         (("train", "--learning-rate", "-1"), "--learning-rate is -1.0"),
-        (("train", "--length", "-3"), "--length is -3; it must be a whole number from 1 to 512"),
+        (("train", "--length", "-3"), "--min-length is -3; it must be a whole number from 1 to 512"),
         (("train", "--length", "ten"), "'ten' is not a valid integer"),
         (("train", "--length", "1"), "too few sequences to hold some out"),
         (("train", "--length", "5", "--min-length", "9"), "min-length is 9, above"),
         (("train", "--length", "40", "--max-positions", "20"), "raise max_positions"),
         (("train", "--task", "sing"), "choose one of reverse, copy"),
         (("train", "--preset", "best"), "'best' is not one of"),
-        (("train", "--d-model", "100000000"), "it must be a whole number from 1 to 4096"),
+        (("train", "--d-model", "100000000"), "it must be a whole number from 1 to 4,096"),
         (("train", "--d-model", "4096", "--n-layers", "48", "--d-ff", "16384"), "GB are free; use a smaller"),
         (("train", "--schedule", "linear"), "'linear' is not one of"),
         (("train", "--frobnicate"), "No such option"),
         (("train", "--resume", "nowhere"), "nowhere is no checkpoint"),
-        (("train", "--resume", "checkpoints/reverse"), "holds weights only and cannot be resumed"),
+        (("train", "--resume", "checkpoints/reverse", "--steps", "300"), "holds weights only and cannot be resumed"),
         (("train", "--resume", "checkpoints/reverse", "--d-model", "32"), "--d-model cannot change on --resume"),
         (("train", "--out", "checkpoints/reverse"), "already holds a checkpoint"),
+        (("train", "--resume", "checkpoints/reverse", "--steps", "100"), "is at step 200 already"),
+        (("train", "--out", "/proc/nowhere/x"), "cannot be written"),
+        (("evaluate", "checkpoints/reverse", "--length", "0"), "length is 0; it must"),
         (("train", "--out", "playground"), "is a folder with other things in it"),
         (("evaluate", "nowhere"), "nowhere is no checkpoint"),
         (("evaluate", "checkpoints/reverse", "--n", "0"), "0 is not in the range"),
@@ -121,3 +126,37 @@ def test_a_bad_argument_ends_with_code_2_and_one_line_that_says_what_to_change(a
     assert len(lines) == 1, done.stderr
     assert lines[0].startswith("playground: ")
     assert says in lines[0]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_run_between_two_steps_and_it_resumes_to_the_same_weights(tmp_path, number):
+    command = [sys.executable, "-m", "playground", "train", "--length", "4", "--dropout", "0.1", *TINY]
+    for patience in (6, 12, 24):
+        with subprocess.Popen(
+            [*command, "--steps", "100000", "--out", tmp_path / "cut"], cwd=ROOT, stderr=subprocess.PIPE, text=True
+        ) as run:
+            time.sleep(patience)
+            run.send_signal(number)
+            said = run.stderr.read()
+            code = run.wait(60)
+        if code == 128 + number:  # else it had not begun to train yet, and there was nothing to save
+            break
+    assert code == 128 + number
+    assert "told to end at step" in said
+    cut_at = json.loads((tmp_path / "cut" / "config.json").read_text())["step"]
+    goal = str(cut_at + 5)
+    resumed = subprocess.run(
+        [sys.executable, "-m", "playground", "train", "--resume", tmp_path / "cut", "--steps", goal, "--out", tmp_path / "on"], cwd=ROOT
+    )
+    straight = subprocess.run([*command, "--steps", goal, "--out", tmp_path / "straight"], cwd=ROOT)
+    assert resumed.returncode == straight.returncode == 0
+    for name in ("model.safetensors", "training.safetensors"):
+        assert (tmp_path / "on" / name).read_bytes() == (tmp_path / "straight" / name).read_bytes()
+
+
+def test_a_run_that_diverges_keeps_the_weights_before_it_and_says_so(tmp_path):
+    wild = ["--learning-rate", "100", "--warmup", "0", "--schedule", "constant", "--clip", "0", "--n-layers", "4"]
+    done = playground("train", "--length", "4", "--steps", "500", "--out", tmp_path / "wild", *TINY, *wild)
+    assert done.returncode == 1
+    assert "lower learning_rate" in done.stderr
+    assert json.loads((tmp_path / "wild" / "config.json").read_text())["step"] > 0

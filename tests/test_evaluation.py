@@ -1,8 +1,9 @@
 import pytest
 import torch
 
-from playground.evaluation import evaluate, share
+from playground.evaluation import evaluate, ratio
 from playground.families.family import Family
+from playground.models.config import ModelConfig
 from playground.tasks import PAD, load_task
 from playground.tasks.held_out import held_out_set
 
@@ -14,7 +15,14 @@ class Oracle(Family):
 
     def __init__(self, knows):
         super().__init__()
+        self.config = ModelConfig()
         self.knows = knows
+
+    def loss(self, batch, label_smoothing=0.0):
+        raise NotImplementedError("an oracle does not learn")
+
+    def record(self, batch):
+        raise NotImplementedError("an oracle does not look")
 
     def solves(self, batch):
         return self.knows((batch.source_BS > 2).sum(1))
@@ -103,7 +111,7 @@ def test_a_length_without_held_out_sequences_has_no_score_rather_than_a_score_of
 
 
 def test_nothing_to_count_is_a_share_of_zero():
-    assert (share(0, 0), share(1, 4), share(4, 4)) == (0.0, 0.25, 1.0)
+    assert (ratio(0, 0), ratio(1, 4), ratio(4, 4)) == (0.0, 0.25, 1.0)
 
 
 def test_scoring_leaves_the_model_in_its_mode_and_torchs_generator_alone(ages):

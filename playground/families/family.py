@@ -5,7 +5,7 @@ Shapes: B batch, S source, T target.
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 
 from torch import Tensor, nn
 
@@ -14,7 +14,7 @@ from playground.models.transformer import AttentionRecord
 from playground.tasks.task import Batch
 
 
-class Family(nn.Module):
+class Family(nn.Module, ABC):
     """A model that knows its loss, its own answers and where it looked, and nothing of runs or pages."""
 
     config: ModelConfig

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+SCORES_AT_A_TIME = 4_000_000  # attention scores of one layer that may exist at once: 16 MB
+
 
 class SettingError(ValueError):
     """A setting that cannot be: `field` names it, the message says what was given, what is accepted and the way out."""
@@ -63,8 +65,8 @@ def shown(value: object) -> str:
 class ModelConfig:
     """An encoder-decoder transformer as in "Attention Is All You Need" (Vaswani et al. 2017), and a few choices since.
 
-    The defaults are what learns the playground's tasks fastest (benchmarks/RESULTS.md): pre-norm, learned positions as
-    strong as the symbols, one embedding for both sides, no dropout. `ModelConfig.paper_base()` gives the paper's sizes.
+    The defaults learn the playground's tasks fast: pre-norm, learned positions, one embedding for both sides, no dropout
+    (benchmarks/RESULTS.md says what each buys). `ModelConfig.paper_base()` gives the paper's sizes.
     """
 
     d_model: int = setting(64, "Width of every vector that travels through the model.", low=1, high=4096)
@@ -123,3 +125,8 @@ class ModelConfig:
         positions = 2 * self.max_positions * d if self.positions == "learned" else 0
         output = self.target_vocabulary + (0 if self.tie_output else self.target_vocabulary * d)
         return layers + final_norms + symbols + positions + output
+
+    def rows_at_a_time(self, width: int) -> int:
+        """How many sequences of `width` tokens to run at once without gradients: few enough that the attention scores, a
+        number for each head and pair of tokens, stay small, and never more than 512."""
+        return max(1, min(512, SCORES_AT_A_TIME // (self.n_heads * width * width)))

@@ -27,7 +27,7 @@ class Embedding(nn.Module):
     """Token vectors times sqrt(d_model), plus position vectors, then dropout.
 
     Token vectors start at a standard deviation of d_model^-0.5, so that they are N(0, 1) once scaled. Learned positions
-    start at N(0, 1): a position must be as loud as a symbol, or attention cannot find it (benchmarks/RESULTS.md).
+    start at N(0, 1) as well: a position must be as loud as a symbol for attention to find it.
     """
 
     def __init__(self, config: ModelConfig, tokens: nn.Embedding) -> None:

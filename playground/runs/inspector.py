@@ -32,7 +32,7 @@ class Opened:
         self.family: Family
         self.manifest, self.family = load_model(folder)
         config = self.manifest.config
-        self.view = View(load_task(config.task.task, config.task.symbols), config.task, torch.device("cpu"))
+        self.view = View(load_task(config.task.task, config.task.symbols), config, torch.device("cpu"))
 
 
 class Inspector:

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import psutil
 
 from playground.models.config import SettingError
 from playground.training.config import RunConfig
 
 TORCH_ITSELF = 400_000_000  # bytes that a worker takes before it has built anything
+CGROUP = Path("/sys/fs/cgroup")
+
+
+def free_memory() -> int:
+    """Bytes that a new process may take: what the machine has free, or what its container still allows."""
+    free = psutil.virtual_memory().available
+    try:
+        allowed = int((CGROUP / "memory.max").read_text())
+        return min(free, allowed - int((CGROUP / "memory.current").read_text()))
+    except (OSError, ValueError):  # no control groups here, or no limit ("max")
+        return free
 
 
 def check_memory(config: RunConfig) -> None:
@@ -16,7 +29,7 @@ def check_memory(config: RunConfig) -> None:
     Raises:
         SettingError: with the estimate and what is free.
     """
-    needed, free = config.memory_estimate() + TORCH_ITSELF, psutil.virtual_memory().available
+    needed, free = config.memory_estimate() + TORCH_ITSELF, free_memory()
     if needed > 0.9 * free:
         raise SettingError(
             "batch_size",

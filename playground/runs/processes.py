@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
+import os
 import queue
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
-# torch._dynamo is what the first optimizer of a process imports (1.6 s); see benchmarks/RESULTS.md for what warmth buys.
+# torch._dynamo is what the first optimizer of a process imports.
 PRELOAD = ["torch", "torch._dynamo", "playground.runs.worker", "playground.runs.inspector"]
-
-UNSENT = 64  # messages that may wait for a busy child
+UNSENT = 256  # messages that may wait for a busy child
 
 
 def context() -> Any:
@@ -36,32 +38,43 @@ def warm_up() -> threading.Thread:
     return thread
 
 
+def usable_cores() -> int:
+    """Processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 class Child:
     """A process that is spoken to: `module:function(pipe, *arguments)` at the other end of a pipe.
 
-    Whoever sends never waits: messages go through a short queue and a thread of their own, so a busy child or a full pipe
-    stops neither a page nor the event loop. What the child says goes to `on_message(*message)`, its end, however it came, to
-    `on_end(exit code)`; both are called from one thread.
+    Whoever sends never waits: messages go through a queue and a thread of their own, so a busy child or a full pipe stops
+    neither a page nor the event loop. What the child says goes to `on_message(*message)`, its end, however it came, to
+    `on_end(exit code)`; both are called from one thread, and `ended` is set after them.
 
     Raises:
-        OSError: when no process could be started.
+        OSError, EOFError, RuntimeError: when no process could be started.
     """
 
     def __init__(
         self, entry: str, name: str, *arguments: Any, on_message: Callable[..., None], on_end: Callable[[int | None], None]
     ) -> None:
+        self.ended = threading.Event()
         self._pipe, theirs = context().Pipe()
-        self._unsent: queue.Queue[tuple[Any, ...]] = queue.Queue(UNSENT)
+        self._unsent: queue.Queue[tuple[Any, ...] | None] = queue.Queue(UNSENT)
         self._on_message, self._on_end = on_message, on_end
         self.process = context().Process(target=_enter, args=(entry, theirs, *arguments), name=name, daemon=True)
-        self.process.start()
-        theirs.close()
+        try:
+            self.process.start()
+        except BaseException:
+            self._pipe.close()
+            raise
+        finally:
+            theirs.close()
         for work in (self._read, self._write):
             threading.Thread(target=work, name=f"{name}-{work.__name__}", daemon=True).start()
 
     def send(self, *message: Any) -> bool:
         """Pass a message on; False when the child has gone, or leaves too many unread."""
-        if not self.process.is_alive():
+        if self.ended.is_set():
             return False
         try:
             self._unsent.put_nowait(message)
@@ -70,22 +83,31 @@ class Child:
             return False
 
     def _write(self) -> None:
-        while True:
+        while (message := self._unsent.get()) is not None:
             try:
-                self._pipe.send(self._unsent.get())
+                self._pipe.send(message)
             except (OSError, ValueError):  # gone, or closed by _read
                 return
 
     def _read(self) -> None:
         try:
             while True:
-                self._on_message(*self._pipe.recv())
+                message = self._pipe.recv()
+                try:
+                    self._on_message(*message)
+                except Exception:  # one bad message must not cut the child off
+                    logging.getLogger(__name__).exception("a message of %s was dropped", self.process.name)
         except (EOFError, OSError):
             pass
         finally:
             self.process.join(5)
-            self._on_end(self.process.exitcode)
-            self._pipe.close()
+            try:
+                self._on_end(self.process.exitcode)
+            finally:
+                self.ended.set()
+                with suppress(queue.Full):
+                    self._unsent.put_nowait(None)  # lets _write end
+                self._pipe.close()
 
 
 def _enter(entry: str, pipe: Connection, *arguments: Any) -> None:

@@ -12,23 +12,27 @@ import torch
 from playground.families.family import Family
 from playground.tasks import UnknownSymbol
 from playground.tasks.held_out import held_out_set
-from playground.tasks.task import Task, make_batch
-from playground.training.config import TaskConfig
+from playground.tasks.task import Batch, Task, make_batch
+from playground.training.config import RunConfig
 
 SAMPLES = 8
 PROBE_LENGTH = 10  # long enough to see a diagonal, short enough to read every cell
+LONGEST_PROBE = 48
+MOST_WEIGHTS = 100_000  # numbers in a snapshot, so that many heads on a long probe do not drown the page
 KINDS = ("encoder", "decoder", "cross")
 
 
 class View:
     """Looks at one family on fixed sequences: a probe for the attention, held-out samples for the answers."""
 
-    def __init__(self, task: Task, config: TaskConfig, device: torch.device) -> None:
-        self.task, self.config, self.device = task, config, device
-        length = min(config.max_length, max(config.min_length, PROBE_LENGTH))
-        probe = held_out_set(task, 1, length, length)
-        samples = held_out_set(task, SAMPLES, max(config.min_length, config.max_length // 2), config.max_length)
-        self.probe, self.samples = probe.batch.to(device), samples.batch.to(device)
+    def __init__(self, task: Task, config: RunConfig, device: torch.device) -> None:
+        self.task, self.config, self.device = task, config.task, device
+        low, high = config.task.min_length, config.task.max_length
+        heads = len(KINDS) * config.model.n_layers * config.model.n_heads
+        fits = max(3, min(LONGEST_PROBE, int((MOST_WEIGHTS / heads) ** 0.5) - 1))
+        length = min(high, max(low, PROBE_LENGTH), fits)
+        self.probe = _held_out_near(task, length, high).to(device)
+        self.samples = held_out_set(task, SAMPLES, max(low, high // 2), high).batch.to(device)
 
     def stage(self, family: Family) -> dict[str, Any]:
         """What does not change while a model learns: its size, and the tokens along the axes.
@@ -73,7 +77,8 @@ class View:
             return {"error": str(error)}
         sequence = torch.tensor([tokens], device=self.device)
         batch = make_batch(self.task, sequence, torch.tensor([len(tokens)], device=self.device))
-        given_BT = family.solve(batch.source_BS, family.config.max_positions)
+        longest_answer = max(batch.labels_BT.shape[1], self.task.answer_length(self.config.max_length) + 1)
+        given_BT = family.solve(batch.source_BS, min(longest_answer, family.config.max_positions))
         names = self.task.vocabulary.decode
         given, answer = names(given_BT[0].tolist()), names(batch.labels_BT[0].tolist())
         low, high = self.config.min_length, self.config.max_length
@@ -83,3 +88,12 @@ class View:
             "right": given == answer,
             "note": "" if low <= len(tokens) <= high else f"trained on length {f'{low} to {high}' if low < high else high} only",
         }
+
+
+def _held_out_near(task: Task, length: int, longest: int) -> Batch:
+    """A held-out sequence of this length, or of the next length that has one (few symbols leave short lengths without)."""
+    for candidate in range(length, longest + 1):
+        found = held_out_set(task, 1, candidate, candidate)
+        if len(found.lengths_B):
+            return found.batch
+    raise ValueError(f"no held-out sequence of {length} to {longest} symbols exists; use longer sequences or more symbols")

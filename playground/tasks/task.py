@@ -37,7 +37,7 @@ class Task:
         raise NotImplementedError
 
     def answer_length(self, length: int) -> int:
-        """The longest answer to a sequence of `length` symbols."""
+        """The longest answer to a sequence of `length` symbols. Where it is longer than the sequence, raise max_positions."""
         return length
 
     def alignment(self, length: int) -> list[int] | None:

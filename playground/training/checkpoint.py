@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import struct
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -26,11 +27,13 @@ from playground.families import load_family
 from playground.families.family import Family
 
 from .config import RunConfig
-from .files import recover_folder, write_folder
-from .manifest import CheckpointError, Manifest, parse_json, read_manifest
+from .files import settle_folder, write_folder
+from .manifest import CheckpointError, Manifest, is_number, parse_json, read_manifest
 from .trainer import Metrics, Trainer
 
 LARGEST_HEADER = 1_000_000  # bytes; safetensors' own limit is 100 MB, a model here needs some 20,000
+LARGEST_METRICS = 300_000_000  # bytes: the metrics of a million steps and some
+METRICS = {each.name for each in dataclasses.fields(Metrics)}
 DTYPES = {"F32": torch.float32, "I64": torch.int64, "U8": torch.uint8}
 
 
@@ -79,9 +82,12 @@ def load_model(folder: Path, device: str = "cpu") -> tuple[Manifest, Family]:
     Raises:
         CheckpointError: when anything in it is missing, does not fit the configuration, or is not a finite number.
     """
-    recover_folder(folder)
-    manifest = read_manifest(folder)
-    return manifest, _with_weights(manifest.config, Path(folder)).to(device).eval()
+    while True:
+        settle_folder(folder)
+        manifest = read_manifest(folder)
+        family = _with_weights(manifest.config, Path(folder)).to(device).eval()
+        if read_manifest(folder) == manifest:  # nobody replaced it while it was being read
+            return manifest, family
 
 
 def load_trainer(folder: Path, **changes: Any) -> tuple[Trainer, list[dict[str, Any]]]:
@@ -91,13 +97,15 @@ def load_trainer(folder: Path, **changes: Any) -> tuple[Trainer, list[dict[str, 
         CheckpointError: as `load_model`, and for a checkpoint without training.safetensors.
     """
     folder = Path(folder)
-    recover_folder(folder)
+    settle_folder(folder)
     manifest = read_manifest(folder)
     path = folder / "training.safetensors"
     if not path.is_file():
         raise CheckpointError(f"{folder} holds weights only and cannot be resumed; train a new run instead")
     weights = own_tensors(_with_weights(manifest.config, folder))
     trainer = Trainer(manifest.config.replace(**changes) if changes else manifest.config)
+    if trainer.config.model != manifest.config.model:
+        raise CheckpointError(f"{folder} holds another model than the changed settings describe; train a new run instead")
     expected: dict[str, tuple[torch.dtype, tuple[int, ...] | None]] = {
         "generator.data": (torch.uint8, None),
         "generator.torch": (torch.uint8, None),
@@ -111,9 +119,13 @@ def load_trainer(folder: Path, **changes: Any) -> tuple[Trainer, list[dict[str, 
     state = read_tensors(path, expected)
     if int(state["step"]) != manifest.step:
         raise CheckpointError(f"{path} is of step {int(state['step'])}, config.json of step {manifest.step}; take another checkpoint")
+    for name, tensor in state.items():
+        counts = name.startswith("optimizer.step.")
+        if (counts and int(tensor) != manifest.step) or (name.startswith("optimizer.exp_avg_sq.") and bool((tensor < 0).any())):
+            raise CheckpointError(f"{path}: tensor {name!r} holds what Adam never writes; take another checkpoint")
     _set_tensors(trainer.family, weights)
     try:
-        trainer.load_state(state)
+        trainer.load_state(state, same_device=manifest.device == trainer.device.type)
     except (RuntimeError, TypeError) as error:
         raise CheckpointError(f"{path} holds a generator state that torch refuses ({error}); take another checkpoint") from None
     trainer.seconds = manifest.seconds
@@ -127,13 +139,24 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
         CheckpointError: for a line that is no JSON object with a step and a loss, naming its number.
     """
     path = Path(folder) / "metrics.jsonl"
+    if not os.path.isfile(path):
+        return []
+    try:
+        size = path.stat().st_size
+        if size > LARGEST_METRICS:
+            raise CheckpointError(f"{path} has {size:,} bytes; at most {LARGEST_METRICS:,} are read")
+        data = path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"could not read {path}: {error.strerror or error}") from None
     lines = []
-    for number, line in enumerate(path.read_bytes().splitlines() if path.is_file() else (), start=1):
+    for number, line in enumerate(data.splitlines(), start=1):
         try:
             content = parse_json(line)
-            if not isinstance(content, dict) or type(content["step"]) is not int or not isinstance(content["loss"], int | float):
-                raise ValueError("not the metrics of a step")
-        except (ValueError, KeyError) as error:
+            if not isinstance(content, dict) or not {"step", "loss"} <= set(content) <= METRICS:
+                raise ValueError("these are not the metrics of a step")
+            if not all(is_number(value) for value in content.values()) or type(content["step"]) is not int:
+                raise ValueError("metrics must be numbers")
+        except ValueError as error:
             raise CheckpointError(f"{path}, line {number}: {error}") from None
         lines.append(content)
     return lines
@@ -188,7 +211,7 @@ def read_tensors(path: Path, expected: Mapping[str, tuple[torch.dtype, tuple[int
         raise CheckpointError(f"{path} has {size:,} bytes, its header describes {8 + length + end:,}; the file is cut off or has grown")
     try:
         tensors = safetensors.torch.load_file(path)
-    except (safetensors.SafetensorError, OSError, RuntimeError) as error:
+    except (safetensors.SafetensorError, OSError, RuntimeError, TypeError, ValueError, OverflowError) as error:
         raise CheckpointError(f"{path} is broken: {error}") from None
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not bool(tensor.isfinite().all()):

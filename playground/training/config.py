@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from playground.models.config import ModelConfig, SettingError, check_settings, setting
+from playground.families import FAMILIES
+from playground.models.config import ModelConfig, SettingError, check_settings, setting, shown
 from playground.tasks import TASKS
 from playground.tasks.vocabulary import ALPHABET, SPECIAL
 
+MOST_POSITIONS = 4096
 FEWEST_SEQUENCES = 256  # with fewer in all, hardly any could be held out
 
 
@@ -57,7 +59,7 @@ class TrainConfig:
     label_smoothing: float = setting(0.0, "Share of the target probability spread over all symbols.", low=0, high=0.9)
     clip: float = setting(1.0, "Largest gradient norm; longer gradients are shortened to it. 0 turns clipping off.", low=0, high=1e6)
     eval_every: int = setting(10, "Steps between two looks at the held-out sequences.", low=1, high=1_000_000)
-    eval_n: int = setting(256, "Held-out sequences in each of these looks; the last one takes 2,000.", low=1, high=100_000)
+    eval_n: int = setting(256, "Held-out sequences in each of these looks; the last one takes 2,000.", low=1, high=10_000)
     until: float = setting(0.0, "End early once this exact match is reached and confirmed on 2,000 sequences; 0 never.", low=0, high=1)
     seed: int = setting(0, "The same seed gives the same run, to the bit, on the same machine.", low=0, high=2**31 - 1)
     device: str = setting("auto", "Where it trains: auto takes a CUDA GPU where there is one.", choices=("auto", "cpu", "cuda"))
@@ -83,6 +85,9 @@ class RunConfig:
                 raise SettingError(
                     name, f"{name} is {getattr(self.model, name)}, but {self.task.symbols} symbols and 3 special tokens make {vocabulary}"
                 )
+        if self.model.max_positions > MOST_POSITIONS:
+            given = self.model.max_positions
+            raise SettingError("max_positions", f"max_positions is {given:,}; a run takes at most {MOST_POSITIONS:,}")
         if self.model.max_positions < self.task.max_length + 1:
             raise SettingError(
                 "max_length",
@@ -99,6 +104,8 @@ class RunConfig:
         """
         values = dict(values)
         family = values.pop("family", "transformer")
+        if family not in FAMILIES:
+            raise SettingError("family", f"family is {shown(family)}; choose one of {', '.join(FAMILIES)}")
         unknown = sorted(set(values) - set(field_owner()))
         if unknown:
             raise SettingError(unknown[0], f"{unknown[0]} is no setting of a run; the settings are {', '.join(field_owner())}")
@@ -122,11 +129,11 @@ class RunConfig:
 
     def memory_estimate(self) -> int:
         """Bytes that training needs beside what torch itself takes: weights, gradient and Adam's two averages (16 bytes a
-        parameter), and what one step keeps for its backward pass."""
-        m, tokens = self.model, self.training.batch_size * (self.task.max_length + 1)
-        width = self.task.max_length + 1
-        a_layer = tokens * (40 * m.d_model + 6 * m.d_ff + 10 * m.n_heads * width)
-        return 16 * m.parameter_count() + 4 * (m.n_layers * a_layer + 4 * tokens * m.target_vocabulary)
+        parameter), what one step keeps for its backward pass, and what scoring a chunk of held-out sequences takes."""
+        m, rows, width = self.model, self.training.batch_size, self.task.max_length + 1
+        training = rows * width * (m.n_layers * (40 * m.d_model + 6 * m.d_ff + 10 * m.n_heads * width) + 4 * m.target_vocabulary)
+        scoring = m.rows_at_a_time(width) * width * (12 * m.d_model + 2 * m.d_ff + 4 * m.n_heads * width)
+        return 16 * m.parameter_count() + 4 * (training + scoring)
 
 
 PARTS = {"task": TaskConfig, "model": ModelConfig, "training": TrainConfig}

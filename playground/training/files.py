@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import shutil
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+
+SETTLED_WITHIN = 0.5  # seconds; two renames take far less
 
 
 def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
@@ -18,7 +23,9 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     Raises:
         OSError: as the system reports it; what was there before is still there.
     """
-    folder = Path(folder)
+    folder = Path(os.path.abspath(folder))
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
     folder.parent.mkdir(parents=True, exist_ok=True)
     fresh = folder.parent / f".{folder.name}.{secrets.token_hex(4)}.tmp"
     try:
@@ -34,18 +41,33 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
             shutil.rmtree(_previous(folder), ignore_errors=True)
             os.rename(folder, _previous(folder))
         os.rename(fresh, folder)
-        flush_folder(folder.parent)
     except BaseException:
         shutil.rmtree(fresh, ignore_errors=True)
         recover_folder(folder)
         raise
+    with suppress(OSError):  # the content is on disk and in place; only the new name might not outlive a power cut
+        flush_folder(folder.parent)
     shutil.rmtree(_previous(folder), ignore_errors=True)
 
 
+def settle_folder(folder: Path) -> None:
+    """For readers: wait out a replacement that is under way, and finish one that was cut off.
+
+    A reader that stepped in at once would undo the writer between its two renames.
+    """
+    deadline = time.monotonic() + SETTLED_WITHIN
+    while not os.path.isdir(folder) and os.path.isdir(_previous(folder)):
+        if time.monotonic() > deadline:
+            with suppress(OSError):
+                recover_folder(folder)
+            return
+        time.sleep(0.01)
+
+
 def recover_folder(folder: Path) -> None:
-    """Bring back the previous content of a folder whose replacement was cut off between its two renames."""
+    """Bring back the previous content of a folder whose replacement was cut off between its two renames. For the one who writes."""
     folder = Path(folder)
-    if not folder.exists() and _previous(folder).is_dir():
+    if not os.path.exists(folder) and os.path.isdir(_previous(folder)):
         os.rename(_previous(folder), folder)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import os
 import platform
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -13,11 +14,12 @@ from typing import Any, NoReturn
 
 import playground
 from playground.families import FAMILIES
-from playground.models.config import ModelConfig, SettingError
+from playground.models.config import ModelConfig, SettingError, shown
 
 from .config import RunConfig, TaskConfig, TrainConfig
 
 SCHEMA_VERSION = 1
+WRITTEN = {"schema_version", "task", "model", "training", "family", "step", "seconds", "device", "scores", "versions"}
 LARGEST_JSON = 1_000_000  # bytes; a real one has about 2,000
 
 
@@ -54,10 +56,10 @@ def read_manifest(folder: Path) -> Manifest:
         CheckpointError: no such checkpoint, or a file that is not what this version writes.
     """
     path = Path(folder) / "config.json"
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise CheckpointError(f"{folder} is no checkpoint: it has no config.json; name a folder that `train --out` wrote")
     content = read_json(path)
-    if not isinstance(content, dict) or content.get("schema_version") != SCHEMA_VERSION:
+    if not isinstance(content, dict) or content.get("schema_version") is True or content.get("schema_version") != SCHEMA_VERSION:
         found = content.get("schema_version") if isinstance(content, dict) else None
         raise CheckpointError(f"{path} has schema_version {found!r}; this version of the playground reads {SCHEMA_VERSION}")
     try:
@@ -70,9 +72,19 @@ def read_manifest(folder: Path) -> Manifest:
         if config.family not in FAMILIES:
             raise ValueError(f"family is {config.family!r}; choose one of {', '.join(FAMILIES)}")
         step, seconds, scores = content["step"], content["seconds"], content["scores"]
-        if not (type(step) is int and step >= 0 and isinstance(seconds, int | float) and isinstance(scores, dict | None)):
-            raise ValueError(f"step {step!r}, seconds {seconds!r} or scores {scores!r} are not what a run writes")
-        return Manifest(config, step, float(seconds), str(content["device"]), scores, dict(content["versions"]))
+        odd = sorted(set(content) - WRITTEN)
+        if odd:
+            raise ValueError(f"it holds the unknown key {shown(odd[0])}")
+        if type(step) is not int or not 0 <= step < 2**31 or not is_number(seconds) or not 0 <= seconds < 1e12:
+            raise ValueError(f"step {shown(step)} or seconds {shown(seconds)} are not what a run writes")
+        if content["device"] not in ("cpu", "cuda"):
+            raise ValueError(f"device is {shown(content['device'])}; it must be cpu or cuda")
+        versions = content["versions"]
+        if not isinstance(versions, dict) or not all(isinstance(v, str) for v in versions.values()):
+            raise ValueError(f"versions are {shown(versions)}; they must be names and texts")
+        if scores is not None:
+            check_scores(scores)
+        return Manifest(config, step, float(seconds), content["device"], scores, versions)
     except KeyError as error:
         raise CheckpointError(f"{path} lacks {error}; the file is incomplete, take another checkpoint") from None
     except (TypeError, ValueError) as error:
@@ -80,12 +92,47 @@ def read_manifest(folder: Path) -> Manifest:
         raise CheckpointError(f"{path} does not describe a run{field}: {error}") from None
 
 
+def is_number(value: object) -> bool:
+    """A number and no boolean, as JSON has them."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def check_scores(scores: object) -> None:
+    """Hold scores against what `evaluate` writes: numbers, and a line for each length.
+
+    Raises:
+        ValueError: naming what does not fit.
+    """
+
+    def check(line: object, counts: set[str], shares: set[str], others: set[str]) -> None:
+        if not isinstance(line, dict) or set(line) != counts | shares | others:
+            raise ValueError(f"scores hold {shown(line)}, which is not what an evaluation writes")
+        for key in counts:
+            if line[key] is not None and (type(line[key]) is not int or not 0 <= line[key] < 2**63):
+                raise ValueError(f"scores: {key} is {shown(line[key])}; it must be a count")
+        for key in shares:
+            if line[key] is not None and (not is_number(line[key]) or not 0 <= line[key] <= 1):
+                raise ValueError(f"scores: {key} is {shown(line[key])}; it must be a share from 0 to 1")
+
+    check(scores, {"n"}, {"exact_match", "token_accuracy"}, {"by_length"})
+    assert isinstance(scores, dict)
+    if not isinstance(scores["by_length"], list) or scores["n"] is None or scores["exact_match"] is None:
+        raise ValueError("scores lack their figures")
+    for line in scores["by_length"]:
+        check(line, {"length", "n", "available"}, {"exact_match", "token_accuracy"}, set())
+
+
 def read_json(path: Path) -> Any:
     """JSON from a file that may be hostile: bounded size, no NaN or infinity, no key twice, no bottomless nesting."""
-    if path.stat().st_size > LARGEST_JSON:
-        raise CheckpointError(f"{path} has {path.stat().st_size:,} bytes; at most {LARGEST_JSON:,} are read")
     try:
+        size = path.stat().st_size
+        if size > LARGEST_JSON:
+            raise CheckpointError(f"{path} has {size:,} bytes; at most {LARGEST_JSON:,} are read")
         return parse_json(path.read_bytes())
+    except OSError as error:
+        raise CheckpointError(f"could not read {path}: {error.strerror or error}") from None
+    except CheckpointError:
+        raise
     except ValueError as error:
         raise CheckpointError(f"{path} is not the JSON that a checkpoint holds: {error}") from None
 

@@ -30,7 +30,7 @@ PRESETS = {
     ),
     "paper": Preset(
         "The paper's recipe",
-        "As in Vaswani et al. 2017, at this size: post-norm, sine waves, dropout, label smoothing, warm-up over 4,000 steps.",
+        "As in Vaswani et al. 2017, at this size: post-norm, sine waves, dropout, label smoothing, 4,000 steps of warm-up; untied.",
         {
             "norm": "post", "positions": "sinusoidal", "share_embeddings": False, "dropout": 0.1, "label_smoothing": 0.1,
             "batch_size": 64, "schedule": "noam", "learning_rate": 1.0, "warmup": 4000, "steps": 2000, "eval_every": 25,

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from playground.evaluation import Evaluation, evaluate
 from playground.families import load_family
+from playground.models.config import SettingError
 from playground.tasks import load_task
 from playground.tasks.held_out import HeldOut, held_out_set, training_batch
 from playground.tasks.task import Batch
@@ -70,6 +71,10 @@ class Trainer:
         torch.manual_seed(config.training.seed)
         self.data_generator = torch.Generator(self.device).manual_seed(config.training.seed)
         self.task = load_task(config.task.task, config.task.symbols)
+        needed = max(config.task.max_length, self.task.answer_length(config.task.max_length)) + 1
+        if config.model.max_positions < needed:
+            given = config.model.max_positions
+            raise SettingError("max_positions", f"max_positions is {given}, but answers of this task need {needed}; raise max_positions")
         self.family = load_family(config.family)(config.model).to(self.device)
         training = config.training
         self.optimizer = torch.optim.Adam(
@@ -139,18 +144,26 @@ class Trainer:
         if self.device.type == "cuda":
             state["generator.cuda"] = torch.cuda.get_rng_state(self.device)
         state["step"] = torch.tensor(self.step_count)
-        for name, weight in self.family.named_parameters():
-            for key, value in self.optimizer.state.get(weight, {}).items():
+        for name, weight in self.family.named_parameters() if self.step_count else ():
+            for key, value in self.optimizer.state[weight].items():
                 state[f"optimizer.{key}.{name}"] = value
         return state
 
-    def load_state(self, state: dict[str, Tensor]) -> None:
-        """Take up where `state` was taken. The weights must be loaded beside it."""
+    def load_state(self, state: dict[str, Tensor], same_device: bool = True) -> None:
+        """Take up where `state` was taken. The weights must be loaded beside it.
+
+        Generators of a GPU and of a processor do not understand each other: on another kind of device than the state's, the
+        generators start afresh from the seed and the step, and the run goes on with other batches than it would have had.
+        """
         self.step_count = int(state["step"])
         for name, weight in self.family.named_parameters():
             for key in ("step", "exp_avg", "exp_avg_sq") if self.step_count else ():
                 value = state[f"optimizer.{key}.{name}"].clone()
                 self.optimizer.state[weight][key] = value.to(self.device)
+        if not same_device:
+            torch.manual_seed(self.config.training.seed + self.step_count)
+            self.data_generator.manual_seed(self.config.training.seed + self.step_count)
+            return
         self.data_generator.set_state(state["generator.data"].clone())
         torch.set_rng_state(state["generator.torch"].clone())
         if self.device.type == "cuda" and "generator.cuda" in state:
@@ -163,7 +176,8 @@ class Trainer:
         self.optimizer.zero_grad()
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(self.family.parameters(), training.clip or torch.inf)
-        self.optimizer.found_inf = (~norm.isfinite()).float()  # type: ignore[attr-defined]  # as torch.amp.GradScaler does
+        finite = norm.isfinite() & loss.detach().isfinite()
+        self.optimizer.found_inf = (~finite).float()  # type: ignore[attr-defined]  # as torch.amp.GradScaler does
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.step()

@@ -72,7 +72,7 @@ def theme() -> Any:
 
 def launch_options(host: str | None, port: int | None) -> dict[str, Any]:
     """How the page is served. With a `host`, and on a Space, anybody may come; otherwise only this machine."""
-    host = host or os.environ.get("GRADIO_SERVER_NAME")
+    host = host or os.environ.get("GRADIO_SERVER_NAME") or None
     return {
         "theme": theme(),
         "css": (HERE / "page.css").read_text(encoding="utf-8"),
@@ -84,8 +84,13 @@ def launch_options(host: str | None, port: int | None) -> dict[str, Any]:
         "run_history": False,
         "ssr_mode": False,
         "show_error": False,
-        "app_kwargs": {"middleware": middleware(open_to_all=host is not None or "SPACE_ID" in os.environ)},
+        "app_kwargs": {"middleware": middleware(open_to_all=is_open(host))},
     }
+
+
+def is_open(host: str | None) -> bool:
+    """Whether other machines may come: on a Space, and where a host other than this machine's own names is served."""
+    return "SPACE_ID" in os.environ or (host or "localhost") not in ("localhost", "127.0.0.1", "::1")
 
 
 def serve(host: str | None = None, port: int | None = None) -> None:
@@ -95,12 +100,17 @@ def serve(host: str | None = None, port: int | None = None) -> None:
     """
     warm_up()
     registry = Registry(Path(os.environ.get("PLAYGROUND_CHECKPOINTS", CHECKPOINTS)))
+    if is_open(host or os.environ.get("GRADIO_SERVER_NAME")):
+        registry.slots_an_owner = max(1, registry.slots - 1)  # nobody holds every place among strangers
 
     def end(number: int, frame: FrameType | None) -> None:
-        print("Saving runs", file=sys.stderr)
-        registry.shutdown()
+        saved, killed = registry.shutdown()
+        if saved or killed:
+            print(f"Runs saved: {saved}" + (f"; ended without saving what came after their last checkpoint: {killed}" * (killed > 0)))
+        sys.stdout.flush()
         os._exit(0)  # the server's threads hold nothing that is not saved by now
 
-    signal.signal(signal.SIGTERM, end)  # SIGTERM skips atexit, so this must stand before the launch
-    signal.signal(signal.SIGINT, end)
+    # These signals skip atexit, so this must stand before the launch.
+    for number in (signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])):
+        signal.signal(number, end)
     build(registry).launch(**launch_options(host, port))

@@ -25,10 +25,11 @@ function sentence() {
   const scored = points.findLast((p) => p.exact_match !== undefined);
   const soFar = scored ? " · exact match " + percent(scored.exact_match) + " of " + plural(scored.scored, "held-out sequence") : "";
   const score = scores ? " · exact match " + percent(scores.exact_match) + " of " + plural(scores.n, "held-out sequence") : "";
+  const trouble = last.message ? last.message + ". " : "";
   switch (status) {
     case "starting": return "Starting a worker";
-    case "training": return "Training · step " + step + of + (p ? " · " + Math.round(p.steps_per_second) + " steps/s" : "") + where;
-    case "paused": return "Paused at step " + step + of + where + " · the model stays loaded, try it below";
+    case "training": return trouble + "Training · step " + step + of + (p ? " · " + Math.round(p.steps_per_second) + " steps/s" : "") + where;
+    case "paused": return trouble + "Paused at step " + step + of + where + " · the model stays loaded, try it below";
     case "empty": return "No model yet: press Train.";
     case "stopping": return "Stopping and saving";
     case "done": return "Done · " + plural(step, "step") + " in " + duration(p ? p.seconds : 0) + score + where;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import html
 import json
+import re
 import secrets
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -24,6 +25,7 @@ CHECKPOINT = "checkpoint:"
 FIRST_CHECKPOINT = "reverse"
 QUIET: dict[str, Any] = {"show_progress": "hidden", "concurrency_limit": None, "api_visibility": "private"}
 ANSWER_WITHIN = 15  # seconds
+OWNER = re.compile(r"[A-Za-z0-9_-]{32}")
 GONE = {"status": "gone", "message": "", "points": [], "more": False}
 
 
@@ -61,10 +63,13 @@ async def told(registry: Registry, request: object) -> dict[str, Any]:
     folder = checkpoint_folder(registry, subject)
     if folder is None:
         return GONE
-    view = await answer_of(registry.inspect("view", folder))
+    view = await answer_of(await asyncio.to_thread(registry.inspect, "view", folder))
     if "error" in view:
         return GONE | {"message": view["error"]}
-    manifest = read_manifest(folder)
+    try:
+        manifest = read_manifest(folder)
+    except CheckpointError as error:
+        return GONE | {"message": str(error)}
     shown = {"status": "checkpoint", "name": folder.name, "steps": manifest.step, "scores": manifest.scores}
     return view | shown | {"looks": 1, "more": False}
 
@@ -78,17 +83,17 @@ async def answered(registry: Registry, request: object) -> dict[str, Any]:
     if run := registry.find(subject):
         if not run.live and not (run.folder / "config.json").exists():
             return {"error": "this run ended before it could save its weights"}
-        return await answer_of(registry.ask(run, text))
+        return await answer_of(await asyncio.to_thread(registry.ask, run, text))
     folder = checkpoint_folder(registry, subject)
     if folder is None:
         return {"error": "no model is open; train one, or choose a checkpoint above"}
-    return await answer_of(registry.inspect("ask", folder, text))
+    return await answer_of(await asyncio.to_thread(registry.inspect, "ask", folder, text))
 
 
 async def answer_of(future: Future[dict[str, Any]]) -> dict[str, Any]:
     """What a process answers, or that it is taking too long."""
     try:
-        return await asyncio.wait_for(asyncio.wrap_future(future), ANSWER_WITHIN)
+        return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), ANSWER_WITHIN)
     except TimeoutError:
         return {"error": f"no answer within {ANSWER_WITHIN} s; the machine is busy, try again"}
 
@@ -110,7 +115,7 @@ def subjects(registry: Registry, owner: str) -> list[tuple[str, str]]:
     for name, folder in registry.checkpoints().items():
         try:
             shown.append((checkpoint_label(name, folder), CHECKPOINT + name))
-        except CheckpointError:
+        except (CheckpointError, OSError):
             continue  # a folder in the making or a broken one: opening it by name says what is wrong
     return runs + shown
 
@@ -157,7 +162,7 @@ def build_train_tab(registry: Registry, visit: gr.BrowserState) -> tuple[gr.Drop
         return dict(zip(names, values, strict=True))
 
     def start(visit_value: Any, *values: Any) -> tuple[Any, Any, Any, Any]:
-        owner, _ = known(visit_value)
+        owner = known(visit_value)[0] or new_owner()
         try:
             run = registry.start(run_config(valued(values)), owner)
         except (SlotsBusy, ValueError) as error:
@@ -184,7 +189,7 @@ def build_train_tab(registry: Registry, visit: gr.BrowserState) -> tuple[gr.Drop
 
     def opening(visit_value: Any) -> tuple[Any, Any, Any]:
         owner, chosen = known(visit_value)
-        owner = owner or secrets.token_urlsafe(24)
+        owner = owner or new_owner()
         on_offer = subjects(registry, owner)
         if chosen not in [value for _, value in on_offer]:
             first = CHECKPOINT + FIRST_CHECKPOINT
@@ -214,11 +219,18 @@ def visited(owner: str, subject: str) -> str:
     return json.dumps({"owner": owner, "subject": subject})
 
 
+def new_owner() -> str:
+    """A secret that nobody can guess; whoever has it owns the runs that were started with it."""
+    return secrets.token_urlsafe(24)
+
+
 def known(visit_value: Any) -> tuple[str, str]:
     """Owner and subject out of a browser's memory; empty where there is nothing sensible."""
     try:
         memory = json.loads(visit_value)
         owner, subject = memory["owner"], memory["subject"]
-    except (TypeError, ValueError, KeyError):
-        return "", ""
-    return (owner, subject) if isinstance(owner, str) and isinstance(subject, str) and len(owner) < 100 else ("", "")
+        if OWNER.fullmatch(owner) and len(subject) < 300:
+            return owner, subject
+    except (TypeError, ValueError, KeyError, RecursionError):
+        pass  # a first visit, or a memory of something else
+    return "", ""

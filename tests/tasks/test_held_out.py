@@ -149,6 +149,20 @@ def test_available_counts_what_enumeration_finds(symbols):
         assert available[length] == int(is_held_out(*padded(every)).sum())
 
 
+def test_counting_in_several_pieces_finds_the_same():
+    every_NL = (torch.arange(2**17)[:, None] >> torch.arange(17)) % 2 + 3
+    expected = int(is_held_out(every_NL, torch.full((2**17,), 17)).sum())
+    asked = held_out_set(load_task("copy", 2), 10**6, 17, 17)
+    assert asked.available == {17: expected}
+    assert len(set(sequences_of(asked.batch))) == len(asked.lengths_B) == expected
+
+
+def test_a_large_share_of_a_long_length_comes_back_distinct():
+    sequences = sequences_of(held_out_set(REVERSE, 50_000, 6, 6).batch)  # of some 62,500
+    assert len(set(sequences)) == len(sequences) == 50_000
+    assert is_held_out(*padded(sequences)).all()
+
+
 def test_lengths_with_too_many_sequences_to_list_are_not_counted():
     assert [length for length, n in held_out_set(REVERSE, 10, 1, 8).available.items() if n is None] == [6, 7, 8]
 

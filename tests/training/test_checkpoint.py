@@ -6,6 +6,7 @@ import shutil
 import struct
 
 import pytest
+import safetensors.torch
 import torch
 
 from playground.evaluation import evaluate
@@ -492,9 +493,26 @@ def test_weights_of_another_model_are_refused(folder, tiny, tmp_path):
 
 def test_a_config_that_claims_a_giant_model_is_refused_before_anything_is_built(folder):
     config = json.loads((folder / "config.json").read_text())
-    config["model"] |= {"d_model": 4096, "n_layers": 48, "d_ff": 16384, "max_positions": 1_000_000}
+    config["model"] |= {"d_model": 4096, "n_layers": 48, "d_ff": 16384, "max_positions": 4096}
     (folder / "config.json").write_text(json.dumps(config))
     refusal(folder)
+
+
+def test_positions_that_only_take_memory_are_refused(folder):
+    config = json.loads((folder / "config.json").read_text())
+    config["model"] |= {"positions": "sinusoidal", "max_positions": 1_000_000}
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match=r"max_positions is 1,000,000; a run takes at most 4,096"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize(("name", "value"), [("optimizer.exp_avg_sq.output.bias", -1.0), ("optimizer.step.output.bias", -3.0)])
+def test_an_optimizer_state_that_would_poison_the_next_step_is_refused(folder, name, value):
+    state = safetensors.torch.load_file(folder / "training.safetensors")
+    state[name] = torch.full_like(state[name], value)
+    (folder / "training.safetensors").write_bytes(safetensors.torch.save(state))
+    with pytest.raises(CheckpointError, match="what Adam never writes"):
+        load_trainer(folder)
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,17 @@ import pytest
 
 from playground.training.manifest import CheckpointError, Manifest, parse_json, read_manifest
 
+SCORES = {
+    "n": 4,
+    "exact_match": 0.5,
+    "token_accuracy": 0.75,
+    "by_length": [{"length": 3, "n": 4, "available": None, "exact_match": 0.5, "token_accuracy": 0.75}],
+}
+
 
 @pytest.fixture
 def folder(small_run, tmp_path):
-    manifest = Manifest(small_run, 7, 1.25, "cpu", {"n": 3, "exact_match": 0.5})
+    manifest = Manifest(small_run, 7, 1.25, "cpu", SCORES)
     (tmp_path / "config.json").write_text(manifest.to_json())
     return tmp_path
 
@@ -33,7 +40,7 @@ def test_a_manifest_reads_as_it_was_written(folder, small_run):
     manifest = read_manifest(folder)
     assert manifest.config == small_run
     assert (manifest.step, manifest.seconds, manifest.device) == (7, 1.25, "cpu")
-    assert manifest.scores == {"n": 3, "exact_match": 0.5}
+    assert manifest.scores == SCORES
     assert set(manifest.versions) == {"playground", "torch", "python"}
     assert manifest.to_json() == (folder / "config.json").read_text()
 
@@ -95,7 +102,12 @@ NO_RUN_WRITES = [
     (("seconds",), "long", "seconds 'long'"),
     (("seconds",), None, "seconds None"),
     (("seconds",), 10**400, "does not describe a run"),
-    (("scores",), [1], "scores [1]"),
+    (("scores",), [1], "scores hold [1]"),
+    (("scores",), {"n": "<b>", "by_length": 3}, "not what an evaluation writes"),
+    (("scores",), {"n": 3, "exact_match": 7, "token_accuracy": 0.5, "by_length": []}, "exact_match is 7"),
+    (("versions",), {"torch": 2}, "versions are"),
+    (("surprise",), 1, "unknown key"),
+    (("device",), {"cpu": 1}, "device is"),
     (("versions",), 3, "does not describe a run"),
     (("versions",), "x", "does not describe a run"),
 ]
