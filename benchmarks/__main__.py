@@ -1,4 +1,4 @@
-"""python -m benchmarks [accuracy] [startup]: measure, keep the figures under results/, rewrite RESULTS.md."""
+"""python -m benchmarks [accuracy] [ingredients] [startup]: measure, keep the figures under results/, rewrite RESULTS.md."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import psutil
 
-from benchmarks import accuracy, startup
+from benchmarks import accuracy, ingredients, startup
 from playground.training.manifest import current_versions
 
 HERE = Path(__file__).parent
@@ -21,6 +21,7 @@ SCORED = (
 )
 SUBSETS = {
     "accuracy": (accuracy, "Steps to 99.9 % exact match", SCORED),
+    "ingredients": (ingredients, "What each ingredient buys", f"Reversal; what is named is taken out, all else stays. {SCORED}"),
     "startup": (startup, "Start-up", "Whole processes, timed from outside; the machine's file cache is warm."),
 }
 

@@ -25,6 +25,7 @@ from .processes import Child, usable_cores
 
 LIVE = ("starting", "training", "paused", "stopping")
 POINTS_A_POLL = 2000
+STALE = 600.0  # seconds after which an unfinished write is nobody's any more
 ASKING = 4  # questions that may wait for one run's answer
 
 Answer = dict[str, Any]
@@ -79,7 +80,7 @@ class Registry:
         self._inspector_lock = threading.Lock()
         self._inspections: dict[int, Future[Answer]] = {}
         for folder in (self.root, self.root / "runs"):
-            sweep(folder)
+            sweep(folder, STALE)
 
     # Runs
 

@@ -71,16 +71,18 @@ def recover_folder(folder: Path) -> None:
         os.rename(_previous(folder), folder)
 
 
-def sweep(parent: Path) -> list[str]:
+def sweep(parent: Path, older_than: float = 0.0) -> list[str]:
     """Recover what can be recovered among a folder's folders and remove unfinished writes. Returns what it removed.
 
-    Call it when nobody else writes there: at start-up.
+    `older_than` seconds spares what somebody else, a command line say, may be writing at this moment.
     """
     removed = []
-    for path in sorted(Path(parent).glob(".*")) if Path(parent).is_dir() else []:
+    for path in sorted(Path(parent).glob(".*")) if os.path.isdir(parent) else []:
+        if not path.name.endswith((".tmp", ".previous")) or not path.is_dir() or time.time() - path.stat().st_mtime < older_than:
+            continue
         if path.name.endswith(".previous"):
             recover_folder(path.with_name(path.name[1 : -len(".previous")]))
-        if path.is_dir() and path.name.endswith((".tmp", ".previous")):
+        if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
             removed.append(path.name)
     return removed

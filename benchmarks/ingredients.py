@@ -1,0 +1,33 @@
+"""What each ingredient of the fast recipe buys: the same run with one of them taken out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .accuracy import Setting, table
+from .accuracy import measure as measure_settings
+
+TAKEN_OUT: dict[str, dict[str, Any]] = {
+    "nothing (the fast recipe)": {},
+    "pre-norm (post-norm instead)": {"norm": "post"},
+    "learned positions (sine waves instead)": {"positions": "sinusoidal"},
+    "learned positions (sine waves times 3 instead)": {"positions": "sinusoidal", "position_scale": 3.0},
+    "shared embeddings": {"share_embeddings": False},
+    "an output layer of its own (tied instead)": {"tie_output": True},
+    "training without dropout (0.1 instead)": {"dropout": 0.1},
+    "warm-up": {"warmup": 0},
+    "the falling learning rate (constant instead)": {"schedule": "constant"},
+    "clipping": {"clip": 0.0},
+}
+SETTINGS = tuple(
+    Setting(f"{lengths}: {name}", 3, None, "fast", {**fields, "min_length": low})
+    for lengths, low in (("length 10", 10), ("lengths 1 to 10", 1))
+    for name, fields in TAKEN_OUT.items()
+)
+
+
+def measure() -> list[dict[str, Any]]:
+    return measure_settings(SETTINGS)
+
+
+__all__ = ["measure", "table"]
