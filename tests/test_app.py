@@ -10,7 +10,8 @@ import pytest
 from playground.runs.registry import Registry
 from playground.ui.app import is_open
 from playground.ui.hosts import middleware
-from playground.ui.train import answered, known, new_owner, told, visited
+from playground.ui.live import answered, told
+from playground.ui.visit import known, new_owner, visited
 from tests.servers import ROOT, AppServer
 
 

@@ -1,14 +1,9 @@
-"""The Train tab: a form, three buttons, and the live view of whatever model is open."""
+"""The Train tab: a form, its buttons, and the live view of whatever model is open."""
 
 from __future__ import annotations
 
-import asyncio
 import html
-import json
-import re
-import secrets
 from collections.abc import Callable
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -19,93 +14,11 @@ from playground.training.manifest import CheckpointError, read_manifest
 from playground.training.presets import PRESETS
 
 from .form import OF_RECIPE, build_form, preset_values, problems, run_config, weight_and_problem
+from .live import CHECKPOINT, live_view
+from .visit import known, new_owner, visited
 
-HERE = Path(__file__).parent
-CHECKPOINT = "checkpoint:"
 FIRST_CHECKPOINT = "reverse"
 QUIET: dict[str, Any] = {"show_progress": "hidden", "concurrency_limit": None, "api_visibility": "private"}
-ANSWER_WITHIN = 15  # seconds
-OWNER = re.compile(r"[A-Za-z0-9_-]{32}")
-GONE = {"status": "gone", "message": "", "points": [], "more": False}
-
-
-def live_view(registry: Registry) -> gr.HTML:
-    """The view of one subject: a run's id or `checkpoint:NAME`."""
-
-    async def poll(request: dict) -> dict:
-        return await told(registry, request)
-
-    async def ask(request: dict) -> dict:
-        return await answered(registry, request)
-
-    return gr.HTML(
-        value=None,
-        html_template=(HERE / "live.html").read_text(encoding="utf-8"),
-        css_template=(HERE / "live.css").read_text(encoding="utf-8"),
-        js_on_load=(HERE / "live.js").read_text(encoding="utf-8"),
-        server_functions=[poll, ask],
-        elem_id="live",
-        padding=False,
-    )
-
-
-def whole(value: object) -> int:
-    """A count from a page, which may send anything."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31 else 0
-
-
-async def told(registry: Registry, request: object) -> dict[str, Any]:
-    """What a page with so many points and snapshots does not know yet about its subject."""
-    request = request if isinstance(request, dict) else {}
-    subject = request.get("subject")
-    if run := registry.find(subject):
-        return registry.poll(run, whole(request.get("cursor")), whole(request.get("looks")))
-    folder = checkpoint_folder(registry, subject)
-    if folder is None:
-        return GONE
-    view = await answer_of(await asyncio.to_thread(registry.inspect, "view", folder))
-    if "error" in view:
-        return GONE | {"message": view["error"]}
-    try:
-        manifest = read_manifest(folder)
-    except CheckpointError as error:
-        return GONE | {"message": str(error)}
-    shown = {"status": "checkpoint", "name": folder.name, "steps": manifest.step, "scores": manifest.scores}
-    return view | shown | {"looks": 1, "more": False}
-
-
-async def answered(registry: Registry, request: object) -> dict[str, Any]:
-    """The subject's answer to what a visitor typed."""
-    request = request if isinstance(request, dict) else {}
-    subject, text = request.get("subject"), request.get("text")
-    if not isinstance(text, str) or len(text) > 2000:
-        return {"error": "type a sequence of at most 2,000 characters"}
-    if run := registry.find(subject):
-        if not run.live and not (run.folder / "config.json").exists():
-            return {"error": "this run ended before it could save its weights"}
-        return await answer_of(await asyncio.to_thread(registry.ask, run, text))
-    folder = checkpoint_folder(registry, subject)
-    if folder is None:
-        return {"error": "no model is open; train one, or choose a checkpoint above"}
-    return await answer_of(await asyncio.to_thread(registry.inspect, "ask", folder, text))
-
-
-async def answer_of(future: Future[dict[str, Any]]) -> dict[str, Any]:
-    """What a process answers, or that it is taking too long."""
-    try:
-        return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), ANSWER_WITHIN)
-    except TimeoutError:
-        return {"error": f"no answer within {ANSWER_WITHIN} s; the machine is busy, try again"}
-
-
-def checkpoint_folder(registry: Registry, subject: object) -> Path | None:
-    """The folder that `checkpoint:NAME` means, if NAME is one of those on offer."""
-    if not isinstance(subject, str) or not subject.startswith(CHECKPOINT):
-        return None
-    return registry.checkpoints().get(subject.removeprefix(CHECKPOINT))
-
-
-# What the page opens
 
 
 def subjects(registry: Registry, owner: str) -> list[tuple[str, str]]:
@@ -210,27 +123,3 @@ def build_train_tab(registry: Registry, visit: gr.BrowserState) -> tuple[gr.Drop
     form["preset"].input(recipe_chosen, [form["preset"]], [form["preset"], *(form[name] for name in OF_RECIPE)], **QUIET)
     gr.on([c.change for c in components], weigh, components, [size, problem], trigger_mode="always_last", **QUIET)
     return subject, live, opening
-
-
-# The visit: what a browser remembers. It is the browser's, so it is read with care.
-
-
-def visited(owner: str, subject: str) -> str:
-    return json.dumps({"owner": owner, "subject": subject})
-
-
-def new_owner() -> str:
-    """A secret that nobody can guess; whoever has it owns the runs that were started with it."""
-    return secrets.token_urlsafe(24)
-
-
-def known(visit_value: Any) -> tuple[str, str]:
-    """Owner and subject out of a browser's memory; empty where there is nothing sensible."""
-    try:
-        memory = json.loads(visit_value)
-        owner, subject = memory["owner"], memory["subject"]
-        if OWNER.fullmatch(owner) and len(subject) < 300:
-            return owner, subject
-    except (TypeError, ValueError, KeyError, RecursionError):
-        pass  # a first visit, or a memory of something else
-    return "", ""
