@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 from tqdm import tqdm
@@ -21,6 +21,9 @@ from playground.runs.memory import check_memory
 from playground.training.config import RunConfig, field_owner, setting_of
 from playground.training.manifest import CheckpointError, read_manifest
 from playground.training.presets import PRESETS, preset_config
+
+if TYPE_CHECKING:
+    from playground.training.trainer import Trainer
 
 CHECKPOINTS = Path(__file__).resolve().parent.parent / "checkpoints"
 NAMED_APART = ("task", "min_length", "max_length", "source_vocabulary", "target_vocabulary")
@@ -84,73 +87,35 @@ def train(
     given = {k: v for k, v in settings.items() if v is not None}
     given |= {k: v for k, v in (("task", task), ("max_length", max_length), ("min_length", min_length)) if v is not None}
     if resume is not None:
-        fixed = sorted(set(given) - set(CHANGED_ON_RESUME)) + (["preset"] if preset else [])
-        if fixed:
-            allowed = ", ".join(map(option_name, CHANGED_ON_RESUME))
-            refuse(f"{option_name(fixed[0])} cannot change on --resume, which can take {allowed}; leave it out")
-        manifest = manifest_of(resume)
-        if given.get("steps", manifest.config.training.steps) <= manifest.step:
-            refuse(f"{resume} is at step {manifest.step} already; say with --steps how far it should go in all")
         if weights_only and out in (None, resume):
             refuse("--weights-only would leave nothing to resume in its place; name another folder with --out")
+        config = resumed_config(resume, given, preset)
         out = out or resume
     else:
-        given.setdefault("min_length", given.get("max_length", 10))
-    try:
-        config = manifest.config.replace(**given) if resume is not None else preset_config(preset or "fast", given)
-        check_memory(config)
-    except SettingError as error:
-        refuse(speak_flags(error))
-    out = out or CHECKPOINTS / "runs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{config.task.task}"
-    if out != resume and (out / "config.json").exists() and not overwrite:
-        refuse(f"--out {out} already holds a checkpoint; choose another folder, go on with --resume {out}, or add --overwrite")
-    if out.exists() and any(out.iterdir()) and not (out / "config.json").exists():
-        refuse(f"--out {out} is a folder with other things in it; choose a new or empty one")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        TemporaryFile(dir=out.parent).close()
-    except OSError as error:
-        refuse(f"--out {out} cannot be written: {error.strerror}; choose another folder")
+        config = new_config(given, preset)
+        out = out or CHECKPOINTS / "runs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{config.task.task}"
+    check_out(out, keeps_what_is_there=not overwrite and out != resume)
 
     from playground.training.checkpoint import load_trainer, save_checkpoint
-    from playground.training.trainer import Trainer, TrainingDiverged
+    from playground.training.trainer import Trainer
 
-    metrics: list[Any] = []
     try:
-        if resume is not None:
-            trainer, metrics = load_trainer(resume, **given)
-        else:
-            trainer = Trainer(config)
+        trainer, metrics = load_trainer(resume, **given) if resume is not None else (Trainer(config), [])
     except SettingError as error:
         refuse(speak_flags(error))
     except ValueError as error:
         refuse(str(error))
-
-    # A signal is looked at between two steps: in the middle of one, weights and generators would not belong together.
-    told_to_end: list[int] = []
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, frame: told_to_end.append(number))
-    failure = ""
-    try:
-        with tqdm(total=config.training.steps, initial=trainer.step_count, unit="step", disable=None, file=sys.stderr) as bar:
-            for step in trainer:
-                metrics.append(step)
-                bar.update()
-                if step.exact_match is not None:
-                    bar.set_postfix(loss=f"{step.loss:.4f}", exact_match=f"{step.exact_match:.2%}")
-                if told_to_end:
-                    failure = f"told to end at step {trainer.step_count}; saved to {out}, go on with --resume {out}"
-                    break
-    except TrainingDiverged as error:
-        failure = f"{error}; saved to {out}"
+    failure, exit_code = learn(trainer, metrics)
     scores = None if failure else trainer.evaluate()
     try:
         save_checkpoint(out, trainer, metrics, scores, resumable=not weights_only)
     except CheckpointError as error:
-        failure = str(error)
+        failure, exit_code = f"{failure}; {error}" if failure else str(error), exit_code or 1
+    else:
+        failure = failure and f"{failure}; saved to {out}, go on with --resume {out}"
     if failure or scores is None:
         click.echo(f"playground: {failure}", err=True)
-        raise SystemExit(128 + told_to_end[0] if told_to_end else 1)
+        raise SystemExit(exit_code)
     result = {
         "exact_match": scores.exact_match,
         "token_accuracy": scores.token_accuracy,
@@ -218,6 +183,72 @@ def predict(checkpoint: Path, sequence: str) -> None:
     if reply["note"]:
         click.echo(f"playground: {reply['note']}", err=True)
     click.echo(" ".join(reply["given"]))
+
+
+def new_config(given: dict[str, Any], preset: str | None) -> RunConfig:
+    """The run that the options describe; it fits this machine."""
+    given.setdefault("min_length", given.get("max_length", 10))
+    try:
+        config = preset_config(preset or "fast", given)
+        check_memory(config)
+    except SettingError as error:
+        refuse(speak_flags(error))
+    return config
+
+
+def resumed_config(checkpoint: Path, given: dict[str, Any], preset: str | None) -> RunConfig:
+    """The checkpoint's run with the few settings changed that may change on the way."""
+    fixed = sorted(set(given) - set(CHANGED_ON_RESUME)) + (["preset"] if preset else [])
+    if fixed:
+        allowed = ", ".join(map(option_name, CHANGED_ON_RESUME))
+        refuse(f"{option_name(fixed[0])} cannot change on --resume, which can take {allowed}; leave it out")
+    manifest = manifest_of(checkpoint)
+    if given.get("steps", manifest.config.training.steps) <= manifest.step:
+        refuse(f"{checkpoint} is at step {manifest.step} already; say with --steps how far it should go in all")
+    try:
+        config = manifest.config.replace(**given)
+        check_memory(config)
+    except SettingError as error:
+        refuse(speak_flags(error))
+    return config
+
+
+def check_out(out: Path, keeps_what_is_there: bool) -> None:
+    """Refuse a folder that holds something else, or that cannot be written, before hours of training rather than after."""
+    if keeps_what_is_there and (out / "config.json").exists():
+        refuse(f"--out {out} already holds a checkpoint; choose another folder, go on with --resume {out}, or add --overwrite")
+    if out.exists() and any(out.iterdir()) and not (out / "config.json").exists():
+        refuse(f"--out {out} is a folder with other things in it; choose a new or empty one")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        TemporaryFile(dir=out.parent).close()
+    except OSError as error:
+        refuse(f"--out {out} cannot be written: {error.strerror}; choose another folder")
+
+
+def learn(trainer: Trainer, metrics: list[Any]) -> tuple[str, int]:
+    """Train to the end under a progress bar. Returns why it ended before, if it did, and the exit code for that.
+
+    A signal is looked at between two steps: in the middle of one, weights and generators would not belong together.
+    """
+    from playground.training.trainer import TrainingDiverged
+
+    told_to_end: list[int] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: told_to_end.append(number))
+    total = trainer.config.training.steps
+    with tqdm(total=total, initial=trainer.step_count, unit="step", disable=None, file=sys.stderr) as bar:
+        try:
+            for step in trainer:
+                metrics.append(step)
+                bar.update()
+                if step.exact_match is not None:
+                    bar.set_postfix(loss=f"{step.loss:.4f}", exact_match=f"{step.exact_match:.2%}")
+                if told_to_end:
+                    return f"told to end at step {trainer.step_count}", 128 + told_to_end[0]
+        except TrainingDiverged as error:
+            return str(error), 1
+    return "", 0
 
 
 def manifest_of(checkpoint: Path) -> Any:

@@ -87,6 +87,7 @@ class Worker:
         self.steps_to_go = 0  # single steps asked for while paused
         self.stopping = False
         self.orphaned = False  # the parent has gone
+        self.troubled = False  # the last save failed
         self.told, self.told_at = len(self.metrics), 0.0
         self.look_again_at, self.save_again_at = 0.0, time.monotonic() + SAVE_EVERY
 
@@ -155,7 +156,6 @@ class Worker:
             self.save()
         elif kind == "resume" and self.paused:
             self.paused, self.steps_to_go = False, 0
-            self.tell("trouble", "")
             self.tell("status", "training")
         elif kind == "step" and self.paused:
             self.steps_to_go += int(arguments[0])
@@ -182,11 +182,15 @@ class Worker:
         try:
             save_checkpoint(self.folder, self.trainer, self.metrics, scores)
         except CheckpointError as error:
+            self.troubled = True
             self.tell("trouble", str(error))
             return False
         finally:
             now = time.monotonic()
             self.save_again_at = now + max(SAVE_EVERY, 50 * (now - started))
+        if self.troubled:
+            self.troubled = False
+            self.tell("trouble", "")
         return True
 
     def tell(self, *message: Any) -> None:
