@@ -1,4 +1,5 @@
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -26,9 +27,9 @@ TINY = [
 ]
 
 
-def playground(*arguments: str) -> subprocess.CompletedProcess:
+def playground(*arguments: str, **environment: str) -> subprocess.CompletedProcess:
     command = [sys.executable, "-W", "error::UserWarning", "-m", "playground", *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, env=os.environ | environment)
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +127,13 @@ def test_a_bad_argument_ends_with_code_2_and_one_line_that_says_what_to_change(a
     assert len(lines) == 1, done.stderr
     assert lines[0].startswith("playground: ")
     assert says in lines[0]
+
+
+def test_a_gpu_that_is_not_there_is_named_and_nothing_is_written(tmp_path):
+    done = playground("train", "--device", "cuda", "--out", tmp_path / "gpu", CUDA_VISIBLE_DEVICES="")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "playground: device is 'cuda', but no CUDA GPU is available here; use auto or cpu\n"
+    assert not (tmp_path / "gpu").exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
