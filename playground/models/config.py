@@ -65,7 +65,7 @@ def shown(value: object) -> str:
 class ModelConfig:
     """An encoder-decoder transformer as in "Attention Is All You Need" (Vaswani et al. 2017), and a few choices since.
 
-    The defaults learn the playground's tasks fast: pre-norm, learned positions, one embedding for both sides, no dropout
+    The defaults learn the playground's tasks fast: pre-norm, learned positions, an embedding for each side, no dropout
     (benchmarks/RESULTS.md says what each buys). `ModelConfig.paper_base()` gives the paper's sizes.
     """
 
@@ -81,7 +81,7 @@ class ModelConfig:
     position_scale: float = setting(
         1.0, "Factor on sinusoidal positions, which must be as loud as the symbols; learned ones do not use it.", low=0, high=100
     )
-    share_embeddings: bool = setting(True, "Source and target use one table of symbol vectors.")
+    share_embeddings: bool = setting(False, "Source and target use one table of symbol vectors.")
     tie_output: bool = setting(False, "The output layer reuses the target's symbol vectors as its weights.")
     attention_bias: bool = setting(True, "Biases in the query, key, value and output projections of attention.")
     source_vocabulary: int = setting(13, "Tokens that a source may hold, PAD, SOS and EOS included.", low=4, high=1_000_000)
