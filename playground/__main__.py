@@ -18,7 +18,7 @@ from tqdm import tqdm
 from playground import __version__
 from playground.models.config import SettingError
 from playground.runs.memory import check_memory
-from playground.training.config import RunConfig, field_owner, setting_of
+from playground.training.config import RunConfig, field_owner, setting_of, settings_at
 from playground.training.manifest import CheckpointError, read_manifest
 from playground.training.presets import PRESETS, preset_config
 
@@ -203,7 +203,7 @@ def resumed_config(checkpoint: Path, given: dict[str, Any], preset: str | None) 
         allowed = ", ".join(map(option_name, CHANGED_ON_RESUME))
         refuse(f"{option_name(fixed[0])} cannot change on --resume, which can take {allowed}; leave it out")
     manifest = manifest_of(checkpoint)
-    if given.get("steps", manifest.config.training.steps) <= manifest.step:
+    if given.get("steps", settings_at(manifest.config.training, manifest.changes, manifest.step).steps) <= manifest.step:
         refuse(f"{checkpoint} is at step {manifest.step} already; say with --steps how far it should go in all")
     try:
         config = manifest.config.replace(**given)
@@ -236,7 +236,7 @@ def learn(trainer: Trainer, metrics: list[Any]) -> tuple[str, int]:
     told_to_end: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: told_to_end.append(number))
-    total = trainer.config.training.steps
+    total = trainer.settings.steps
     with tqdm(total=total, initial=trainer.step_count, unit="step", disable=None, file=sys.stderr) as bar:
         try:
             for step in trainer:

@@ -1,7 +1,13 @@
-"""One process that looks into checkpoints for everybody, so that the page's process needs no torch and no visitor waits
-for another's training.
+"""One process that looks into models for everybody, so that the page's process needs no torch, and training is never kept
+waiting by somebody who looks: a worker only leaves its weights on disk, attention and answers are computed here.
 
-Requests go in as (number, "view" or "ask", folder, text), answers come back as (number, dict).
+Requests go in as (number, kind, what, text), answers come back as (number, dict). `what` is {"checkpoint": folder} or
+{"run": folder, "fields": settings, "step": step}; the kinds are
+
+    look    what the model looks like: its stage and a snapshot
+    ask     its answer to `text`
+    warm    nothing: the process is there now
+    check   whether a checkpoint that somebody sent can be used, and resumed
 """
 
 from __future__ import annotations
@@ -16,22 +22,21 @@ import torch
 
 from playground.families.family import Family
 from playground.tasks import load_task
-from playground.training.checkpoint import load_model, read_metrics
-from playground.training.manifest import CheckpointError, Manifest
+from playground.training.checkpoint import build_family, load_model, load_trainer, load_weights, read_metrics
+from playground.training.config import RunConfig
+from playground.training.manifest import CheckpointError
 
+from .history import kept_steps, nearest, weights_path
 from .view import View
 
 KEPT = 8  # models kept loaded
 
 
 class Opened:
-    """A checkpoint's model with what is needed to look at it."""
+    """A model with what is needed to look at it; of a run, with the weights of one step at a time."""
 
-    def __init__(self, folder: Path) -> None:
-        self.manifest: Manifest
-        self.family: Family
-        self.manifest, self.family = load_model(folder)
-        config = self.manifest.config
+    def __init__(self, config: RunConfig, family: Family, step: int) -> None:
+        self.config, self.family, self.step = config, family, step
         self.view = View(load_task(config.task.task, config.task.symbols), config, torch.device("cpu"))
 
 
@@ -39,25 +44,57 @@ class Inspector:
     def __init__(self) -> None:
         self._opened: OrderedDict[tuple[str, int], Opened] = OrderedDict()
 
-    def handle(self, kind: str, folder: str, text: str) -> dict[str, Any]:
-        """The answer to one request; problems with the checkpoint or the text come back as `error`."""
+    def handle(self, kind: str, what: dict[str, Any], text: str = "") -> dict[str, Any]:
+        """The answer to one request; problems with the model or the text come back as `error`."""
         try:
-            opened = self._open(Path(folder))
+            if kind == "warm":
+                return {}
+            if kind == "check":
+                return self.check(Path(what["checkpoint"]))
+            opened = self.at_step(what) if "run" in what else self.checkpoint(Path(what["checkpoint"]))
             if kind == "ask":
-                return opened.view.answer(opened.family, text)
-            return {
-                "stage": opened.view.stage(opened.family),
-                "snapshot": opened.view.snapshot(opened.family, opened.manifest.step),
-                "points": read_metrics(Path(folder)),
-            }
+                return opened.view.answer(opened.family, text) | {"step": opened.step}
+            return {"stage": opened.view.stage(opened.family), "snapshot": opened.view.snapshot(opened.family, opened.step)}
         except (CheckpointError, OSError) as error:
             return {"error": str(error)}
 
-    def _open(self, folder: Path) -> Opened:
+    def checkpoint(self, folder: Path) -> Opened:
         path = folder / "config.json"
         key = (str(folder), path.stat().st_mtime_ns if path.is_file() else 0)
         if key not in self._opened:
-            self._opened[key] = Opened(folder)
+            manifest, family = load_model(folder)
+            self._opened[key] = Opened(manifest.config, family, manifest.step)
+        return self._recent(key)
+
+    def at_step(self, what: dict[str, Any]) -> Opened:
+        """The model of a run, with the weights that are kept nearest to the step."""
+        folder, key = Path(what["run"]), (what["run"], -1)
+        step = what["step"]
+        if not weights_path(folder, step).is_file():
+            step = nearest(kept_steps(folder), step)
+            if step is None:
+                raise CheckpointError("no weights of this run were kept yet")
+        if key not in self._opened:
+            config = RunConfig.from_fields(what["fields"])
+            self._opened[key] = Opened(config, build_family(config).eval(), -1)
+        opened = self._recent(key)
+        if opened.step != step:
+            opened.step = -1  # should the weights turn out to be broken
+            load_weights(opened.family, weights_path(folder, step))
+            opened.step = step
+        return opened
+
+    def check(self, folder: Path) -> dict[str, Any]:
+        manifest, _ = load_model(folder)
+        lines = read_metrics(folder)
+        resumable = (folder / "training.safetensors").is_file()
+        if resumable:
+            load_trainer(folder, device="cpu", threads=1)
+        if lines and [line["step"] for line in lines] != list(range(1, manifest.step + 1)):
+            raise CheckpointError("metrics.jsonl does not hold a line for each step; remove it and try again")
+        return {"step": manifest.step, "resumable": resumable}
+
+    def _recent(self, key: tuple[str, int]) -> Opened:
         self._opened.move_to_end(key)
         while len(self._opened) > KEPT:
             self._opened.popitem(last=False)
@@ -71,7 +108,11 @@ def inspect(pipe: Connection) -> None:
     inspector = Inspector()
     while True:
         try:
-            number, kind, folder, text = pipe.recv()
-            pipe.send((number, inspector.handle(kind, folder, text)))
+            number, kind, what, text = pipe.recv()
+            try:
+                answer = inspector.handle(kind, what, text)
+            except Exception as error:  # one odd model must not take everybody's eyes away
+                answer = {"error": f"{type(error).__name__}: {error}"}
+            pipe.send((number, answer))
         except (EOFError, OSError):
             return

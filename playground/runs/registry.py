@@ -1,188 +1,542 @@
-"""The runs of this server: who owns them, what they have told so far, and how to reach their workers.
+"""The runs of this server: who owns them, who waits for a place, what their workers have told, and what happens to those that
+nobody watches. It holds no tensor and imports no torch.
 
-It holds no tensor and imports no torch. Threads: any thread may call in; each run has threads of its own (processes.py).
+Threads: any thread may call in; each worker has threads of its own (processes.py), and one thread keeps house. The registry's lock
+may be held when a run's is taken, never the other way round.
 """
 
 from __future__ import annotations
 
-import itertools
 import os
 import secrets
+import shutil
 import threading
 import time
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from playground.training.config import RunConfig
+import psutil
+
+from playground.training.config import Change, RunConfig
 from playground.training.files import sweep
-from playground.training.manifest import CheckpointError, read_manifest
+from playground.training.manifest import read_manifest
 
+from .eyes import Eyes, resolve
+from .history import weights_path
 from .memory import check_memory
+from .points import Points
 from .processes import Child, usable_cores
+from .run import KEPT, LONGEST_NAME, WORKING, Answer, Order, Run, fingerprint, summary
 
-LIVE = ("starting", "training", "paused", "stopping")
-POINTS_A_POLL = 2000
 STALE = 600.0  # seconds after which an unfinished write is nobody's any more
-ASKING = 4  # questions that may wait for one run's answer
+ASKING = 8  # questions and looks that may wait for one run
+WAITING_AN_OWNER = 16  # runs that one owner may have waiting for a place
+RUNS_AN_OWNER = 200
+WATCHED_FOR = 5.0  # seconds since its last poll that a page counts as watching
+HOUSEKEEPING = 0.5  # seconds between two rounds
+UNDO_FOR = 600.0  # seconds that a deleted run stays on disk
+COMMANDS = ("pause", "resume", "step", "stop", "keep")
 
-Answer = dict[str, Any]
+
+class Refused(RuntimeError):
+    """What was asked for cannot be done now; the message says why."""
 
 
-class SlotsBusy(RuntimeError):
-    """Every place that an owner may train in is taken."""
-
-
-@dataclass
-class Run:
-    """One run as the page knows it. `id` is a secret: whoever knows it may watch and control the run."""
-
-    id: str
-    owner: str
-    config: RunConfig
-    folder: Path
-    status: str = "starting"
-    message: str = ""
-    points: list[dict[str, Any]] = field(default_factory=list)
-    snapshot: dict[str, Any] | None = None
-    looks: int = 0  # how many snapshots have come, so that a page asks only for newer ones
-    stage: dict[str, Any] | None = None
-    scores: dict[str, Any] | None = None
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    worker: Child | None = None
-    waiting: dict[int, Future[Answer]] = field(default_factory=dict)
-
-    @property
-    def live(self) -> bool:
-        return self.status in LIVE
-
-    def send(self, *command: Any) -> bool:
-        """Pass a command to the worker; False when it cannot take it."""
-        return self.worker is not None and self.worker.send(*command)
+def seconds_from(name: str, default: float) -> float:
+    """A number of seconds out of the environment."""
+    return float(os.environ.get(name) or default)
 
 
 class Registry:
     """Starts runs, finds them for their owner, and ends them all when the server goes.
 
-    At most `slots` runs are live at a time, at most `slots_an_owner` of one owner.
+    At most `slots` workers exist at a time, at most `slots_an_owner` of one owner; more runs wait in line. A run that nobody has
+    watched for `lease` seconds saves and pauses; one that has been paused for `reap` seconds gives its worker back and can be
+    resumed from disk. A worker that neither speaks nor works for `hung_after` seconds is ended.
     """
 
-    def __init__(self, root: Path, slots: int | None = None, slots_an_owner: int | None = None) -> None:
+    def __init__(self, root: Path, slots: int | None = None, slots_an_owner: int | None = None, *, lease: float | None = None,
+                 reap: float | None = None, hung_after: float | None = None) -> None:  # fmt: skip
         self.root = Path(root)
         self.slots = slots or int(os.environ.get("PLAYGROUND_SLOTS", 0)) or max(2, usable_cores())
         self.slots_an_owner = min(slots_an_owner or self.slots, self.slots)
+        self.lease = seconds_from("PLAYGROUND_LEASE", 1800) if lease is None else lease
+        self.reap = seconds_from("PLAYGROUND_REAP", 600) if reap is None else reap
+        self.hung_after = seconds_from("PLAYGROUND_HUNG_AFTER", 60) if hung_after is None else hung_after
+        self.eyes = Eyes()
         self._runs: dict[str, Run] = {}
-        self._lock = threading.Lock()
-        self._numbers = itertools.count(1)
-        self._inspector: Child | None = None
-        self._inspector_lock = threading.Lock()
-        self._inspections: dict[int, Future[Answer]] = {}
+        self._line: list[Run] = []  # those that wait for a place, first come first
+        self._lock = threading.RLock()
+        self._closing = threading.Event()
         for folder in (self.root, self.root / "runs"):
             sweep(folder, STALE)
+        self._find_runs()
+        threading.Thread(target=self._keep_house, name="housekeeping", daemon=True).start()
 
-    # Runs
+    def _find_runs(self) -> None:
+        """Take up the runs that an earlier server left; those that were going are paused now."""
+        for path in sorted((self.root / "runs").glob("*/run.json")):
+            try:
+                run = Run.read(path.parent)
+            except (ValueError, OSError):
+                continue  # not ours to judge: the folder stays, and its checkpoints can be opened by their path
+            self._runs[run.id] = run
 
-    def start(self, config: RunConfig, owner: str) -> Run:
-        """Start a worker on a new run.
+    # Whose is what
+
+    def find(self, run_id: object, owner: str) -> Run | None:
+        """The owner's run with this id; None for anything else."""
+        run = self._runs.get(run_id) if isinstance(run_id, str) else None
+        return run if run and owner and secrets.compare_digest(run.owner, fingerprint(owner)) else None
+
+    def find_watched(self, watch_id: object) -> Run | None:
+        """The run that a link to watch leads to."""
+        if not isinstance(watch_id, str):
+            return None
+        given = watch_id.encode("utf-8", "replace")
+        with self._lock:
+            there = [run for run in self._runs.values() if run.deleted_at is None]
+        return next((run for run in there if secrets.compare_digest(run.watch_id.encode(), given)), None)
+
+    def of_owner(self, owner: str) -> list[Run]:
+        """An owner's runs, oldest first, deleted ones included as long as they can be brought back."""
+        mark = fingerprint(owner)
+        with self._lock:
+            mine = [run for run in self._runs.values() if owner and secrets.compare_digest(run.owner, mark)]
+        return sorted(mine, key=lambda run: run.created)
+
+    def rows(self, owner: str) -> list[dict[str, Any]]:
+        """An owner's runs as rows, newest first. Whoever asks is there: none of these runs is left alone."""
+        now, rows = time.monotonic(), []
+        for run in reversed(self.of_owner(owner)):
+            run.watched_at = max(run.watched_at, now - WATCHED_FOR)  # the list is on screen, though not this run's pictures
+            rows.append(summary(run) | {"place": self.place(run)})
+        return rows
+
+    # Beginning
+
+    def start(self, config: RunConfig, owner: str, *, name: str = "", changes: list[Change] | None = None,
+              origin: tuple[Run, int] | None = None) -> Run:  # fmt: skip
+        """Begin a new run, at once or when a place is free.
 
         Raises:
-            SlotsBusy: when this server, or this owner, has as many live runs as allowed.
+            Refused: when the owner has too many waiting, or too many in all.
             SettingError: when the run would need more memory than is free.
         """
         check_memory(config)
         with self._lock:
-            live = [run for run in self._runs.values() if run.live]
-            mine = sum(run.owner == owner for run in live)
-            if len(live) >= self.slots or mine >= self.slots_an_owner:
-                raise SlotsBusy(self._who_is_busy(mine))
-            name = f"{time.strftime('%Y%m%d-%H%M%S')}-{config.task.task}-{secrets.token_hex(3)}"
-            run = Run(secrets.token_urlsafe(16), owner, config, self.root / "runs" / name)
+            mine = self.of_owner(owner)
+            if sum(run in self._line for run in mine) >= WAITING_AN_OWNER:
+                raise Refused(f"you have {WAITING_AN_OWNER} runs waiting for a place already; wait for one, or stop one")
+            if len(mine) >= RUNS_AN_OWNER:
+                raise Refused(f"you have {RUNS_AN_OWNER} runs, which is as many as are kept; delete some first")
+            folder = self.root / "runs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{config.task.task}-{secrets.token_hex(3)}"
+            run = Run(
+                secrets.token_urlsafe(16), secrets.token_urlsafe(16), fingerprint(owner), self._free_name(name or _name(config), mine),
+                config, folder, changes=list(changes or []), points=Points(), recorded=[],
+                origin=(origin[0].folder.name, origin[1]) if origin else None,
+            )  # fmt: skip
+            try:
+                folder.mkdir(parents=True)
+            except OSError as error:
+                raise Refused(f"the run's folder {folder} could not be made: {error.strerror or error}") from None
+            run.write()
             self._runs[run.id] = run
-        try:
-            run.worker = Child(
-                "playground.runs.worker:work",
-                f"run-{name}",
-                config.to_fields(),
-                str(run.folder),
-                on_message=lambda *message: self._take(run, *message),
-                on_end=lambda code: self._ended(run, code),
-            )
-        except (OSError, EOFError, RuntimeError) as error:
-            with run.lock:
-                run.status, run.message = "failed", f"could not start a worker: {error or type(error).__name__}; try again"
+            self._queue(run, "train")
         return run
 
-    def _who_is_busy(self, mine: int) -> str:
-        if mine >= self.slots_an_owner:
-            count = "a run" if mine == 1 else f"{mine} runs"
-            return f"you have {count} going, which is as many as fit; open one above and stop it, or wait for it to end"
-        whose = f"{mine} of them by you" if mine else "by other visitors"
-        return f"all {self.slots} training places are taken, {whose}; try again in a minute"
+    def again(self, run: Run, owner: str) -> Run:
+        """The same run once more, exactly: same settings, same seed, same changes at the same steps."""
+        return self.start(run.config, owner, name=run.name, changes=run.changes)
 
-    def find(self, run_id: object) -> Run | None:
-        """The run with this id; None for anything else."""
-        return self._runs.get(run_id) if isinstance(run_id, str) else None
+    def branch(self, run: Run, step: int, owner: str) -> Run:
+        """A new run that goes on from a step of this one; it waits there, so that one can change something first.
 
-    def of_owner(self, owner: str) -> list[Run]:
-        """An owner's runs, oldest first."""
+        Raises:
+            Refused: for a step that the run has not reached.
+        """
+        if not 0 <= step <= run.load().last:
+            raise Refused(f"step {step} is not a step of this run, which has {run.load().last}")
+        changes = [change for change in run.changes if change.step <= step]
+        if step >= run.steps:
+            changes.append(Change(step, "steps", min(1_000_000, step + run.config.training.steps)))
+        return self.start(run.config, owner, name=f"{run.name} from {step}", changes=changes, origin=(run, step))
+
+    def _free_name(self, name: str, among: list[Run]) -> str:
+        taken = {run.name for run in among if run.deleted_at is None}
+        number, base = 2, name[: LONGEST_NAME - 6]
+        while name in taken:
+            name, number = f"{base} ({number})", number + 1
+        return name
+
+    def adopt(self, folder: Path, owner: str, name: str) -> Run:
+        """Make a checkpoint that was checked, and lies in a folder of its own, a run of this owner.
+
+        Raises:
+            CheckpointError: when config.json cannot be read.
+            Refused: when the owner has too many runs.
+        """
+        manifest = read_manifest(folder)
+        mine = self.of_owner(owner)
+        if len(mine) >= RUNS_AN_OWNER:
+            raise Refused(f"you have {RUNS_AN_OWNER} runs, which is as many as are kept; delete some first")
+        home = self.root / "runs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{manifest.config.task.task}-{secrets.token_hex(3)}"
+        place = home / "checkpoints" / f"{manifest.step:07d}{KEPT}"
+        place.parent.mkdir(parents=True)
+        shutil.move(folder, place)
+        (home / "history").mkdir()
+        shutil.copyfile(place / "model.safetensors", weights_path(home, manifest.step))
+        if (place / "metrics.jsonl").is_file():
+            shutil.move(place / "metrics.jsonl", home / "metrics.jsonl")
+        resumable = (place / "training.safetensors").is_file()
+        run = Run(
+            secrets.token_urlsafe(16), secrets.token_urlsafe(16), fingerprint(owner), self._free_name(name or _name(manifest.config), mine),
+            manifest.config, home, status="stopped" if resumable else "done", changes=list(manifest.changes), scores=manifest.scores,
+            step=manifest.step, best=manifest.scores["exact_match"] if manifest.scores else None, seconds=manifest.seconds,
+            device=manifest.device,
+        )  # fmt: skip
+        run.write()
         with self._lock:
-            return [run for run in self._runs.values() if owner and secrets.compare_digest(run.owner.encode(), owner.encode())]
+            self._runs[run.id] = run
+        return run
+
+    # The line
+
+    def _queue(self, run: Run, begin: str) -> None:
+        """Let a run without a worker have one as soon as there is a place."""
+        with self._lock:
+            if run.live or run in self._line:
+                return
+            run.begin, run.status, run.message = begin, "waiting", ""
+            self._line.append(run)
+            self._dispatch()
+
+    def _dispatch(self) -> None:
+        """Give free places to those who wait, in their order; where there is none, ask a paused run to leave its own."""
+        with self._lock:
+            while not self._closing.is_set() and (run := next(iter(self._order()), None)):
+                live = [other for other in self._runs.values() if other.live]
+                if len(live) < self.slots and self._places_of(run.owner) < self.slots_an_owner:
+                    self._line.remove(run)
+                    self._launch(run)
+                    continue
+                own = self._places_of(run.owner) >= self.slots_an_owner
+                idle = [o for o in live if o.status == "paused" and (not own or o.owner == run.owner) and not o.parking]
+                if idle and not any(o.parking for o in live):
+                    leaver = min(idle, key=lambda o: o.watched_at)
+                    leaver.parking = leaver.send("park")
+                return
+
+    def _places_of(self, owner: str) -> int:
+        return sum(run.live for run in self._runs.values() if run.owner == owner)
+
+    def _order(self) -> list[Run]:
+        """Who comes next: owners with the fewest places first, among equals first come first."""
+        with self._lock:
+            places = {run.owner: self._places_of(run.owner) for run in self._line}
+            left, order = list(self._line), []
+            while left:
+                run = min(left, key=lambda r: places[r.owner])  # the first of the smallest
+                left.remove(run)
+                places[run.owner] += 1
+                order.append(run)
+            return order
+
+    def place(self, run: Run) -> int | None:
+        """A waiting run's place in the line, 1 for the next one."""
+        if run.status != "waiting":
+            return None
+        order = self._order()
+        return order.index(run) + 1 if run in order else None
+
+    def _launch(self, run: Run) -> None:
+        with run.lock:
+            run.status, run.parking, run.watched, run.watched_at = "starting", False, True, time.monotonic()
+            run.heard_at, run.worked = time.monotonic(), 0.0
+            origin = (str(self.root / "runs" / run.origin[0]), run.origin[1]) if run.origin else None
+            order = Order(str(run.folder), run.config.to_fields(), [c.to_list() for c in run.changes], run.begin, origin)
+            try:
+                run.worker = Child(
+                    "playground.runs.worker:work",
+                    f"run-{run.folder.name}",
+                    order,
+                    on_message=lambda *message: self._take(run, *message),
+                    on_end=lambda code: self._ended(run, code),
+                )
+            except (OSError, EOFError, RuntimeError) as error:
+                run.status, run.message = "failed", f"could not start a worker: {error or type(error).__name__}; try again"
+            run.write()
+
+    # What an owner does
 
     def control(self, run: Run, action: str) -> None:
-        """Pause, resume, step or stop a run; nothing happens where an action does not apply.
+        """Pause, resume, step, stop a run, or keep a checkpoint of now; nothing happens where an action does not apply.
 
         Raises:
             ValueError: for an unknown action.
+            Refused: to resume what was never saved in a way that allows it.
         """
-        commands = {"pause": ("pause",), "resume": ("resume",), "step": ("step", 1), "stop": ("stop",)}
-        if action not in commands:
-            raise ValueError(f"action is {action!r}; use one of {', '.join(commands)}")
+        if action not in COMMANDS:
+            raise ValueError(f"action is {action!r}; use one of {', '.join(COMMANDS)}")
+        with self._lock, run.lock:
+            if run in self._line and action in ("pause", "stop"):
+                self._line.remove(run)
+                run.status = "paused" if action == "pause" else "stopped"
+                run.write()
+            elif run.live:
+                if action == "stop" and run.status == "stopping":
+                    run.verdict = ("stopped", f"ended at once, on a second Stop; {run.last_checkpoint()}")
+                    run.worker.process.kill()  # type: ignore[union-attr]  # a live run has one
+                elif action == "stop":
+                    run.status = "stopping"
+                    run.send("stop")
+                else:
+                    run.message = "" if action in ("resume", "step") else run.message
+                    run.send(*(("step", 1) if action == "step" else (action,)))
+            elif action in ("resume", "step") and run.status in ("paused", "stopped", "failed") and run.deleted_at is None:
+                found = [path for path, _ in run.checkpoints()]
+                if found and not any((path / "training.safetensors").is_file() for path in found):
+                    raise Refused("this checkpoint holds weights only: it can be looked at and asked, not trained on")
+                self._queue(run, "train" if action == "resume" else "step")
+            elif action == "stop" and run.status == "paused":
+                run.status = "stopped"
+                run.write()
+
+    def change(self, run: Run, setting: str, value: Any) -> None:
+        """Change a setting of a run from its next step on.
+
+        Raises:
+            SettingError: for a setting that cannot change, or a value that it does not take.
+            Refused: for fewer steps than were taken.
+        """
         with run.lock:
-            if not run.live:
+            change = Change(run.step, setting, value)
+            if setting == "steps" and change.value <= run.step:
+                raise Refused(f"the run has taken {run.step} steps already; give a larger number")
+            if run.live:
+                run.send("change", setting, change.value)
                 return
-            if action == "stop":
-                run.status = "stopping"
-        run.send(*commands[action])
+            run.changes = [c for c in run.changes if c.setting != setting or c.step < run.step] + [change]
+            if setting == "steps" and run.status == "done":
+                run.status = "paused"
+            run.write()
 
-    def ask(self, run: Run, text: str) -> Future[Answer]:
-        """The current weights' answer to a sequence: from the worker while the run is live, from its checkpoint afterwards."""
-        if not run.live:
-            return self.inspect("ask", run.folder, text)
-        number, future = next(self._numbers), Future[Answer]()
-        if len(run.waiting) >= ASKING:
-            resolve(future, {"error": "the model is still busy with earlier questions; ask again in a moment"})
-            return future
-        run.waiting[number] = future
-        if not run.send("ask", number, text):
-            run.waiting.pop(number, None)
-            resolve(future, {"error": "the worker cannot be reached; ask again in a moment"})
-        return future
+    def edit(self, run: Run, *, name: str | None = None, hidden: bool | None = None) -> None:
+        """Rename, hide or show a run.
 
-    def poll(self, run: Run, cursor: int, looks: int) -> dict[str, Any]:
-        """What a page that has `cursor` points and `looks` snapshots does not know yet."""
+        Raises:
+            Refused: for an empty name, or one that is too long.
+        """
         with run.lock:
-            points = run.points[max(0, cursor) : max(0, cursor) + POINTS_A_POLL]
+            if name is not None:
+                name = " ".join(name.split())
+                if not 1 <= len(name) <= LONGEST_NAME:
+                    raise Refused(f"a name has 1 to {LONGEST_NAME} characters, this one has {len(name)}")
+                run.name = name
+            run.hidden = run.hidden if hidden is None else hidden
+            run.write()
+
+    def delete(self, run: Run) -> None:
+        """Take a run out of the list; for ten minutes it can be brought back."""
+        self.control(run, "pause" if run in self._line else "stop")
+        with run.lock:
+            run.deleted_at = time.time()
+            run.write()
+
+    def undelete(self, run: Run) -> None:
+        with run.lock:
+            run.deleted_at = None
+            run.write()
+
+    # What a page is told
+
+    def poll(self, run: Run, known: int, epoch: int, looks: int) -> dict[str, Any]:
+        """What a page that has `known` points of this epoch and `looks` snapshots does not know yet."""
+        run.watched_at = time.monotonic()
+        if run.live and not run.watched:
+            run.watched = run.send("watch", True)
+        place = self.place(run)
+        with run.lock:
+            points, recorded = run.load(), run.records()
+            if run.epoch != epoch:
+                known, looks = 0, 0
+            if run.newest is not None and (run.snapshot is None or run.snapshot["step"] != run.newest):
+                self._look(run)
             return {
                 "status": run.status,
                 "message": run.message,
-                "steps": run.config.training.steps,
-                "points": points,
-                "more": cursor + len(points) < len(run.points),
+                "place": place,
+                "name": run.name,
+                "step": run.step,
+                "steps": run.steps,
+                "speed": run.speed,
+                "learning_rate": run.learning_rate,
+                "parameters": run.config.model.parameter_count(),
+                "device": run.device,
+                "epoch": run.epoch,
+                "points": points.since(known),
+                "latest": points.latest(),
+                "recorded": recorded,
                 "looks": run.looks,
                 "snapshot": run.snapshot if run.looks > looks else None,
-                "stage": run.stage,
+                "stage": run.stage if run.looks > looks else None,
                 "scores": run.scores,
+                "changes": [change.to_list() for change in run.changes],
+                "saved": run.saved,
+                "live": run.live,
             }
 
+    def look(self, run: Run, step: int) -> Future[Answer]:
+        """What the model looked like at a step, or at the nearest one whose weights are kept."""
+        return self._ask(run, "look", step)
+
+    def ask(self, run: Run, text: str, step: int | None = None) -> Future[Answer]:
+        """The model's answer to a sequence, with its latest weights or those of a step."""
+        with run.lock:
+            run.records()
+            step = run.newest if step is None else step
+        if step is None:
+            return _settled({"error": "this run has no weights yet; ask again in a moment"})
+        return self._ask(run, "ask", step, text)
+
+    def _ask(self, run: Run, kind: str, step: int, text: str = "") -> Future[Answer]:
+        with run.lock:
+            run.asked = {future for future in run.asked if not future.done()}
+            if len(run.asked) >= ASKING:
+                return _settled({"error": "the model is still busy with earlier questions; ask again in a moment"})
+            future = self.eyes.ask(kind, self._what(run, step), text)
+            run.asked.add(future)
+        return future
+
+    def _what(self, run: Run, step: int) -> dict[str, Any]:
+        return {"run": str(run.folder), "fields": run.config.to_fields(), "step": step}
+
+    def _look(self, run: Run) -> None:
+        """Have the latest weights looked at, one look at a time."""
+        if run.looking or run.newest is None:
+            return
+        run.looking = True
+
+        def seen(future: Future[Answer]) -> None:
+            answer = future.result()
+            with run.lock:
+                run.looking = False
+                if "error" not in answer:
+                    run.stage, run.snapshot, run.looks = answer["stage"], answer["snapshot"], run.looks + 1
+                    if time.monotonic() - run.watched_at < WATCHED_FOR and run.snapshot["step"] != run.newest:
+                        self._look(run)
+
+        self.eyes.ask("look", self._what(run, run.newest)).add_done_callback(seen)
+
+    # What workers tell
+
+    def _take(self, run: Run, kind: str, *content: Any) -> None:
+        """Take in one message of a worker."""
+        with run.lock:
+            run.heard_at = time.monotonic()
+            if kind == "points":
+                points = run.load()  # from disk it may hold what this message is only about to tell
+                if lines := [line for line in content[0] if not len(points) or line["step"] > points.last]:
+                    points.add(lines)
+                    latest, run.paused_at = lines[-1], time.monotonic()
+                    run.step, run.seconds, run.best = latest["step"], latest["seconds"], points.best
+            elif kind == "history":
+                run.recorded, run.newest = content
+                if time.monotonic() - run.watched_at < WATCHED_FOR:
+                    self._look(run)
+            elif kind == "began":
+                step, run.device = content
+                if run.points is None or run.points.last != step:
+                    run.points, run.snapshot = (Points() if not step else None), None
+                    run.epoch = secrets.randbelow(2**31)
+                run.step, run.recorded = step, None
+            elif kind == "trouble":
+                run.message = content[0]
+            elif kind == "changes":
+                run.changes = Change.read(content[0])
+                run.write()
+            elif kind == "saved":
+                run.saved += 1
+                run.write()
+            elif kind == "status" and (run.status != "stopping" or content[0] == "paused"):
+                run.status, run.paused_at = content[0], time.monotonic()
+                run.write()
+            elif kind == "ended":
+                run.status, run.message, scores = content
+                run.scores = scores or run.scores
+                run.best = max(filter(None, (run.best, scores and scores["exact_match"])), default=run.best)
+                if run.status == "failed" and run.checkpoints():
+                    run.message = f"{run.message}; {run.last_checkpoint()}"
+                run.write()
+
+    def _ended(self, run: Run, code: int | None) -> None:
+        """A worker's process is no more."""
+        with run.lock:
+            if run.verdict:
+                run.status, run.message = run.verdict
+            elif run.status in WORKING or (run.status == "paused" and code):
+                run.status, run.message = "failed", f"{_why(code)}; {run.last_checkpoint()}"
+            run.verdict = None
+            run.worker, run.parking = None, False
+            run.write()
+        self._dispatch()
+
+    # Keeping house
+
+    def _keep_house(self) -> None:
+        while not self._closing.wait(HOUSEKEEPING):
+            for run in list(self._runs.values()):
+                with suppress(Exception):  # one odd run must not stop the house
+                    self._look_after(run)
+            self._dispatch()
+
+    def _look_after(self, run: Run) -> None:
+        now = time.monotonic()
+        alone = now - run.watched_at
+        if run.live:
+            if run.watched and alone > WATCHED_FOR:
+                run.watched = not run.send("watch", False)
+            if run.status == "training" and self.lease and alone > self.lease:
+                run.message = run.message or f"paused by itself, because nobody was watching for {_time(self.lease)}"
+                run.send("pause")
+            if run.status == "paused" and self.reap and now - run.paused_at > self.reap and not run.parking:
+                run.parking = run.send("park")
+            self._end_if_hung(run, now)
+        elif alone > max(60.0, WATCHED_FOR) and run.points is not None and not run.looking and run not in self._line:
+            with run.lock:  # what is on disk need not stay in memory
+                run.points = run.snapshot = run.stage = run.recorded = None
+        if run.deleted_at is not None and not run.live and time.time() - run.deleted_at > UNDO_FOR:
+            with self._lock:
+                self._runs.pop(run.id, None)
+            shutil.rmtree(run.folder, ignore_errors=True)
+
+    def _end_if_hung(self, run: Run, now: float) -> None:
+        """A worker that has not said a word for long and has not used the processor either will not come back."""
+        if not self.hung_after or run.status == "paused" or now - run.heard_at < self.hung_after:
+            return
+        with suppress(psutil.Error):
+            process = psutil.Process(run.worker.process.pid)  # type: ignore[union-attr]  # a live run has one
+            times = process.cpu_times()
+            worked = times.user + times.system
+            if worked > run.worked + 0.02 * self.hung_after:
+                run.worked, run.heard_at = worked, now - self.hung_after / 2  # busy with a long step, or with scoring
+                return
+            run.verdict = ("failed", f"the training process hung for {_time(self.hung_after)} and was ended; {run.last_checkpoint()}")
+            process.kill()
+
     def shutdown(self, seconds: float = 5.0) -> tuple[int, int]:
-        """Let every live run save and end, all at once; what has not ended in time is killed. Returns how many ended by
-        themselves, and how many had to be killed."""
+        """Let every worker save and end, all at once; what has not ended in time is killed. The runs can be resumed by the next
+        server. Returns how many ended by themselves, and how many had to be killed."""
+        self._closing.set()
         with self._lock:
             workers = [run.worker for run in self._runs.values() if run.live and run.worker]
+            for run in self._line:
+                run.status = "paused"
+                run.write()
         for worker in workers:
-            worker.send("stop")
+            worker.send("park")
         deadline = time.monotonic() + seconds
         ended = 0
         for worker in workers:
@@ -190,79 +544,37 @@ class Registry:
                 ended += 1
             else:
                 worker.process.kill()
-        if self._inspector:
-            self._inspector.process.kill()
+        self.eyes.close()
         return ended, len(workers) - ended
 
-    def _take(self, run: Run, kind: str, *content: Any) -> None:
-        """Take in one message of a worker."""
-        if kind == "answer":
-            if future := run.waiting.pop(content[0], None):
-                resolve(future, content[1])
-            return
-        with run.lock:
-            if kind == "points":
-                run.points += content[0]
-            elif kind == "snapshot":
-                run.snapshot, run.looks = content[0], run.looks + 1
-            elif kind == "stage":
-                run.stage = content[0]
-            elif kind == "trouble":
-                run.message = content[0]
-            elif kind == "status" and (run.status != "stopping" or content[0] == "paused"):
-                run.status = content[0]
-            elif kind == "ended":
-                run.status, run.message, run.scores = content
-
-    def _ended(self, run: Run, code: int | None) -> None:
-        """A worker's process is no more."""
-        with run.lock:
-            if run.live:
-                run.status = "failed"
-                run.message = f"the training process ended unexpectedly (exit code {code}); {self._last_checkpoint(run)}"
-        give_up(run.waiting, "the run ended before it could answer; ask again")
-
-    def _last_checkpoint(self, run: Run) -> str:
-        try:
-            return f"its checkpoint of step {read_manifest(run.folder).step} is kept"
-        except (CheckpointError, OSError):
-            return "it had no checkpoint yet; train again"
-
-    # Checkpoints
+    # Checkpoints for everybody
 
     def checkpoints(self) -> dict[str, Path]:
         """The checkpoints that everybody here may look at: the folders right under the root, by name."""
         folders = sorted(path.parent for path in self.root.glob("*/config.json") if not path.parent.name.startswith("."))
         return {folder.name: folder for folder in folders}
 
-    def inspect(self, kind: str, folder: Path, text: str = "") -> Future[Answer]:
-        """Ask the inspector's process to "view" a checkpoint, or to "ask" it for an answer. May wait while that process starts."""
-        number, future = next(self._numbers), Future[Answer]()
-        with self._inspector_lock:
-            if self._inspector is None or self._inspector.ended.is_set():
-                asked: dict[int, Future[Answer]] = {}
-                self._inspections = asked
-                self._inspector = Child(
-                    "playground.runs.inspector:inspect",
-                    "inspector",
-                    on_message=lambda n, answer: resolve(asked.pop(n), answer),
-                    on_end=lambda code: give_up(asked, f"the process that looks into checkpoints ended (exit code {code}); ask again"),
-                )
-            self._inspections[number] = future
-            if not self._inspector.send(number, kind, str(folder), text):
-                self._inspections.pop(number, None)
-                resolve(future, {"error": "too many are asking at once; ask again in a moment"})
-        return future
+
+def _settled(answer: Answer) -> Future[Answer]:
+    future = Future[Answer]()
+    resolve(future, answer)
+    return future
 
 
-def resolve(future: Future[Answer], answer: Answer) -> None:
-    """Give an answer to whoever still waits for it."""
-    with suppress(InvalidStateError):
-        future.set_result(answer)
+def _name(config: RunConfig) -> str:
+    """A name for a run that nobody has named."""
+    task, model = config.task, config.model
+    lengths = f"{task.min_length}–{task.max_length}" if task.min_length < task.max_length else f"{task.max_length}"
+    size = "" if (model.n_layers, model.n_heads) == (2, 4) else f", {model.n_layers} × {model.n_heads}"
+    return f"{task.task} {lengths}{size}"
 
 
-def give_up(waiting: dict[int, Future[Answer]], reason: str) -> None:
-    """Tell everyone who still waits that no answer will come."""
-    for number in list(waiting):
-        if future := waiting.pop(number, None):
-            resolve(future, {"error": reason})
+def _time(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:g} s"
+
+
+def _why(code: int | None) -> str:
+    """How a process that said no last words ended."""
+    if code == -9:
+        return "the training process was killed, by the system when memory ran out or by hand"
+    return f"the training process ended unexpectedly (exit code {code})"

@@ -1,17 +1,20 @@
-"""One run in a process of its own: trains, listens, tells.
+"""One run in a process of its own: trains, listens, tells, and keeps everything on disk. It computes nothing for those who
+watch: it leaves its weights in the run's history and says so, and another process looks at them (inspector.py).
 
-Up the pipe go commands, down the pipe come messages; both are tuples that begin with their kind.
+Down the pipe come commands, up go messages; both are tuples that begin with their kind.
 
-    commands   ("pause",) ("resume",) ("step", n) ("stop",) ("ask", number, text)
-    messages   ("stage", dict) ("points", [dict]) ("snapshot", dict) ("status", name) ("trouble", sentence)
-               ("answer", number, dict) ("ended", status, sentence, scores or None)
+    commands   ("pause",) ("resume",) ("step", n) ("stop",) ("park",) ("keep",) ("watch", yes) ("change", setting, value)
+    messages   ("began", step, device) ("points", [dict]) ("history", [steps], latest step) ("status", name) ("saved", step)
+               ("changes", [[step, setting, value]]) ("trouble", sentence) ("ended", status, sentence, scores or None)
 
-A worker whose parent has gone, or that is told to end by a signal, saves and ends. It never prints.
+A worker whose parent has gone, or that is told to end by a signal, saves and ends; the run can be resumed. It never prints.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import os
+import shutil
 import signal
 import time
 import traceback
@@ -21,43 +24,60 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import filelock
 import torch
 
 from playground.evaluation import Evaluation
-from playground.training.checkpoint import as_line, load_trainer, save_checkpoint
-from playground.training.config import RunConfig
+from playground.training.checkpoint import as_line, load_trainer, own_tensors, pack, restore, save_checkpoint
+from playground.training.config import Change, RunConfig
+from playground.training.files import sweep
 from playground.training.manifest import CheckpointError
 from playground.training.trainer import Metrics, Trainer, TrainingDiverged
 
-from .view import View
+from .history import History, kept_states, read_lines, state_path, weights_path
+from .run import KEPT, Order
 
 TELL_EVERY = 0.1  # seconds between two messages with points
-LOOK_EVERY = 0.2  # seconds between two snapshots, more where a snapshot is slow
+LOOK_EVERY = 0.2  # seconds between two weights for those who watch, more where writing them is slow
+EVERY_STEP = 20  # steps a second up to which slow motion shows every single one
 SAVE_EVERY = 15.0  # seconds between two checkpoints of a run that goes on
 LISTEN_FOR = 0.5  # seconds that a paused worker waits before it looks for signals again
+GENERATIONS = 2  # checkpoints that stay, beside those that the owner keeps
+LOCKED_FOR = 20.0  # seconds to wait for a worker of an earlier server that is still saving
+OUT_OF_MEMORY = "out of memory ({}); use a smaller batch_size, d_model or max_length"
 
 
-def work(pipe: Connection, fields: dict[str, Any], folder: str, resume: bool = False) -> None:
-    """The entry of a worker process: run `fields` and keep its checkpoint in `folder`."""
+def work(pipe: Connection, order: Order) -> None:
+    """The entry of a worker process."""
     worker: Worker | None = None
 
     def end(number: int, frame: FrameType | None) -> None:
         if worker is None:
             raise SystemExit(0)
-        worker.stopping = True
+        worker.leave("paused")
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides what it means
     signal.signal(signal.SIGTERM, end)
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, end)
     try:
-        worker = Worker(pipe, RunConfig.from_fields(fields), Path(folder), resume)
-        worker.run()
-    except torch.OutOfMemoryError as error:
-        _tell(pipe, ("ended", "failed", f"out of memory ({str(error)[:200]}); use a smaller batch_size, d_model or max_length", None))
+        folder = Path(order.folder)
+        (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+        with filelock.FileLock(folder / ".lock", timeout=LOCKED_FOR):
+            worker = Worker(pipe, order)
+            worker.run()
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        _tell(pipe, ("ended", "failed", OUT_OF_MEMORY.format(str(error)[:200] or "no memory left"), None))
+    except filelock.Timeout:
+        _tell(pipe, ("ended", "failed", "another process is training this run; end that one first", None))
     except (CheckpointError, ValueError) as error:
         _tell(pipe, ("ended", "failed", str(error), None))
+    except OSError as error:
+        _tell(pipe, ("ended", "failed", f"{error.filename or folder}: {error.strerror or error}", None))
     except Exception as error:  # the process ends here either way; its last words must reach the page
+        if isinstance(error, RuntimeError) and "allocate memory" in str(error):  # how torch says it of the processor's memory
+            _tell(pipe, ("ended", "failed", OUT_OF_MEMORY.format(str(error).split(": ")[-1][:200]), None))
+            return
         where = traceback.extract_tb(error.__traceback__)[-1]
         sentence = f"{type(error).__name__}: {error} ({Path(where.filename).name}, line {where.lineno})"
         _tell(pipe, ("ended", "failed", sentence, None))
@@ -71,127 +91,259 @@ def _tell(pipe: Connection, message: tuple[Any, ...]) -> None:
 
 
 class Worker:
-    """The loop of a run: a Trainer, what the page wants to see of it, and the commands that come in between two steps."""
+    """The loop of a run: a Trainer, its history, and the commands that come in between two steps."""
 
-    def __init__(self, pipe: Connection, config: RunConfig, folder: Path, resume: bool) -> None:
-        self.pipe, self.folder = pipe, folder
-        self.metrics: list[Metrics | dict[str, Any]] = []
-        if resume:
-            earlier: list[dict[str, Any]]
-            self.trainer, earlier = load_trainer(folder)
-            self.metrics += earlier
-        else:
-            self.trainer = Trainer(config)
-        self.view = View(self.trainer.task, config, self.trainer.device)
-        self.paused = False
-        self.steps_to_go = 0  # single steps asked for while paused
-        self.stopping = False
+    def __init__(self, pipe: Connection, order: Order) -> None:
+        self.pipe, self.folder = pipe, Path(order.folder)
+        self.history = History(self.folder)
+        self.trouble = ""  # what could not be written
+        self.trainer, note = self.begin(order)
+        self.paused = order.begin in ("pause", "step")
+        self.steps_to_go = int(order.begin == "step")  # single steps asked for while paused
+        self.pause_at = order.origin[1] if order.origin else None
+        self.paused = self.paused or self.pause_at == self.trainer.step_count
+        self.leaving = ""  # the status to end with, once it is to end
         self.orphaned = False  # the parent has gone
-        self.troubled = False  # the last save failed
-        self.told, self.told_at = len(self.metrics), 0.0
-        self.look_again_at, self.save_again_at = 0.0, time.monotonic() + SAVE_EVERY
+        self.watched = True
+        self.untold: list[Metrics] = []
+        self.told_at = self.look_again_at = self.step_again_at = 0.0
+        self.save_again_at = time.monotonic() + SAVE_EVERY
+        self.saved_as: tuple[int, list[Change], bool] | None = None
+        self.kept_told: list[int] = []
+        if note:
+            self.tell("trouble", note)
+
+    def begin(self, order: Order) -> tuple[Trainer, str]:
+        """The trainer where it is to go on, the history cut to that step, and what should be known about it.
+
+        Raises:
+            CheckpointError: when there are checkpoints and none of them, nor a state of the history, can be used.
+        """
+        config, changes = RunConfig.from_fields(order.fields), Change.read(order.changes)
+        checkpoints, note = self.folder / "checkpoints", ""
+        sweep(checkpoints)
+        for path in sorted(checkpoints.glob("[0-9]*"), key=_step_of, reverse=True):
+            try:
+                trainer, _ = load_trainer(path)
+            except CheckpointError as error:
+                note = note or f"{error}. An earlier one was taken"
+                continue
+            known = {(change.step, change.setting) for change in changes}
+            own = [change for change in trainer.changes if (change.step, change.setting) not in known]
+            trainer.changes = sorted([*changes, *own], key=lambda change: change.step)
+            self.history.open(trainer.step_count)
+            return trainer, note
+        trainer = Trainer(config, changes)
+        if note and self.restore_until(trainer, self.folder, trainer.settings.steps) is None:
+            raise CheckpointError(f"no checkpoint of this run can be used ({note.rpartition('.')[0]}); run it again from the list")
+        lines = self.branch(trainer, *order.origin) if order.origin and not note else []
+        self.history.open(trainer.step_count, lines)
+        return trainer, note
+
+    def branch(self, trainer: Trainer, origin: str, step: int) -> list[dict[str, Any]]:
+        """Put the trainer at the last step, up to `step`, where the other run's state was kept, and take over its history
+        until there. What lies between is trained again, to the bit. Returns the metrics so far."""
+        parent = Path(origin)
+        at = self.restore_until(trainer, parent, step)
+        if at is None:
+            return []
+        (self.folder / "history").mkdir(parents=True, exist_ok=True)
+        for path in (parent / "history").glob("*.safetensors"):
+            if 0 <= _step_of(path) <= at:
+                with suppress(OSError):  # thinned away meanwhile
+                    os.link(path, self.folder / "history" / path.name)
+        lines = [line for line in read_lines(parent) if line["step"] <= at]
+        trainer.seconds = lines[-1]["seconds"] if lines else 0.0
+        return lines
+
+    def restore_until(self, trainer: Trainer, run: Path, step: int) -> int | None:
+        """Put the trainer at the last step, up to `step`, of which the run keeps everything; None when there is none."""
+        states = [(s, weights_path(run, s), state_path(run, s)) for s in kept_states(run)]
+        saved = (run / "checkpoints").glob("[0-9]*")
+        states += [(_step_of(path), path / "model.safetensors", path / "training.safetensors") for path in saved]
+        for at, weights, state in sorted(states, reverse=True):
+            if at <= step:
+                with suppress(CheckpointError):  # an earlier one does as well
+                    restore(trainer, weights, state, at, trainer.device.type)
+                    return at
+        return None
+
+    # The loop
 
     def run(self) -> None:
         """Train until the run has ended or is told to end; then score, save and say so."""
-        self.tell("stage", self.view.stage(self.trainer.family) | {"device": self.trainer.device.type})
-        self.look()
-        self.tell("status", "training")
+        self.tell("began", self.trainer.step_count, self.trainer.device.type)
+        self.tell("changes", [change.to_list() for change in self.trainer.changes])
+        self.guard(self.look)
+        self.tell("status", "paused" if self.paused else "training")
         while not self.finish(*self.train()):
             # Nothing is lost: the weights wait in memory until the visitor has made room and resumes or stops again.
-            self.paused, self.stopping = True, False
-            self.tell("status", "paused")
-            while self.paused and not self.stopping:
-                self.listen(wait=True)
+            self.leaving = ""
+            self.hold()
+            while self.paused and not self.leaving:
+                self.listen(LISTEN_FOR)
 
     def train(self) -> tuple[str, str]:
         """Step, listen and tell until there is nothing left to do. Returns how it ended, and the sentence about it."""
-        while self.trainer.should_continue() and not self.stopping:
-            waiting = self.paused and not self.steps_to_go
-            self.listen(wait=waiting)
-            if self.stopping or (self.paused and not self.steps_to_go):
+        while self.trainer.should_continue() and not self.leaving:
+            self.listen(self.idle_for())
+            if self.leaving or (self.paused and not self.steps_to_go) or time.monotonic() < self.step_again_at:
                 continue
+            started = time.monotonic()
             try:
-                self.metrics.append(self.trainer.step())
+                self.untold.append(self.trainer.step())
             except TrainingDiverged as error:
                 return "failed", str(error)
             self.steps_to_go = max(0, self.steps_to_go - 1)
-            now = time.monotonic()
-            if self.paused or now > self.look_again_at:
-                self.look()
-            if self.paused or now - self.told_at > TELL_EVERY:
-                self.tell_points()
-            if now > self.save_again_at:
-                self.save()
-        if self.stopping:
-            return "stopped", f"stopped at step {self.trainer.step_count}"
+            self.guard(self.record)
+            if self.trainer.step_count == self.pause_at and self.trainer.should_continue():
+                self.pause()
+            speed = self.speed()
+            self.step_again_at = 0.0 if self.paused or not speed else max(started, self.step_again_at) + 1 / speed
+        if self.leaving:
+            return self.leaving, ""
         return "done", ""
+
+    def idle_for(self) -> float:
+        """Seconds to wait for a command before the next step is due; 0 at full speed."""
+        if self.paused and not self.steps_to_go:
+            return LISTEN_FOR
+        return max(0.0, min(LISTEN_FOR, self.step_again_at - time.monotonic()))
+
+    def speed(self) -> float:
+        """The most steps a second that the visitor wants now; 0 for as many as can be."""
+        due = [c.value for c in self.trainer.changes if c.setting == "speed" and c.step <= self.trainer.step_count]
+        return due[-1] if due else 0.0
+
+    def record(self) -> None:
+        """Keep and tell what is due after a step."""
+        step, now = self.trainer.step_count, time.monotonic()
+        state = self.history.wants_state(step)
+        shown = self.watched and (now > self.look_again_at or 0 < self.speed() <= EVERY_STEP)
+        if state or shown or self.paused or self.history.wants_weights(step):
+            self.look(keep=state)
+        if state:
+            self.history.put_state(step, pack(self.trainer.state()))
+        if self.paused or now - self.told_at > TELL_EVERY:
+            self.tell_points()
+        if now > self.save_again_at:
+            self.save()
 
     def finish(self, status: str, sentence: str) -> bool:
         """Save and say how the run ended; False when it could not be saved and somebody is there to be told."""
-        scores = None
-        if status == "done":
-            self.look()
-            scores = self.trainer.evaluate()
-        self.tell_points()
-        if not self.save(scores) and not self.orphaned:
+        scores = self.trainer.evaluate() if status == "done" else None
+        saved = self.guard(self.tell_points) and self.guard(self.look) and self.guard(lambda: self.save(scores))
+        if not saved and not self.orphaned:
             return False
         self.tell("ended", status, sentence, dataclasses.asdict(scores) if scores else None)
         return True
 
-    def listen(self, wait: bool) -> None:
-        """Carry out what has come up the pipe; with `wait`, until something has come or a signal wants the run to end."""
+    # Commands
+
+    def listen(self, seconds: float) -> None:
+        """Carry out what has come down the pipe; wait so long for the first."""
         try:
-            while not self.stopping and self.pipe.poll(LISTEN_FOR if wait else 0):
+            while not self.leaving and self.pipe.poll(seconds):
                 self.obey(*self.pipe.recv())
-                wait = False
+                seconds = 0.0
         except (EOFError, OSError):
-            self.stopping = self.orphaned = True
+            self.orphaned = True
+            self.leave("paused")
 
     def obey(self, kind: str, *arguments: Any) -> None:
         if kind == "pause" and not self.paused:
-            self.paused = True
-            self.look()
-            self.tell_points()
-            self.tell("status", "paused")
-            self.save()
+            self.pause()
         elif kind == "resume" and self.paused:
-            self.paused, self.steps_to_go = False, 0
+            self.paused, self.steps_to_go, self.step_again_at = False, 0, 0.0
             self.tell("status", "training")
         elif kind == "step" and self.paused:
             self.steps_to_go += int(arguments[0])
-        elif kind == "stop":
-            self.stopping = True
-        elif kind == "ask":
-            number, text = arguments
-            self.tell("answer", number, self.view.answer(self.trainer.family, text))
+        elif kind in ("stop", "park"):
+            self.leave("stopped" if kind == "stop" else "paused")
+        elif kind == "keep":
+            self.guard(lambda: self.save(keep=True))
+        elif kind == "watch":
+            self.watched = bool(arguments[0])
+            if self.watched:
+                self.guard(self.look)
+        elif kind == "change":
+            self.trainer.change(*arguments)
+            self.step_again_at = 0.0
+            self.tell("changes", [change.to_list() for change in self.trainer.changes])
 
-    def look(self) -> None:
-        """Tell what the model looks like now. It may take a tenth of the time, whatever the model's size."""
-        started = time.monotonic()
-        self.tell("snapshot", self.view.snapshot(self.trainer.family, self.trainer.step_count))
+    def pause(self) -> None:
+        self.hold()
+        self.guard(self.tell_points)
+        self.guard(self.look)
+        self.guard(self.save)
+
+    def hold(self) -> None:
+        self.paused, self.steps_to_go = True, 0
+        self.tell("status", "paused")
+
+    def leave(self, status: str) -> None:
+        """End as soon as the step at hand is over. Safe in a signal's handler."""
+        self.leaving = self.leaving or status
+
+    # What is kept and told
+
+    def guard(self, write: Any) -> bool:
+        """Write something; where the disk does not take it, pause, say why, and keep everything in memory."""
+        try:
+            write()
+        except (OSError, CheckpointError) as error:
+            said = str(error) if isinstance(error, CheckpointError) else f"could not write {self.folder}: {error.strerror or error}"
+            self.trouble = f"{said}; the run waits, make room on the disk and resume"
+            self.tell("trouble", self.trouble)
+            if not self.paused:
+                self.hold()
+            return False
+        return True
+
+    def look(self, keep: bool = False) -> None:
+        """Leave the weights where those who watch can look at them. It may take a fiftieth of the time, whatever they weigh."""
+        step, started = self.trainer.step_count, time.monotonic()
+        self.history.put_weights(step, pack(own_tensors(self.trainer.family)), keep)
         now = time.monotonic()
-        self.look_again_at = now + max(LOOK_EVERY, 10 * (now - started))
+        self.look_again_at = now + max(LOOK_EVERY, 50 * (now - started))
+        self.tell_history()
+
+    def tell_history(self) -> None:
+        kept = self.history.kept()
+        if kept != self.kept_told:
+            self.kept_told = kept
+            self.tell("history", kept, kept[-1] if kept else None)
 
     def tell_points(self) -> None:
-        self.tell("points", [as_line(m) for m in self.metrics[self.told :]])
-        self.told, self.told_at = len(self.metrics), time.monotonic()
+        lines = [as_line(metrics) for metrics in self.untold]
+        self.untold, self.told_at = [], time.monotonic()
+        self.tell("points", lines)
+        self.history.add(lines)
 
-    def save(self, scores: Evaluation | None = None) -> bool:
-        """Write the checkpoint; when that fails, say why, keep everything in memory and go on."""
-        started = time.monotonic()
-        try:
-            save_checkpoint(self.folder, self.trainer, self.metrics, scores)
-        except CheckpointError as error:
-            self.troubled = True
-            self.tell("trouble", str(error))
-            return False
-        finally:
-            now = time.monotonic()
-            self.save_again_at = now + max(SAVE_EVERY, 50 * (now - started))
-        if self.troubled:
-            self.troubled = False
+    def save(self, scores: Evaluation | None = None, keep: bool = False) -> None:
+        """Write the checkpoint of this step, then let go of the oldest ones."""
+        step, started = self.trainer.step_count, time.monotonic()
+        as_it_is = (step, list(self.trainer.changes), keep)
+        if scores is not None or as_it_is != self.saved_as:
+            self.tell_points()
+            self.history.flush()
+            name = f"{step:07d}{KEPT if keep else ''}"
+            save_checkpoint(self.folder / "checkpoints" / name, self.trainer, None, scores)
+            self.saved_as = as_it_is
+            older = sorted((path for path in (self.folder / "checkpoints").glob("[0-9]*") if not path.name.endswith(KEPT)), key=_step_of)
+            for path in older[:-GENERATIONS]:
+                shutil.rmtree(path, ignore_errors=True)
+            self.tell("saved", step)
+        now = time.monotonic()
+        self.save_again_at = now + max(SAVE_EVERY, 50 * (now - started))
+        if self.trouble:
+            self.trouble = ""
             self.tell("trouble", "")
-        return True
 
     def tell(self, *message: Any) -> None:
         _tell(self.pipe, message)
+
+
+def _step_of(path: Path) -> int:
+    digits = path.name.split(".")[0].removesuffix(KEPT)
+    return int(digits) if digits.isdigit() else -1

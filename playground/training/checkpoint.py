@@ -40,28 +40,29 @@ DTYPES = {"F32": torch.float32, "I64": torch.int64, "U8": torch.uint8}
 def save_checkpoint(
     folder: Path,
     trainer: Trainer,
-    metrics: Iterable[Metrics | Mapping[str, Any]],
+    metrics: Iterable[Metrics | Mapping[str, Any]] | None,
     scores: Evaluation | None = None,
     *,
     resumable: bool = True,
     extra: Mapping[str, bytes] | None = None,
 ) -> Manifest:
     """Write a checkpoint of where `trainer` stands; an earlier one in `folder` is replaced once the new one is safe on disk.
+    Without `metrics` (None), it has no metrics.jsonl: somebody else keeps them.
 
     Raises:
         CheckpointError: when it could not be written (disk full, no permission); the earlier one is still there.
     """
     scored = dataclasses.asdict(scores) if scores else None
-    manifest = Manifest(trainer.config, trainer.step_count, trainer.seconds, trainer.device.type, scored)
-    weights = {name: weight.detach().cpu().contiguous() for name, weight in own_tensors(trainer.family).items()}
+    manifest = Manifest(trainer.config, trainer.step_count, trainer.seconds, trainer.device.type, scored, changes=tuple(trainer.changes))
     files = {
         "config.json": manifest.to_json().encode(),
-        "model.safetensors": safetensors.torch.save(weights),
-        "metrics.jsonl": "".join(json.dumps(as_line(m)) + "\n" for m in metrics).encode(),
+        "model.safetensors": pack(own_tensors(trainer.family)),
         **(extra or {}),
     }
+    if metrics is not None:
+        files["metrics.jsonl"] = "".join(json.dumps(as_line(m)) + "\n" for m in metrics).encode()
     if resumable:
-        files["training.safetensors"] = safetensors.torch.save({k: v.cpu().contiguous() for k, v in trainer.state().items()})
+        files["training.safetensors"] = pack(trainer.state())
     try:
         write_folder(folder, files)
     except OSError as error:
@@ -90,8 +91,9 @@ def load_model(folder: Path, device: str = "cpu") -> tuple[Manifest, Family]:
             return manifest, family
 
 
-def load_trainer(folder: Path, **changes: Any) -> tuple[Trainer, list[dict[str, Any]]]:
-    """A trainer that goes on where the checkpoint was taken, and the metrics until there. `changes` are new settings.
+def load_trainer(folder: Path, **settings: Any) -> tuple[Trainer, list[dict[str, Any]]]:
+    """A trainer that goes on where the checkpoint was taken, and the metrics until there. `settings` are
+    new ones; for those, what had changed on the way no longer counts.
 
     Raises:
         CheckpointError: as `load_model`, and for a checkpoint without training.safetensors.
@@ -102,34 +104,44 @@ def load_trainer(folder: Path, **changes: Any) -> tuple[Trainer, list[dict[str, 
     path = folder / "training.safetensors"
     if not path.is_file():
         raise CheckpointError(f"{folder} holds weights only and cannot be resumed; train a new run instead")
-    weights = own_tensors(_with_weights(manifest.config, folder))
-    trainer = Trainer(manifest.config.replace(**changes) if changes else manifest.config)
+    check_header(folder / "model.safetensors", _shapes(manifest.config))  # before a model is built that a hostile config describes
+    kept = [change for change in manifest.changes if change.setting not in settings]
+    trainer = Trainer(manifest.config.replace(**settings) if settings else manifest.config, kept)
     if trainer.config.model != manifest.config.model:
         raise CheckpointError(f"{folder} holds another model than the changed settings describe; train a new run instead")
+    restore(trainer, folder / "model.safetensors", path, manifest.step, manifest.device)
+    trainer.seconds = manifest.seconds
+    return trainer, read_metrics(folder)
+
+
+def restore(trainer: Trainer, weights: Path, state: Path, step: int, device: str) -> None:
+    """Put a trainer where another one of the same settings stood at `step`, on that kind of device.
+
+    Raises:
+        CheckpointError: naming the file that does not fit, and the first thing in it that does not.
+    """
     expected: dict[str, tuple[torch.dtype, tuple[int, ...] | None]] = {
         "generator.data": (torch.uint8, None),
         "generator.torch": (torch.uint8, None),
         "step": (torch.int64, ()),
     }
-    if manifest.device == "cuda":
+    if device == "cuda":
         expected["generator.cuda"] = (torch.uint8, None)
-    for name, weight in trainer.family.named_parameters() if manifest.step else ():
+    for name, weight in trainer.family.named_parameters() if step else ():
         expected[f"optimizer.step.{name}"] = (torch.float32, ())
         expected[f"optimizer.exp_avg.{name}"] = expected[f"optimizer.exp_avg_sq.{name}"] = (torch.float32, tuple(weight.shape))
-    state = read_tensors(path, expected)
-    if int(state["step"]) != manifest.step:
-        raise CheckpointError(f"{path} is of step {int(state['step'])}, config.json of step {manifest.step}; take another checkpoint")
-    for name, tensor in state.items():
+    tensors = read_tensors(state, expected)
+    if int(tensors["step"]) != step:
+        raise CheckpointError(f"{state} is of step {int(tensors['step'])}, not of step {step}; take another checkpoint")
+    for name, tensor in tensors.items():
         counts = name.startswith("optimizer.step.")
-        if (counts and int(tensor) != manifest.step) or (name.startswith("optimizer.exp_avg_sq.") and bool((tensor < 0).any())):
-            raise CheckpointError(f"{path}: tensor {name!r} holds what Adam never writes; take another checkpoint")
-    _set_tensors(trainer.family, weights)
+        if (counts and int(tensor) != step) or (name.startswith("optimizer.exp_avg_sq.") and bool((tensor < 0).any())):
+            raise CheckpointError(f"{state}: tensor {name!r} holds what Adam never writes; take another checkpoint")
+    load_weights(trainer.family, weights)
     try:
-        trainer.load_state(state, same_device=manifest.device == trainer.device.type)
+        trainer.load_state(tensors, same_device=device == trainer.device.type)
     except (RuntimeError, TypeError) as error:
-        raise CheckpointError(f"{path} holds a generator state that torch refuses ({error}); take another checkpoint") from None
-    trainer.seconds = manifest.seconds
-    return trainer, read_metrics(folder)
+        raise CheckpointError(f"{state} holds a generator state that torch refuses ({error}); take another checkpoint") from None
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
@@ -175,6 +187,23 @@ def read_tensors(path: Path, expected: Mapping[str, tuple[torch.dtype, tuple[int
     Raises:
         CheckpointError: naming the file and the first thing that does not fit.
     """
+    check_header(path, expected)
+    try:
+        tensors = safetensors.torch.load_file(path)
+    except (safetensors.SafetensorError, OSError, RuntimeError, TypeError, ValueError, OverflowError) as error:
+        raise CheckpointError(f"{path} is broken: {error}") from None
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            raise CheckpointError(f"{path}: tensor {name!r} holds NaN or infinity; take another checkpoint")
+    return tensors
+
+
+def check_header(path: Path, expected: Mapping[str, tuple[torch.dtype, tuple[int, ...] | None]]) -> None:
+    """Hold what a safetensors file says of itself against what is expected, and against its size. Nothing is allocated.
+
+    Raises:
+        CheckpointError: naming the file and the first thing that does not fit.
+    """
     try:
         size = path.stat().st_size
         with open(path, "rb") as file:
@@ -209,24 +238,38 @@ def read_tensors(path: Path, expected: Mapping[str, tuple[torch.dtype, tuple[int
             raise CheckpointError(f"{path}: tensor {name!r} has no valid offsets")
     if end != size - 8 - length:
         raise CheckpointError(f"{path} has {size:,} bytes, its header describes {8 + length + end:,}; the file is cut off or has grown")
-    try:
-        tensors = safetensors.torch.load_file(path)
-    except (safetensors.SafetensorError, OSError, RuntimeError, TypeError, ValueError, OverflowError) as error:
-        raise CheckpointError(f"{path} is broken: {error}") from None
-    for name, tensor in tensors.items():
-        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
-            raise CheckpointError(f"{path}: tensor {name!r} holds NaN or infinity; take another checkpoint")
-    return tensors
+
+
+def build_family(config: RunConfig) -> Family:
+    """The model that a run's settings describe, with random weights."""
+    return load_family(config.family)(config.model)
+
+
+def load_weights(family: Family, path: Path) -> None:
+    """Put the weights of a file into a model.
+
+    Raises:
+        CheckpointError: when the file does not hold exactly this model's weights; the model is as before.
+    """
+    _set_tensors(family, read_tensors(path, {name: (weight.dtype, tuple(weight.shape)) for name, weight in own_tensors(family).items()}))
+
+
+def pack(tensors: Mapping[str, Tensor]) -> bytes:
+    """Tensors as the bytes of a safetensors file."""
+    return safetensors.torch.save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
 
 
 def _with_weights(config: RunConfig, folder: Path) -> Family:
-    kind = load_family(config.family)
-    with torch.device("meta"):
-        shapes = {name: (weight.dtype, tuple(weight.shape)) for name, weight in own_tensors(kind(config.model)).items()}
-    tensors = read_tensors(folder / "model.safetensors", shapes)
-    family = kind(config.model)
+    tensors = read_tensors(folder / "model.safetensors", _shapes(config))
+    family = build_family(config)
     _set_tensors(family, tensors)
     return family
+
+
+def _shapes(config: RunConfig) -> dict[str, tuple[torch.dtype, tuple[int, ...] | None]]:
+    """Types and shapes of the weights of a model that is not built."""
+    with torch.device("meta"):
+        return {name: (weight.dtype, tuple(weight.shape)) for name, weight in own_tensors(build_family(config)).items()}
 
 
 def _set_tensors(family: Family, tensors: Mapping[str, Tensor]) -> None:

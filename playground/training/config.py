@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -134,6 +134,61 @@ class RunConfig:
         training = rows * width * (m.n_layers * (40 * m.d_model + 6 * m.d_ff + 10 * m.n_heads * width) + 4 * m.target_vocabulary)
         scoring = m.rows_at_a_time(width) * width * (12 * m.d_model + 2 * m.d_ff + 4 * m.n_heads * width)
         return 16 * m.parameter_count() + 4 * (training + scoring)
+
+
+# What may change while a run goes on. Speed is no setting of the run: it only says how fast one wants to watch.
+CHANGEABLE = ("learning_rate", "steps", "speed")
+FASTEST = 1000.0  # steps a second beyond which slow motion is none
+
+
+@dataclass(frozen=True)
+class Change:
+    """A setting that changed on the way: from the update after `step` on, `setting` is `value`.
+
+    `learning_rate` is the schedule's base, `steps` the length of the run, `speed` the most steps a second (0: as many as can be).
+
+    Raises:
+        SettingError: for another setting, or a value that it does not take.
+    """
+
+    step: int
+    setting: str
+    value: float
+
+    def __post_init__(self) -> None:
+        if self.setting not in CHANGEABLE:
+            raise SettingError("setting", f"{shown(self.setting)} cannot change while a run goes on; these can: {', '.join(CHANGEABLE)}")
+        if type(self.step) is not int or not 0 <= self.step < 2**31:
+            raise SettingError("step", f"step is {shown(self.step)}; it must be a whole number from 0 to 2,147,483,647")
+        value = self.value
+        if self.setting == "speed":
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= FASTEST:
+                raise SettingError("speed", f"speed is {shown(value)}; it must be a number of steps a second from 0 (full speed) to 1,000")
+            value = float(value)
+        else:
+            given: dict[str, Any] = {self.setting: value}
+            value = getattr(TrainConfig(**given), self.setting)
+        object.__setattr__(self, "value", value)
+
+    @classmethod
+    def read(cls, lines: Any) -> list[Change]:
+        """Changes out of what `to_list` wrote, or out of anything else.
+
+        Raises:
+            ValueError: for what is no list of changes.
+        """
+        if not isinstance(lines, list) or not all(isinstance(line, list) and len(line) == 3 for line in lines):
+            raise ValueError(f"changes are {shown(lines)}; they must be a list of [step, setting, value]")
+        return [cls(*line) for line in lines]
+
+    def to_list(self) -> list[Any]:
+        return [self.step, self.setting, self.value]
+
+
+def settings_at(training: TrainConfig, changes: Iterable[Change], step: int) -> TrainConfig:
+    """The settings in force for the update after `step`."""
+    values: dict[str, Any] = {c.setting: c.value for c in changes if c.step <= step and c.setting != "speed"}
+    return dataclasses.replace(training, **values) if values else training
 
 
 PARTS = {"task": TaskConfig, "model": ModelConfig, "training": TrainConfig}

@@ -1,4 +1,4 @@
-"""Folders that are written whole or not at all, even when the power goes."""
+"""Folders and files that are written whole or not at all, even when the power goes."""
 
 from __future__ import annotations
 
@@ -48,6 +48,27 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     with suppress(OSError):  # the content is on disk and in place; only the new name might not outlive a power cut
         flush_folder(folder.parent)
     shutil.rmtree(_previous(folder), ignore_errors=True)
+
+
+def write_file(path: Path, data: bytes, *, flush: bool = True) -> None:
+    """Put `data` into the file `path`, replacing what it held, in one step as far as any reader can tell. Without `flush`
+    this holds against a killed process, not against a power cut.
+
+    Raises:
+        OSError: as the system reports it; what was there before is still there.
+    """
+    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with open(fresh, "xb") as file:
+            file.write(data)
+            if flush:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(fresh, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(fresh)
+        raise
 
 
 def settle_folder(folder: Path) -> None:

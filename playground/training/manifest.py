@@ -16,10 +16,10 @@ import playground
 from playground.families import FAMILIES
 from playground.models.config import ModelConfig, SettingError, shown
 
-from .config import RunConfig, TaskConfig, TrainConfig
+from .config import Change, RunConfig, TaskConfig, TrainConfig
 
 SCHEMA_VERSION = 1
-WRITTEN = {"schema_version", "task", "model", "training", "family", "step", "seconds", "device", "scores", "versions"}
+WRITTEN = {"schema_version", "task", "model", "training", "family", "step", "seconds", "device", "scores", "versions", "changes"}
 LARGEST_JSON = 1_000_000  # bytes; a real one has about 2,000
 
 
@@ -37,11 +37,15 @@ class Manifest:
     device: str
     scores: dict[str, Any] | None = None
     versions: dict[str, str] = dataclasses.field(default_factory=lambda: current_versions())
+    changes: tuple[Change, ...] = ()  # settings that changed on the way, or are still to change
 
     def to_json(self) -> str:
         parts = dataclasses.asdict(self.config)
         content = {"schema_version": SCHEMA_VERSION, **parts, "step": self.step, "seconds": round(self.seconds, 3), "device": self.device}
-        return json.dumps(content | {"scores": self.scores, "versions": self.versions}, indent=2, allow_nan=False) + "\n"
+        content |= {"scores": self.scores, "versions": self.versions}
+        if self.changes:
+            content["changes"] = [change.to_list() for change in self.changes]
+        return json.dumps(content, indent=2, allow_nan=False) + "\n"
 
 
 def current_versions() -> dict[str, str]:
@@ -84,7 +88,8 @@ def read_manifest(folder: Path) -> Manifest:
             raise ValueError(f"versions are {shown(versions)}; they must be names and texts")
         if scores is not None:
             check_scores(scores)
-        return Manifest(config, step, float(seconds), content["device"], scores, versions)
+        changes = tuple(Change.read(content.get("changes", [])))
+        return Manifest(config, step, float(seconds), content["device"], scores, versions, changes)
     except KeyError as error:
         raise CheckpointError(f"{path} lacks {error}; the file is incomplete, take another checkpoint") from None
     except (TypeError, ValueError) as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +16,7 @@ from playground.tasks import load_task
 from playground.tasks.held_out import HeldOut, held_out_set, training_batch
 from playground.tasks.task import Batch
 
-from .config import RunConfig
+from .config import Change, RunConfig, TrainConfig, settings_at
 from .schedules import learning_rate
 
 CONFIRMING_N = 2000  # held-out sequences behind a final score
@@ -62,10 +62,12 @@ class Trainer:
 
     It seeds torch's global generator, from which weights and dropout are drawn, and sets the thread count: a Trainer owns
     its process. Batches come from a generator of their own; scoring draws from neither, so looking changes nothing.
+    `changes` are settings that change at given steps, which is how a run with a hand at its learning rate is repeated.
     """
 
-    def __init__(self, config: RunConfig) -> None:
+    def __init__(self, config: RunConfig, changes: Iterable[Change] = ()) -> None:
         self.config = config
+        self.changes = list(changes)  # settings that changed on the way, and those that are still to change
         self.device = resolve_device(config.training.device)
         torch.set_num_threads(config.training.threads)
         torch.manual_seed(config.training.seed)
@@ -89,13 +91,31 @@ class Trainer:
         self.finished = False  # `until` was reached and confirmed
         self._held_out: dict[int, HeldOut] = {}
         self._pace = 0.0
+        self._in_force: tuple[tuple[Change, ...], TrainConfig] = ((), training)
 
     def __iter__(self) -> Iterator[Metrics]:
         while self.should_continue():
             yield self.step()
 
     def should_continue(self) -> bool:
-        return self.step_count < self.config.training.steps and not self.finished
+        return self.step_count < self.settings.steps and not self.finished
+
+    @property
+    def settings(self) -> TrainConfig:
+        """The settings in force for the next update."""
+        due = tuple(change for change in self.changes if change.step <= self.step_count)
+        if due != self._in_force[0]:
+            self._in_force = (due, settings_at(self.config.training, due, self.step_count))
+        return self._in_force[1]
+
+    def change(self, setting: str, value: float) -> None:
+        """Change a setting from the next update on; what was still to come for the same setting no longer comes.
+
+        Raises:
+            SettingError: for a setting that cannot change on the way, or a value that it does not take.
+        """
+        change = Change(self.step_count, setting, value)
+        self.changes = [c for c in self.changes if c.setting != setting or c.step < self.step_count] + [change]
 
     def step(self) -> Metrics:
         """One update of the weights, and a look at held-out sequences when one is due.
@@ -103,7 +123,7 @@ class Trainer:
         Raises:
             TrainingDiverged: when loss or gradient is not finite; weights and optimizer are as before the step.
         """
-        training, task = self.config.training, self.config.task
+        training, task = self.settings, self.config.task
         started = time.perf_counter()
         rate = learning_rate(training, self.config.model.d_model, self.step_count + 1)
         batch = training_batch(self.task, training.batch_size, task.min_length, task.max_length, self.data_generator)
@@ -184,7 +204,7 @@ class Trainer:
         return loss.detach(), norm
 
     def _scores_when_due(self) -> Evaluation | None:
-        training = self.config.training
+        training = self.settings
         if self.step_count % training.eval_every and self.step_count != training.steps:
             return None
         scores = self.evaluate(training.eval_n)

@@ -21,6 +21,7 @@ from playground.runs.registry import Registry
 
 from .hosts import middleware
 from .train import build_train_tab
+from .transfer import routes
 
 HERE = Path(__file__).parent
 TITLE = "<h1>Transformer Playground</h1><p>A small encoder-decoder transformer, written from scratch, learns while you watch.</p>"
@@ -34,8 +35,8 @@ def build(registry: Registry) -> gr.Blocks:
         visit = gr.BrowserState("", storage_key="transformer-playground", secret="the browser's own memory, no secret kept from it")
         gr.HTML(TITLE, elem_id="title", padding=False)
         with gr.Tabs(elem_id="tabs"), gr.Tab("Train", id="train"):
-            subject, live, opening = build_train_tab(registry, visit)
-        page.load(opening, [visit], [visit, live, subject], show_progress="hidden", concurrency_limit=None, api_visibility="private")
+            shown, opening = build_train_tab(registry, visit)
+        page.load(opening, [visit], shown, show_progress="hidden", concurrency_limit=None, api_visibility="private")
     page.queue(default_concurrency_limit=4, max_size=64)
     return page
 
@@ -70,7 +71,7 @@ def theme() -> Any:
     )
 
 
-def launch_options(host: str | None, port: int | None) -> dict[str, Any]:
+def launch_options(registry: Registry, host: str | None, port: int | None) -> dict[str, Any]:
     """How the page is served. With a `host`, and on a Space, anybody may come; otherwise only this machine."""
     host = host or os.environ.get("GRADIO_SERVER_NAME") or None
     return {
@@ -84,7 +85,7 @@ def launch_options(host: str | None, port: int | None) -> dict[str, Any]:
         "run_history": False,
         "ssr_mode": False,
         "show_error": False,
-        "app_kwargs": {"middleware": middleware(open_to_all=is_open(host))},
+        "app_kwargs": {"middleware": middleware(open_to_all=is_open(host)), "routes": routes(registry)},
     }
 
 
@@ -98,9 +99,14 @@ def serve(host: str | None = None, port: int | None = None) -> None:
 
     Checkpoints and runs live under checkpoints/, or where PLAYGROUND_CHECKPOINTS says.
     """
+    opened = is_open(host or os.environ.get("GRADIO_SERVER_NAME"))
+    if opened:  # many visitors share one machine
+        for name, value in (("PLAYGROUND_LEASE", "180"), ("PLAYGROUND_HISTORY_MB", "32")):
+            os.environ.setdefault(name, value)
     warm_up()
     registry = Registry(Path(os.environ.get("PLAYGROUND_CHECKPOINTS", CHECKPOINTS)))
-    if is_open(host or os.environ.get("GRADIO_SERVER_NAME")):
+    registry.eyes.warm_up()
+    if opened:
         registry.slots_an_owner = max(1, registry.slots - 1)  # nobody holds every place among strangers
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -113,4 +119,4 @@ def serve(host: str | None = None, port: int | None = None) -> None:
     # These signals skip atexit, so this must stand before the launch.
     for number in (signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])):
         signal.signal(number, end)
-    build(registry).launch(**launch_options(host, port))
+    build(registry).launch(**launch_options(registry, host, port))

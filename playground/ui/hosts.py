@@ -1,6 +1,7 @@
 """What stands before the app. On a laptop, only pages of this machine may speak to the server: a foreign site whose name was
 made to point here (DNS rebinding) sends its own Host, a foreign page that posts here sends its own Origin, and both are refused.
-Everywhere, nobody uploads files that no part of the page asks for, and no request is larger than one of the page's own."""
+Everywhere, nobody uploads files that no part of the page asks for, and no request is larger than one of the page's own: a
+checkpoint, where one is taken (transfer.py), else a form."""
 
 from __future__ import annotations
 
@@ -13,6 +14,8 @@ from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from .transfer import LARGEST_UPLOAD, PATH
 
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
 LARGEST_REQUEST = 1_000_000  # bytes; the page's own have some 5,000
@@ -44,12 +47,13 @@ class SmallRequests:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        most = LARGEST_UPLOAD if scope["path"] == PATH else LARGEST_REQUEST
         if scope["path"].rstrip("/").endswith("/upload"):
             await refusal(403, "Nothing here takes uploads.")(scope, receive, send)
             return
         declared = Headers(scope=scope).get("content-length", "0")
-        if not declared.isdigit() or int(declared) > LARGEST_REQUEST:
-            await refusal(413, f"A request may have {LARGEST_REQUEST:,} bytes.")(scope, receive, send)
+        if not declared.isdigit() or int(declared) > most:
+            await refusal(413, f"A request may have {most:,} bytes.")(scope, receive, send)
             return
         received = 0
 
@@ -57,8 +61,8 @@ class SmallRequests:
             nonlocal received
             message = await receive()
             received += len(message.get("body", b""))
-            if received > LARGEST_REQUEST:
-                raise HTTPException(413, f"A request may have {LARGEST_REQUEST:,} bytes.")
+            if received > most:
+                raise HTTPException(413, f"A request may have {most:,} bytes.")
             return message
 
         await self.app(scope, counted, send)

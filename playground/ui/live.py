@@ -1,86 +1,143 @@
-"""The live view of one model (live.html, live.css, live.js beside this file) and what the server tells it.
+"""The live view of one model (live.html, and the .css and .js files beside this one) and what the server tells those who watch.
 
 The page polls; the server holds no connection and keeps no state of a page. Arguments come from anybody's browser and are
-read with care.
+read with care. What is on show is a subject: `run:ID` for the run's owner, `watch:ID` for those who have the link to watch it,
+`checkpoint:NAME` for everybody.
 """
 
 from __future__ import annotations
 
 import asyncio
 from concurrent.futures import Future
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
+from playground.runs.history import read_lines
+from playground.runs.points import Points
 from playground.runs.registry import Registry
 from playground.training.manifest import CheckpointError, read_manifest
 
+from .acts import act, details, rows
+from .subject import checkpoint_folder, run_on_show, whole
+
 HERE = Path(__file__).parent
-CHECKPOINT = "checkpoint:"
+SCRIPTS = ("words.js", "draw.js", "live.js", "rewind.js", "runs.js")  # one program, in this order
 ANSWER_WITHIN = 15  # seconds
-GONE = {"status": "gone", "message": "", "points": [], "more": False}
+MOST_CURVES = 8
+CURVE_COLUMNS = 400  # stretches of a curve that is laid over another
+NO_POINTS: dict[str, Any] = {"whole": True, "count": 0, "steps": [], "loss": [], "learning_rate": [], "gradient_norm": [], "scored": []}
+GONE: dict[str, Any] = {"status": "gone", "message": "", "epoch": 0, "points": NO_POINTS, "recorded": [], "step": 0}
 
 
 def live_view(registry: Registry) -> gr.HTML:
-    """The view of one subject: a run's id or `checkpoint:NAME`."""
+    """The view. Its value is {"owner": whose page it is, "subject": what to show first}."""
 
     async def poll(request: dict) -> dict:
         return await told(registry, request)
 
+    async def look(request: dict) -> dict:
+        return await looked(registry, request)
+
     async def ask(request: dict) -> dict:
         return await answered(registry, request)
+
+    async def curves(request: dict) -> dict:
+        return await drawn(registry, request)
+
+    async def runs(request: dict) -> dict:
+        return await rows(registry, request)
+
+    async def do(request: dict) -> dict:
+        return await act(registry, request)
+
+    async def about(request: dict) -> dict:
+        return await details(registry, request)
 
     return gr.HTML(
         value=None,
         html_template=(HERE / "live.html").read_text(encoding="utf-8"),
         css_template=(HERE / "live.css").read_text(encoding="utf-8"),
-        js_on_load=(HERE / "live.js").read_text(encoding="utf-8"),
-        server_functions=[poll, ask],
+        js_on_load="\n".join((HERE / name).read_text(encoding="utf-8") for name in SCRIPTS),
+        server_functions=[poll, look, ask, curves, runs, do, about],
         elem_id="live",
         padding=False,
     )
 
 
-def whole(value: object) -> int:
-    """A count from a page, which may send anything."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31 else 0
-
-
 async def told(registry: Registry, request: object) -> dict[str, Any]:
     """What a page with so many points and snapshots does not know yet about its subject."""
-    request = request if isinstance(request, dict) else {}
-    subject = request.get("subject")
-    if run := registry.find(subject):
-        return registry.poll(run, whole(request.get("cursor")), whole(request.get("looks")))
-    folder = checkpoint_folder(registry, subject)
+    run, own = run_on_show(registry, request)
+    if run and isinstance(request, dict):
+        if run.points is None:
+            await asyncio.to_thread(run.load)  # from disk
+        told = registry.poll(run, whole(request.get("known")), whole(request.get("epoch"), -1), whole(request.get("looks")))
+        return told | {"own": own}
+    folder = checkpoint_folder(registry, request)
     if folder is None:
         return GONE
-    view = await answer_of(await asyncio.to_thread(registry.inspect, "view", folder))
-    if "error" in view:
-        return GONE | {"message": view["error"]}
+    view = await answer_of(await asyncio.to_thread(registry.eyes.ask, "look", folder))
     try:
+        if "error" in view:
+            raise CheckpointError(view["error"])
         manifest = read_manifest(folder)
-    except CheckpointError as error:
+        points = await asyncio.to_thread(points_of, folder, (folder / "config.json").stat().st_mtime_ns)
+    except (CheckpointError, OSError) as error:
         return GONE | {"message": str(error)}
-    shown = {"status": "checkpoint", "name": folder.name, "steps": manifest.step, "scores": manifest.scores}
-    return view | shown | {"looks": 1, "more": False}
+    return view | {
+        "status": "checkpoint", "message": "", "own": False, "name": folder.name, "step": manifest.step, "steps": manifest.step,
+        "parameters": manifest.config.model.parameter_count(), "device": "", "epoch": 0, "points": points.since(0),
+        "latest": points.latest(), "recorded": [], "looks": 1, "scores": manifest.scores, "changes": [], "saved": 0, "live": False,
+        "speed": 0.0, "learning_rate": manifest.config.training.learning_rate,
+    }  # fmt: skip
+
+
+@lru_cache(maxsize=32)
+def points_of(folder: Path, written: int) -> Points:
+    """The points of a checkpoint that was `written` then."""
+    try:
+        return Points(read_lines(folder))
+    except ValueError:  # lines of something else: a checkpoint is worth showing without its curves
+        return Points()
+
+
+async def looked(registry: Registry, request: object) -> dict[str, Any]:
+    """What a run's model looked like at an earlier step."""
+    run, _ = run_on_show(registry, request)
+    if run is None or not isinstance(request, dict):
+        return {"error": "this run is no longer on the server"}
+    return await answer_of(registry.look(run, whole(request.get("step"))))
 
 
 async def answered(registry: Registry, request: object) -> dict[str, Any]:
-    """The subject's answer to what a visitor typed."""
+    """The subject's answer to what a visitor typed, now or with the weights of an earlier step."""
     request = request if isinstance(request, dict) else {}
-    subject, text = request.get("subject"), request.get("text")
+    text, step = request.get("text"), request.get("step")
     if not isinstance(text, str) or len(text) > 2000:
         return {"error": "type a sequence of at most 2,000 characters"}
-    if run := registry.find(subject):
-        if not run.live and not (run.folder / "config.json").exists():
-            return {"error": "this run ended before it could save its weights"}
-        return await answer_of(await asyncio.to_thread(registry.ask, run, text))
-    folder = checkpoint_folder(registry, subject)
+    run, _ = run_on_show(registry, request)
+    if run:
+        return await answer_of(registry.ask(run, text, None if step is None else whole(step)))
+    folder = checkpoint_folder(registry, request)
     if folder is None:
         return {"error": "no model is open; train one, or choose a checkpoint above"}
-    return await answer_of(await asyncio.to_thread(registry.inspect, "ask", folder, text))
+    return await answer_of(await asyncio.to_thread(registry.eyes.ask, "ask", folder, text))
+
+
+async def drawn(registry: Registry, request: object) -> dict[str, Any]:
+    """The curves of some runs, to be laid over another's."""
+    request = request if isinstance(request, dict) else {}
+    subjects = request.get("subjects")
+    curves = []
+    for subject in subjects[:MOST_CURVES] if isinstance(subjects, list) else []:
+        run, _ = run_on_show(registry, {"subject": subject, "owner": request.get("owner")})
+        if run:
+            points = await asyncio.to_thread(run.load) if run.points is None else run.points
+            about = {"subject": subject, "name": run.name, "status": run.status, "steps_in_all": run.steps}
+            curves.append(points.curve(CURVE_COLUMNS) | about)
+    return {"curves": curves}
 
 
 async def answer_of(future: Future[dict[str, Any]]) -> dict[str, Any]:
@@ -89,10 +146,3 @@ async def answer_of(future: Future[dict[str, Any]]) -> dict[str, Any]:
         return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), ANSWER_WITHIN)
     except TimeoutError:
         return {"error": f"no answer within {ANSWER_WITHIN} s; the machine is busy, try again"}
-
-
-def checkpoint_folder(registry: Registry, subject: object) -> Path | None:
-    """The folder that `checkpoint:NAME` means, if NAME is one of those on offer."""
-    if not isinstance(subject, str) or not subject.startswith(CHECKPOINT):
-        return None
-    return registry.checkpoints().get(subject.removeprefix(CHECKPOINT))

@@ -1,5 +1,4 @@
-"""What a browser remembers of its visits: whose runs it may see, and what was open last. It is the browser's, so it is read with
-care."""
+"""What a browser remembers of its visits: whose runs it may see. It is the browser's, so it is read with care."""
 
 from __future__ import annotations
 
@@ -11,8 +10,8 @@ from typing import Any
 OWNER = re.compile(r"[A-Za-z0-9_-]{32}")
 
 
-def visited(owner: str, subject: str) -> str:
-    return json.dumps({"owner": owner, "subject": subject})
+def visited(owner: str) -> str:
+    return json.dumps({"owner": owner})
 
 
 def new_owner() -> str:
@@ -20,13 +19,12 @@ def new_owner() -> str:
     return secrets.token_urlsafe(24)
 
 
-def known(visit_value: Any) -> tuple[str, str]:
-    """Owner and subject out of a browser's memory; empty where there is nothing sensible."""
+def known(visit_value: Any) -> str:
+    """The owner out of a browser's memory; empty where there is nothing sensible."""
     try:
-        memory = json.loads(visit_value)
-        owner, subject = memory["owner"], memory["subject"]
-        if OWNER.fullmatch(owner) and len(subject) < 300:
-            return owner, subject
+        owner = json.loads(visit_value)["owner"]
+        if OWNER.fullmatch(owner):
+            return owner
     except (TypeError, ValueError, KeyError, RecursionError):
         pass  # a first visit, or a memory of something else
-    return "", ""
+    return ""

@@ -1,0 +1,68 @@
+"""The server's side of the process that looks into models (inspector.py)."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from .processes import Child
+
+Answer = dict[str, Any]
+
+
+class Eyes:
+    """Asks the inspector's process, and starts it again when it has ended. Any thread may ask."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+        self._child: Child | None = None
+        self._asked: dict[int, Future[Answer]] = {}
+
+    def warm_up(self) -> None:
+        """Start the process in the background, so that nobody waits for it later."""
+        threading.Thread(target=self.ask, args=("warm", {}), name="warm-eyes", daemon=True).start()
+
+    def ask(self, kind: str, what: dict[str, Any] | Path, text: str = "") -> Future[Answer]:
+        """The answer that will come; its `error` says what was wrong. May wait while the process starts."""
+        what = {"checkpoint": str(what)} if isinstance(what, Path) else what
+        number, future = next(self._numbers), Future[Answer]()
+        with self._lock:
+            if self._child is None or self._child.ended.is_set():
+                asked: dict[int, Future[Answer]] = {}
+                try:
+                    self._child = Child(
+                        "playground.runs.inspector:inspect",
+                        "inspector",
+                        on_message=lambda n, answer: resolve(asked.pop(n), answer),
+                        on_end=lambda code: _give_up(asked, f"the process that looks into models ended (exit code {code}); ask again"),
+                    )
+                except (OSError, EOFError, RuntimeError) as error:
+                    resolve(future, {"error": f"no process to look into models could be started: {error}"})
+                    return future
+                self._asked = asked
+            self._asked[number] = future
+            if not self._child.send(number, kind, what, text):
+                self._asked.pop(number, None)
+                resolve(future, {"error": "too many are asking at once; ask again in a moment"})
+        return future
+
+    def close(self) -> None:
+        if self._child:
+            self._child.process.kill()
+
+
+def resolve(future: Future[Answer], answer: Answer) -> None:
+    """Give an answer to whoever still waits for it."""
+    with suppress(InvalidStateError):
+        future.set_result(answer)
+
+
+def _give_up(asked: dict[int, Future[Answer]], reason: str) -> None:
+    for number in list(asked):
+        if future := asked.pop(number, None):
+            resolve(future, {"error": reason})

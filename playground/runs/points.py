@@ -1,0 +1,95 @@
+"""The metrics of a run in the page's process: columns of plain numbers, 48 bytes a step, and curves that fit a screen."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+COLUMNS = ("loss", "learning_rate", "gradient_norm", "seconds", "steps_per_second")
+SHOWN = ("loss", "learning_rate", "gradient_norm")  # what the page draws
+MOST_AT_ONCE = 3000  # points in one answer; a longer gap is answered by the whole curve, decimated
+
+
+class Points:
+    """A point for every step from `first` on, none twice, and the scores of the steps that were scored."""
+
+    def __init__(self, lines: Iterable[Mapping[str, Any]] = ()) -> None:
+        self.first = 1
+        self.columns = {name: array("d") for name in COLUMNS}
+        self.scored: list[tuple[int, float, float, int]] = []  # step, exact match, token accuracy, sequences
+        self.add(lines)
+
+    def __len__(self) -> int:
+        return len(self.columns["loss"])
+
+    @property
+    def last(self) -> int:
+        """The step of the last point; 0 when there is none."""
+        return self.first + len(self) - 1 if len(self) else 0
+
+    @property
+    def best(self) -> float | None:
+        """The best exact match so far."""
+        return max((score for _, score, _, _ in self.scored), default=None)
+
+    def add(self, lines: Iterable[Mapping[str, Any]]) -> None:
+        """Append the metrics of the steps that follow.
+
+        Raises:
+            ValueError: for a step that does not follow the last one.
+        """
+        for line in lines:
+            step = line["step"]
+            if not len(self):
+                self.first = step
+            elif step != self.last + 1:
+                raise ValueError(f"step {step} does not follow step {self.last}")
+            for name, column in self.columns.items():
+                column.append(line.get(name) or 0.0)
+            if line.get("exact_match") is not None:
+                self.scored.append((step, line["exact_match"], line.get("token_accuracy") or 0.0, line.get("scored") or 0))
+
+    def since(self, known: int) -> dict[str, Any]:
+        """What a page that has the first `known` points lacks: the following ones, or the whole curve instead (`whole`) when
+        that is too much. `steps` are in order and none stands twice."""
+        if known > len(self) or len(self) - known > MOST_AT_ONCE:
+            return self.curve(MOST_AT_ONCE // 2)
+        steps = list(range(self.first + known, self.last + 1))
+        after = steps[0] if steps else self.last + 1
+        told = {name: list(self.columns[name][known:]) for name in SHOWN}
+        return {"whole": known == 0, "count": len(self), "steps": steps, **told, "scored": thin([s for s in self.scored if s[0] >= after])}
+
+    def curve(self, columns: int) -> dict[str, Any]:
+        """The whole curve: of each of so many stretches of steps, the points of lowest and of highest loss. Every point is
+        a measured one."""
+        loss = np.array(self.columns["loss"])
+        if len(loss) <= 2 * columns:
+            chosen = np.arange(len(loss))
+        else:
+            starts = np.linspace(0, len(loss), columns, endpoint=False, dtype=np.int64)
+            ends = np.append(starts[1:], len(loss))
+            extremes = [(a + loss[a:b].argmin(), a + loss[a:b].argmax()) for a, b in zip(starts, ends, strict=True)]
+            chosen = np.unique(np.array([*sum(extremes, ()), 0, len(loss) - 1]))
+        told = {name: np.array(self.columns[name])[chosen].tolist() for name in SHOWN}
+        return {
+            "whole": True, "count": len(loss), "steps": (chosen + self.first).tolist(), **told, "scored": thin(self.scored)
+        }  # fmt: skip
+
+    def latest(self) -> dict[str, Any]:
+        """The last point, with what only the sentence above the curves needs."""
+        return {"step": self.last} | {name: column[-1] for name, column in self.columns.items()} if len(self) else {"step": 0}
+
+
+def thin(scored: list[tuple[int, float, float, int]], most: int = 1000) -> list[tuple[int, float, float, int]]:
+    """Of many scores, the lowest and the highest exact match of each stretch."""
+    if len(scored) <= most:
+        return list(scored)
+    width = -(-len(scored) // (most // 2))
+    kept: list[tuple[int, float, float, int]] = []
+    for start in range(0, len(scored), width):
+        stretch = scored[start : start + width]
+        kept += sorted({min(stretch, key=lambda s: s[1]), max(stretch, key=lambda s: s[1])})
+    return [*kept, *([scored[-1]] if kept[-1] != scored[-1] else [])]

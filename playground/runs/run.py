@@ -1,0 +1,226 @@
+"""One run as the server knows it, and what of it is kept in its folder.
+
+run.json       this run's record: whose it is, what it is, how it stands (here)
+metrics.jsonl  history/  (history.py)
+checkpoints/   one folder for each, named by its step; see training/checkpoint.py
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import threading
+import time
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from playground.training.config import Change, RunConfig, settings_at
+from playground.training.files import write_file
+from playground.training.manifest import CheckpointError, Manifest, read_json, read_manifest
+
+from .history import kept_steps, read_lines
+from .points import Points
+from .processes import Child
+
+WORKING = ("starting", "training", "stopping")  # a worker is at it
+OVER = ("done", "stopped", "failed")
+LONGEST_NAME = 80
+KEPT = "-kept"  # ends the folder name of a checkpoint that the owner wants to keep
+
+Answer = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a worker is to do."""
+
+    folder: str
+    fields: dict[str, Any]
+    changes: list[list[Any]] = field(default_factory=list)
+    begin: str = "train"  # or pause, or step
+    origin: tuple[str, int] | None = None  # folder and step of the run that this one branches off
+
+
+def fingerprint(owner: str) -> str:
+    """What is kept of an owner's secret: enough to know it again."""
+    return hashlib.sha256(owner.encode("utf-8", "replace")).hexdigest()
+
+
+@dataclass
+class Run:
+    """A run. `id` names it for its owner, `watch_id` for those who were given the link to watch; neither can be guessed.
+
+    Statuses: waiting (for a place), starting, training, paused (with a worker or, later, without), stopping, done, stopped,
+    failed.
+    """
+
+    id: str
+    watch_id: str
+    owner: str  # the owner's fingerprint
+    name: str
+    config: RunConfig
+    folder: Path
+    created: float = field(default_factory=time.time)
+    status: str = "waiting"
+    message: str = ""
+    changes: list[Change] = field(default_factory=list)
+    scores: dict[str, Any] | None = None
+    step: int = 0
+    best: float | None = None
+    seconds: float = 0.0
+    device: str = ""
+    hidden: bool = False
+    deleted_at: float | None = None
+    origin: tuple[str, int] | None = None  # name of the folder and step of the run that this one branched off
+
+    # Not kept in run.json
+    begin: str = "train"  # what its worker is to do first: train, pause, step
+    points: Points | None = None  # None: still on disk only
+    epoch: int = field(default_factory=lambda: secrets.randbelow(2**31))  # another one when the points begin anew
+    recorded: list[int] | None = None  # steps whose weights are on disk; None: not looked yet
+    newest: int | None = None  # the latest step whose weights are on disk
+    snapshot: dict[str, Any] | None = None
+    stage: dict[str, Any] | None = None
+    looks: int = 0  # how many snapshots have come, so that a page asks only for newer ones
+    looking: bool = False
+    saved: int = 0  # counts checkpoints written or removed
+    worker: Child | None = None
+    watched_at: float = field(default_factory=time.monotonic)
+    watched: bool = False  # what the worker was told last
+    parking: bool = False  # its worker was asked to save and leave
+    heard_at: float = field(default_factory=time.monotonic)
+    verdict: tuple[str, str] | None = None  # status and message of a run whose worker is being ended by force
+    worked: float = 0.0  # processor seconds of the worker when it was last seen to work
+    paused_at: float = field(default_factory=time.monotonic)
+    asked: set[Future[Answer]] = field(default_factory=set)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+    @property
+    def live(self) -> bool:
+        """Whether a process belongs to it."""
+        return self.worker is not None and not self.worker.ended.is_set()
+
+    @property
+    def steps(self) -> int:
+        """How far it is to go."""
+        return settings_at(self.config.training, self.changes, max(self.step, 0)).steps
+
+    @property
+    def speed(self) -> float:
+        """The most steps a second it may take now; 0 for as many as it can."""
+        return next((c.value for c in reversed(self.changes) if c.setting == "speed" and c.step <= self.step), 0.0)
+
+    @property
+    def learning_rate(self) -> float:
+        """The learning rate that its schedule now starts from."""
+        return settings_at(self.config.training, self.changes, self.step).learning_rate
+
+    def send(self, *command: Any) -> bool:
+        """Pass a command to the worker; False when it cannot take it."""
+        return self.worker is not None and self.worker.send(*command)
+
+    def load(self) -> Points:
+        """The points, read from disk if they are not in memory."""
+        with self.lock:
+            if self.points is None:
+                self.epoch = secrets.randbelow(2**31)
+                self.points = Points()
+                try:
+                    self.points.add(read_lines(self.folder))
+                except (CheckpointError, ValueError, OSError) as error:
+                    self.message = self.message or f"the metrics are cut short: {error}"
+            return self.points
+
+    def records(self) -> list[int]:
+        """The steps to which one can go back."""
+        with self.lock:
+            if self.recorded is None:
+                self.recorded = kept_steps(self.folder)
+                self.newest = self.recorded[-1] if self.recorded else None
+            return self.recorded
+
+    def score_at(self, step: int) -> float | None:
+        """The exact match that was measured at a step, if it was."""
+        return next((score for at, score, _, _ in reversed(self.load().scored) if at == step), None)
+
+    # run.json
+
+    def write(self) -> None:
+        """Keep the record. A disk that does not take it is no reason to stop: the worker will meet it too, and says so."""
+        if self.folder.is_dir():
+            try:
+                write_file(self.folder / "run.json", self.to_json(), flush=False)
+            except OSError as error:
+                self.message = self.message or f"could not write {self.folder / 'run.json'}: {error.strerror or error}"
+
+    def to_json(self) -> bytes:
+        names = ("id", "watch_id", "owner", "name", "created", "status", "message", "scores", "step", "best", "seconds", "device",
+                 "hidden", "deleted_at", "origin")  # fmt: skip
+        content: dict[str, Any] = {name: getattr(self, name) for name in names}
+        content |= {"config": self.config.to_fields(), "changes": [change.to_list() for change in self.changes]}
+        return json.dumps(content, indent=1).encode() + b"\n"
+
+    @classmethod
+    def read(cls, folder: Path) -> Run:
+        """The run that a folder's run.json describes; one whose server has gone is paused.
+
+        Raises:
+            ValueError: when there is none, or it is not what this version writes.
+        """
+        content = read_json(folder / "run.json")
+        if not isinstance(content, dict):
+            raise ValueError(f"{folder / 'run.json'} is no run's record")
+        try:
+            config, changes = RunConfig.from_fields(content.pop("config")), Change.read(content.pop("changes"))
+            origin = content.pop("origin")
+            run = cls(**content, config=config, changes=changes, folder=folder, origin=tuple(origin) if origin else None)
+        except (TypeError, KeyError, AttributeError) as error:
+            raise ValueError(f"{folder / 'run.json'} is no run's record: {error}") from None
+        if run.status not in OVER:
+            run.status = "paused"
+        return run
+
+    # Checkpoints
+
+    def checkpoints(self) -> list[tuple[Path, Manifest]]:
+        """Its readable checkpoints, newest first."""
+        found = []
+        for path in sorted((self.folder / "checkpoints").glob("[0-9]*"), reverse=True):
+            try:
+                found.append((path, read_manifest(path)))
+            except (CheckpointError, OSError):
+                continue  # the worker falls back to the one before and says so; nothing can be offered here
+        return sorted(found, key=lambda each: each[1].step, reverse=True)
+
+    def last_checkpoint(self) -> str:
+        """What a run that broke down still has, as the end of a sentence."""
+        found = self.checkpoints()
+        return f"its checkpoint of step {found[0][1].step} is kept, Resume goes on from there" if found else "it had no checkpoint yet"
+
+
+def size_of(folder: Path) -> int:
+    """Bytes in a folder's files."""
+    return sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
+
+
+def summary(run: Run) -> dict[str, Any]:
+    """A run in the list of runs."""
+    task, model = run.config.task, run.config.model
+    return {
+        "subject": f"run:{run.id}",
+        "name": run.name,
+        "status": run.status,
+        "task": task.task,
+        "lengths": [task.min_length, task.max_length],
+        "shape": [model.n_layers, model.n_heads, model.d_model],
+        "parameters": model.parameter_count(),
+        "step": run.step,
+        "steps": run.steps,
+        "best": run.best,
+        "created": run.created,
+        "hidden": run.hidden,
+        "deleted": run.deleted_at is not None,
+    }

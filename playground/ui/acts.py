@@ -1,0 +1,165 @@
+"""What an owner does with their runs, and what the page tells about them. Nothing here takes a link to watch: without the
+owner's secret, no run is found. Arguments come from anybody's browser and are read with care."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from typing import Any
+
+from playground.runs.registry import COMMANDS, Refused, Registry
+from playground.runs.run import KEPT, Run, size_of
+from playground.training.config import RunConfig
+from playground.training.manifest import CheckpointError, parse_json, read_manifest
+
+from .subject import CHECKPOINT, RUN, checkpoint_folder, run_on_show
+from .transfer import tickets
+
+LONGEST_TEXT = 400
+
+
+async def rows(registry: Registry, request: object) -> dict[str, Any]:
+    """The owner's runs, and the checkpoints that everybody may open."""
+    owner = request.get("owner") if isinstance(request, dict) else None
+    shown = []
+    for name, folder in (await asyncio.to_thread(registry.checkpoints)).items():
+        try:
+            shown.append({"subject": CHECKPOINT + name, "name": name, "about": describe(read_manifest(folder).config)})
+        except (CheckpointError, OSError):
+            continue  # a folder in the making or a broken one: opening it by name says what is wrong
+    return {
+        "runs": registry.rows(owner) if isinstance(owner, str) else [],
+        "checkpoints": shown,
+        "now": time.time(),
+        "slots": registry.slots,
+    }
+
+
+async def act(registry: Registry, request: object) -> dict[str, Any]:
+    """Carry out what the owner wants of one of their runs. The answer may name a `subject` to go to, or an `error`."""
+    request = request if isinstance(request, dict) else {}
+    run, own = run_on_show(registry, request)
+    if run is None or not own:
+        return {"error": "this run is not yours, or no longer on the server"}
+    try:
+        return await asyncio.to_thread(_act, registry, run, request) or {}
+    except (Refused, ValueError, OSError) as error:
+        return {"error": str(error)}
+
+
+def _act(registry: Registry, run: Run, request: dict[str, Any]) -> dict[str, Any] | None:
+    do, owner = request.get("do"), request["owner"]
+    if do in COMMANDS:
+        registry.control(run, do)
+    elif do == "change":
+        registry.change(run, _text(request.get("setting")), request.get("value"))
+    elif do == "extend":
+        registry.change(run, "steps", min(1_000_000, run.step + run.config.training.steps))
+        registry.control(run, "resume")
+    elif do == "rename":
+        registry.edit(run, name=_text(request.get("name")))
+    elif do in ("hide", "show"):
+        registry.edit(run, hidden=do == "hide")
+    elif do == "delete":
+        registry.delete(run)
+    elif do == "undelete":
+        registry.undelete(run)
+    elif do == "again":
+        return {"subject": RUN + registry.again(run, owner).id}
+    elif do == "branch":
+        step = request.get("step")
+        if type(step) is not int:
+            raise Refused("say from which step the new run is to go on")
+        return {"subject": RUN + registry.branch(run, step, owner).id}
+    elif do in ("download", "remove"):
+        return _with_checkpoint(run, _text(request.get("checkpoint")), do)
+    else:
+        raise Refused(f"{str(do)[:40]!r} is nothing that can be done with a run")
+    return None
+
+
+def _with_checkpoint(run: Run, name: str, do: str) -> dict[str, Any]:
+    found = {path.name: path for path, _ in run.checkpoints()}
+    if name not in found:
+        raise Refused("this checkpoint is no longer there")
+    if do == "download":
+        return {"ticket": tickets.issue(found[name], run)}
+    if run.live and name == next(iter(found)):
+        raise Refused("this is the newest checkpoint of a run that is going on; stop the run first")
+    shutil.rmtree(found[name])
+    run.saved += 1
+    return {}
+
+
+async def details(registry: Registry, request: object) -> dict[str, Any]:
+    """All there is to know of a subject's settings; for its owner also its checkpoints and the link to watch it."""
+    run, own = run_on_show(registry, request)
+    if run is None:
+        folder = checkpoint_folder(registry, request)
+        try:
+            return {"settings": settings_of(read_manifest(folder).config)} if folder else {"error": "this model is no longer there"}
+        except (CheckpointError, OSError) as error:
+            return {"error": str(error)}
+    told: dict[str, Any] = {"settings": settings_of(run.config), "changes": [change.to_list() for change in run.changes]}
+    told |= {"name": run.name, "created": run.created, "origin": run.origin[1] if run.origin else None}
+    if own:
+        told |= {"watch": run.watch_id, "checkpoints": await asyncio.to_thread(checkpoints_of, run)}
+    return told
+
+
+def checkpoints_of(run: Run) -> list[dict[str, Any]]:
+    """A run's checkpoints as rows, newest first."""
+    listed = []
+    for path, manifest in run.checkpoints():
+        try:
+            listed.append({
+                "name": path.name, "step": manifest.step, "bytes": size_of(path), "written": (path / "config.json").stat().st_mtime,
+                "exact_match": manifest.scores["exact_match"] if manifest.scores else run.score_at(manifest.step),
+                "kept": path.name.endswith(KEPT), "resumable": (path / "training.safetensors").is_file(),
+            })  # fmt: skip
+        except OSError:
+            continue  # replaced by a newer one just now
+    return listed
+
+
+def settings_of(config: RunConfig) -> dict[str, Any]:
+    """A run's settings by name, those that differ from the defaults marked."""
+    fields, usual = config.to_fields(), RunConfig().to_fields()
+    fitted = ("source_vocabulary", "target_vocabulary", "max_positions")
+    return {
+        "fields": {name: value for name, value in fields.items() if name not in fitted},
+        "own": {name: value for name, value in fields.items() if value != usual[name] and name not in fitted},
+    }
+
+
+def settings_from(text: str) -> RunConfig:
+    """The run that a link or a JSON text describes.
+
+    Raises:
+        ValueError: for anything else.
+    """
+    content = parse_json(text.encode("utf-8", "replace")) if len(text) < 20_000 else None
+    if not isinstance(content, dict):
+        raise ValueError("these are no settings: a JSON object of names and values is expected")
+    try:
+        return RunConfig.from_fields(content)
+    except TypeError:  # a list where a name belongs
+        raise ValueError("these are no settings: values must be numbers, texts, true or false") from None
+
+
+def describe(config: RunConfig) -> str:
+    """A run in a few words: task, lengths and shape."""
+    task, model = config.task, config.model
+    lengths = f"{task.min_length}–{task.max_length}" if task.min_length < task.max_length else str(task.max_length)
+    return f"{task.task} {lengths}, {_count(model.n_layers, 'layer')} × {_count(model.n_heads, 'head')}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + "s" * (number != 1)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or len(value) > LONGEST_TEXT:
+        raise Refused(f"a text of at most {LONGEST_TEXT} characters is expected")
+    return value

@@ -1,0 +1,179 @@
+"""Checkpoints on their way to a visitor's disk and back, as one zip file each.
+
+    GET  playground/checkpoint/TICKET   a ticket is given to the owner only, works once, and for a minute
+    POST playground/checkpoint          the body is the zip file; X-Owner says whose run it becomes, X-Name what it is called
+
+Gradio's own uploads stay closed (hosts.py): they know neither owner nor size.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import shutil
+import tempfile
+import threading
+import time
+import zipfile
+import zlib
+from pathlib import Path
+from urllib.parse import unquote
+
+from starlette.background import BackgroundTask
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from playground.models.config import SettingError
+from playground.runs.history import read_lines
+from playground.runs.memory import check_memory
+from playground.runs.registry import Refused, Registry
+from playground.runs.run import LONGEST_NAME, Run
+from playground.training.manifest import CheckpointError, read_manifest
+
+from .visit import OWNER
+
+PATH = "/playground/checkpoint"
+FILES = ("config.json", "model.safetensors", "training.safetensors", "metrics.jsonl")
+LARGEST_UPLOAD = int(os.environ.get("PLAYGROUND_UPLOAD_MB", 50)) * 1_000_000  # bytes, packed
+UNPACKED = 3  # times as large it may be unpacked
+CHECKED_WITHIN = 60  # seconds
+TICKET_FOR = 60.0  # seconds
+MOST_TICKETS = 200
+
+
+class Tickets:
+    """Which files may be fetched now, by words that nobody can guess."""
+
+    def __init__(self) -> None:
+        self._issued: dict[str, tuple[float, Path, Run]] = {}
+        self._lock = threading.Lock()
+
+    def issue(self, folder: Path, run: Run) -> str:
+        with self._lock:
+            now = time.monotonic()
+            alive = [(word, what) for word, what in self._issued.items() if what[0] > now]
+            self._issued = dict(alive[-MOST_TICKETS + 1 :])
+            word = secrets.token_urlsafe(16)
+            self._issued[word] = (now + TICKET_FOR, folder, run)
+            return word
+
+    def redeem(self, word: str) -> tuple[Path, Run] | None:
+        with self._lock:
+            until, folder, run = self._issued.pop(word, (0.0, None, None))
+        return (folder, run) if folder and run and until > time.monotonic() else None
+
+
+tickets = Tickets()
+
+
+def routes(registry: Registry) -> list[Route]:
+    """The two ways, to be put before Gradio's own."""
+
+    async def give(request: Request) -> Response:
+        found = tickets.redeem(request.path_params["ticket"])
+        if found is None:
+            return PlainTextResponse("This link has been used or is too old: press Download again.", status_code=404)
+        folder, run = found
+        try:
+            packed = await asyncio.to_thread(pack_checkpoint, folder, run)
+        except OSError as error:
+            return PlainTextResponse(f"The checkpoint could not be packed: {error.strerror or error}.", status_code=500)
+        name = f"{run.folder.name}-{folder.name}.zip"
+        return FileResponse(packed, media_type="application/zip", filename=name, background=BackgroundTask(packed.unlink, missing_ok=True))
+
+    async def take(request: Request) -> Response:
+        owner = request.headers.get("x-owner", "")
+        name = " ".join(unquote(request.headers.get("x-name", ""))[:LONGEST_NAME].split())
+        if not OWNER.fullmatch(owner):
+            return JSONResponse({"error": "this upload does not say whose it is; reload the page and try again"}, status_code=400)
+        try:
+            folder = registry.root / "runs" / f".{secrets.token_hex(8)}.tmp"
+            folder.mkdir(parents=True)
+            try:
+                await receive(request, folder / "packed.zip")
+                await asyncio.to_thread(unpack, folder / "packed.zip", folder / "checkpoint")
+                manifest = read_manifest(folder / "checkpoint")
+                check_memory(manifest.config)
+                future = await asyncio.to_thread(registry.eyes.ask, "check", folder / "checkpoint")
+                answer = await asyncio.wait_for(asyncio.wrap_future(future), CHECKED_WITHIN)
+                if "error" in answer:
+                    raise CheckpointError(answer["error"].replace(str(folder / "checkpoint"), "").replace(f"{os.sep}config", "config"))
+                run = await asyncio.to_thread(registry.adopt, folder / "checkpoint", owner, name)
+            finally:
+                await asyncio.to_thread(shutil.rmtree, folder, True)
+        except (CheckpointError, SettingError, Refused, zipfile.BadZipFile) as error:
+            return JSONResponse({"error": str(error).replace(str(folder / "checkpoint") + os.sep, "")}, status_code=400)
+        except TimeoutError:
+            return JSONResponse({"error": f"it could not be checked within {CHECKED_WITHIN} s; try again"}, status_code=503)
+        except OSError as error:
+            return JSONResponse({"error": f"it could not be stored: {error.strerror or error}"}, status_code=507)
+        return JSONResponse({"subject": f"run:{run.id}"})
+
+    return [Route(PATH + "/{ticket}", give, methods=["GET"]), Route(PATH, take, methods=["POST"])]
+
+
+def pack_checkpoint(folder: Path, run: Run) -> Path:
+    """A checkpoint and the metrics until its step in one temporary file, which the caller removes."""
+    step = read_manifest(folder).step
+    with tempfile.NamedTemporaryFile(suffix=".zip", delete=False) as packed:
+        try:
+            with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+                for name in FILES:
+                    if (folder / name).is_file():
+                        archive.write(folder / name, name)
+                if not (folder / "metrics.jsonl").is_file():
+                    lines = (json.dumps(line) + "\n" for line in read_lines(run.folder) if line["step"] <= step)
+                    archive.writestr("metrics.jsonl", "".join(lines))
+        except BaseException:
+            os.unlink(packed.name)
+            raise
+    return Path(packed.name)
+
+
+async def receive(request: Request, path: Path) -> None:
+    """Write a request's body to a file.
+
+    Raises:
+        Refused: when it is larger than allowed.
+    """
+    received = 0
+    with open(path, "wb") as file:
+        async for chunk in request.stream():
+            received += len(chunk)
+            if received > LARGEST_UPLOAD:
+                raise Refused(f"the file has more than {LARGEST_UPLOAD // 1_000_000} MB, which is as much as is taken")
+            file.write(chunk)
+
+
+def unpack(packed: Path, folder: Path) -> None:
+    """Take a checkpoint's files, and nothing else, out of a zip file that may be hostile.
+
+    Raises:
+        Refused: for files that do not belong into a checkpoint, or too much in them.
+        zipfile.BadZipFile: for what is no zip file.
+    """
+    folder.mkdir()
+    left = UNPACKED * LARGEST_UPLOAD
+    with zipfile.ZipFile(packed) as archive:
+        members = [member for member in archive.infolist() if not member.is_dir()]
+        names = [member.filename.rpartition("/")[2] for member in members]
+        odd = next((name for name in names if name not in FILES), None)
+        if odd is not None or len(set(names)) != len(names):
+            what = f"the file {odd[:60]!r}" if odd is not None else "a file twice"
+            raise Refused(f"the zip holds {what}; a checkpoint has {', '.join(FILES)}, as Download gives them")
+        for member, name in zip(members, names, strict=True):
+            try:
+                with archive.open(member) as source, open(folder / name, "xb") as target:
+                    while chunk := source.read(min(1_000_000, left + 1)):
+                        left -= len(chunk)
+                        if left < 0:
+                            most = UNPACKED * LARGEST_UPLOAD // 1_000_000
+                            raise Refused(f"unpacked it has more than {most} MB, which is as much as is taken")
+                        target.write(chunk)
+            except Refused:
+                raise
+            except (RuntimeError, NotImplementedError, EOFError, zlib.error) as error:
+                raise Refused(f"{name} cannot be unpacked ({error}); pack it anew, without a password") from None
