@@ -1,0 +1,303 @@
+// ---------------------------------------------------------------- the runs, and what their owner does with them
+let runs = [], checkpoints = [], serverNow = 0, slots = 0, listing = null, listAgainAt = 0, showHidden = false, deleted = null, savedShown = "";
+const known = (s) => offered().includes(s);
+const offered = () => [...runs.filter((r) => !r.deleted).map((r) => r.subject), ...checkpoints.map((c) => c.subject)];
+const base = () => new URL("playground/checkpoint", location.origin + location.pathname.replace(/\/?$/, "/"));
+
+async function doing(what, about = subject) {
+  const note = about === subject ? $(".hand-note") : $(".runs-note");
+  let reply;
+  try { reply = await within(server.do({ owner, subject: about, ...what }), 20000); } catch (error) { reply = { error: "no answer from the server; try again" }; }
+  note.textContent = reply.error ? reply.error[0].toUpperCase() + reply.error.slice(1) + "." : "";
+  listSoon();
+  return reply;
+}
+
+// ---- the list
+async function list() {
+  let told;
+  try { told = await within(server.runs({ owner }), 20000); } catch (error) { return; }
+  runs = told.runs; checkpoints = told.checkpoints; serverNow = told.now; slots = told.slots;
+  offer(); drawRuns();
+  const gone = [...overlays.keys()].filter((s) => !runs.some((r) => r.subject === s && !r.deleted));
+  if (gone.length) { gone.forEach((s) => overlays.delete(s)); drawLegend(); draw(); }
+}
+function listSoon() { listAgainAt = 0; }
+async function keepListing() {
+  while (element.isConnected) {
+    if (Date.now() >= listAgainAt && owner) {
+      listAgainAt = Date.now() + (document.hidden ? 10000 : runs.some((r) => GOING.includes(r.status) && r.status !== "paused") ? 1500 : 4000);
+      await list();
+      await overlay();
+      if ($(".saved").open && last.own && savedShown !== subject + last.saved) await drawSaved();
+    }
+    await sleep(150);
+  }
+}
+
+// The choice of the model on show.
+function offer() {
+  const select = $(".subject"), mine = runs.filter((r) => !r.deleted && (!r.hidden || r.subject === subject));
+  const signature = JSON.stringify([mine.map((r) => [r.subject, r.name]), checkpoints, subject.startsWith("watch:") && [subject, last.name]]);
+  if (select.dataset.signature !== signature) {
+    select.dataset.signature = signature;
+    const group = (label, options) => {
+      const box = document.createElement("optgroup");
+      box.label = label;
+      box.append(...options.map(([value, text]) => new Option(text, value)));
+      return box;
+    };
+    select.replaceChildren(...[
+      subject.startsWith("watch:") && group("Shared with you", [[subject, last.name || "a run"]]),
+      mine.length && group("Your runs", mine.map((r) => [r.subject, r.name])),
+      checkpoints.length && group("Checkpoints that come with the playground", checkpoints.map((c) => [c.subject, c.name + ": " + c.about])),
+    ].filter(Boolean));
+  }
+  if (select.value !== subject) select.value = subject;
+}
+
+const STATES = { waiting: "in line", starting: "starting", training: "training", paused: "paused", stopping: "stopping", done: "done", stopped: "stopped", failed: "failed" };
+function drawRuns() {
+  const body = $(".runs tbody"), visible = runs.filter((r) => !r.deleted && (showHidden || !r.hidden));
+  const rows = new Map([...body.children].map((row) => [row.dataset.subject, row]));
+  const hidden = runs.filter((r) => r.hidden && !r.deleted).length;
+  $(".no-runs").hidden = visible.length > 0;
+  $(".runs table").hidden = !visible.length;
+  $(".show-hidden").hidden = !hidden;
+  $(".show-hidden").textContent = showHidden ? "Leave out the hidden ones" : "Show " + plural(hidden, "hidden run");
+  const wanted = visible.map((r) => {
+    const row = rows.get(r.subject) || newRow(r.subject), cell = (name, text) => { const c = row.querySelector("." + name); if (c.textContent !== text) c.textContent = text; return c; };
+    rows.delete(r.subject);
+    row.classList.toggle("open", r.subject === subject);
+    row.classList.toggle("hidden-run", r.hidden);
+    if (!row.querySelector(".renaming")) { cell("name", r.name).title = r.name; }
+    cell("state", r.place ? nth(r.place) : STATES[r.status] || r.status).dataset.status = r.status;
+    cell("task", r.task + " " + (r.lengths[0] < r.lengths[1] ? r.lengths[0] + "–" + r.lengths[1] : r.lengths[1]));
+    cell("size", r.shape[0] + " × " + r.shape[1] + ", " + Math.round(r.parameters / 1000) + " K").title = plural(r.shape[0], "layer") + ", " + plural(r.shape[1], "head") + ", d_model " + r.shape[2] + ", " + r.parameters.toLocaleString("en") + " parameters";
+    cell("best", r.best === null ? "–" : percent(r.best));
+    cell("step-of", r.step.toLocaleString("en") + (r.step < r.steps ? " of " + r.steps.toLocaleString("en") : ""));
+    cell("age", ago(serverNow - r.created));
+    const box = row.querySelector(".lay"), on = overlays.has(r.subject), self = r.subject === subject;
+    box.checked = on || self; box.disabled = self || (!on && overlays.size >= OVERLAY.length);
+    box.title = self ? "On show" : box.disabled ? "Eight curves are as many as can be told apart" : "Lay its curves over those on show";
+    row.style.setProperty("--colour", self ? "var(--pg-accent)" : on ? overlays.get(r.subject).colour : "transparent");
+    row.querySelector("[data-do=hide]").textContent = r.hidden ? "Show again" : "Hide";
+    row.querySelector("[data-do=resume]").hidden = !["paused", "stopped", "failed"].includes(r.status);
+    row.querySelector("[data-do=stop]").hidden = !GOING.includes(r.status);
+    return row;
+  });
+  for (const row of rows.values()) row.remove();
+  wanted.forEach((row, at) => { if (body.children[at] !== row) body.insertBefore(row, body.children[at] || null); });
+  $(".undo").hidden = !deleted;
+  if (deleted) $(".undo span").textContent = "Deleted “" + deleted.name + "”. It stays on disk for ten minutes.";
+  $(".differ").disabled = !overlays.size;
+}
+
+function newRow(of) {
+  const row = $(".row-template").content.firstElementChild.cloneNode(true);
+  row.dataset.subject = of;
+  const find = () => runs.find((r) => r.subject === of);
+  row.querySelector(".name").addEventListener("click", () => open(of));
+  row.querySelector(".lay").addEventListener("change", (event) => { lay(of, event.target.checked); });
+  const menu = row.querySelector("details");
+  menu.addEventListener("click", async (event) => {
+    const what = event.target.closest("button")?.dataset.do, run = find();
+    if (!what || !run) return;
+    menu.open = false;
+    if (what === "rename") return rename(row, run);
+    if (what === "use") return use(of);
+    if (what === "hide") await doing({ do: run.hidden ? "show" : "hide" }, of);
+    else if (what === "delete") { const reply = await doing({ do: "delete" }, of); if (!reply.error) { deleted = run; overlays.delete(of); if (of === subject) open(first); } }
+    else if (what === "again") { const reply = await doing({ do: "again" }, of); if (reply.subject) { await list(); open(reply.subject); } }
+    else await doing({ do: what }, of);
+    await list();
+  });
+  return row;
+}
+
+function rename(row, run) {
+  const cell = row.querySelector(".name"), input = document.createElement("input");
+  input.className = "renaming"; input.value = run.name; input.maxLength = 80; input.setAttribute("aria-label", "New name");
+  cell.replaceWith(input); input.focus(); input.select();
+  let over = false;
+  const end = async (take) => {
+    if (over) return;
+    over = true; input.replaceWith(cell);
+    if (take && input.value.trim() && input.value !== run.name) { cell.textContent = input.value; await doing({ do: "rename", name: input.value }, run.subject); await list(); }
+    cell.focus();
+  };
+  input.addEventListener("keydown", (event) => { event.stopPropagation(); if (event.key === "Enter") end(true); if (event.key === "Escape") end(false); });
+  input.addEventListener("blur", () => end(true));
+}
+
+document.addEventListener("click", (event) => { for (const menu of element.querySelectorAll("details.menu[open]")) if (!menu.contains(event.target)) menu.open = false; });
+$(".show-hidden").addEventListener("click", () => { showHidden = !showHidden; drawRuns(); });
+$(".undo button").addEventListener("click", async () => { const run = deleted; deleted = null; await doing({ do: "undelete" }, run.subject); await list(); });
+$(".subject").addEventListener("change", (event) => open(event.target.value));
+
+// ---- curves laid over those on show
+function lay(of, on) {
+  if (on) overlays.set(of, { colour: OVERLAY.find((c) => ![...overlays.values()].some((o) => o.colour === c)), curve: null });
+  else overlays.delete(of);
+  drawRuns(); drawLegend(); draw();
+  overlay(true);
+}
+
+async function overlay(now = false) {
+  const wanted = [...overlays].filter(([s, o]) => s !== subject && (now || !o.curve || !ENDED.includes(o.status))).map(([s]) => s);
+  overlays.delete(subject);
+  if (wanted.length) {
+    let told;
+    try { told = await within(server.curves({ owner, subjects: wanted }), 20000); } catch (error) { return; }
+    for (const c of told.curves) if (overlays.has(c.subject)) Object.assign(overlays.get(c.subject), { curve: c, status: c.status, name: c.name });
+    draw();
+  }
+  drawLegend();
+}
+
+function drawLegend() {
+  const box = $(".overlay-legend"), name = (runs.find((r) => r.subject === subject) || last).name || "on show";
+  box.hidden = !overlays.size;
+  const entry = (colour, text, of) => {
+    const item = document.createElement("span"), swatch = document.createElement("i"), words = document.createElement("span");
+    item.className = "entry"; swatch.style.borderTopColor = colour; words.textContent = text; words.title = text;
+    item.append(swatch, words);
+    if (of) {
+      const off = document.createElement("button");
+      off.type = "button"; off.textContent = "×"; off.setAttribute("aria-label", "Take " + text + " off the curves");
+      off.addEventListener("click", () => lay(of, false));
+      item.append(off);
+    }
+    return item;
+  };
+  const nameOf = (s, o) => (runs.find((r) => r.subject === s) || o).name || "";
+  box.replaceChildren(entry(css("--pg-accent"), name), ...[...overlays].map(([s, o]) => entry(o.colour, nameOf(s, o), s)));
+}
+
+// ---- two configurations, field by field
+async function differ() {
+  const subjects = [subject, ...overlays.keys()].slice(0, 8), told = [];
+  for (const s of subjects) told.push(await server.about({ owner, subject: s }));
+  const names = subjects.map((s, i) => told[i].name || s.split(":")[1]), fields = Object.keys(told[0].settings?.fields || {});
+  const all = $(".every-field").checked, table = $(".differences");
+  const rows = fields.filter((f) => all || new Set(told.map((t) => JSON.stringify(t.settings?.fields[f]))).size > 1);
+  const line = (tag, cells) => { const row = document.createElement("tr"); row.append(...cells.map((text) => { const cell = document.createElement(tag); cell.textContent = text; return cell; })); return row; };
+  const changed = (t) => (t.changes || []).map(([step, setting, value]) => setting + " " + value + " from step " + step).join("; ") || "none";
+  const body = rows.map((f) => line("td", [f, ...told.map((t) => String(t.settings?.fields[f] ?? ""))]));
+  if (all || new Set(told.map(changed)).size > 1) body.push(line("td", ["changed on the way", ...told.map(changed)]));
+  table.replaceChildren(line("th", ["setting", ...names]), ...body);
+  $(".alike").hidden = body.length > 0;
+  if (!$(".compare").open) $(".compare").showModal();
+}
+$(".differ").addEventListener("click", differ);
+$(".every-field").addEventListener("change", differ);
+
+// ---- a hand at the run on show
+const SETTINGS = { rate: "learning_rate", target: "steps" };
+function drawHand() {
+  const own = last.own && subject.startsWith("run:"), set = (box, value) => { if (document.activeElement !== box && box.value !== String(value)) box.value = value; };
+  for (const [name, setting] of Object.entries(SETTINGS)) { const box = $("." + name); set(box, last[setting] ?? ""); box.disabled = !own; }
+  if (own && document.activeElement !== $(".speed") && GOING.includes(status)) set($(".speed"), last.speed || 0);
+  $(".resume-here").hidden = !own || !["stopped", "failed", "done"].includes(status);
+  $(".resume-here").textContent = status === "done" ? "Train on" : "Resume";
+  $(".keep").hidden = !own || !["training", "paused"].includes(status) || !last.live;
+  $(".share").disabled = !subject || status === "gone";
+  $(".saved").hidden = !own;
+}
+for (const [name, setting] of Object.entries(SETTINGS))
+  $("." + name).addEventListener("change", (event) => { if (event.target.value.trim()) doing({ do: "change", setting, value: Number(event.target.value) }); });
+$(".speed").addEventListener("change", (event) => { if (last.own && GOING.includes(status)) doing({ do: "change", setting: "speed", value: Number(event.target.value) }); });
+$(".resume-here").addEventListener("click", () => doing({ do: status === "done" ? "extend" : "resume" }));
+$(".keep").addEventListener("click", async () => { const reply = await doing({ do: "keep" }); if (!reply.error) $(".hand-note").textContent = "Checkpoint of step " + last.step + " kept."; });
+root.addEventListener("command", (event) => command(event.detail));
+
+async function command(what) {
+  if (!last.own) return;
+  const words = { pause: "Pausing", resume: "Resuming", stop: "Stopping and saving" }[what];
+  if (words && GOING.includes(status)) $(".sentence").textContent = words;
+  await doing({ do: what });
+}
+
+// ---- checkpoints of the run on show
+async function drawSaved() {
+  const about = subject, version = subject + last.saved, told = await server.about({ owner, subject: about });
+  if (about !== subject || !told.checkpoints) return;
+  savedShown = version;
+  const body = $(".saved tbody");
+  $(".saved .none").hidden = told.checkpoints.length > 0;
+  body.replaceChildren(...told.checkpoints.map((c, at) => {
+    const row = document.createElement("tr"), cells = ["step " + c.step.toLocaleString("en"), c.kept ? "kept" : at ? "the one before" : "latest", c.exact_match === null ? "–" : percent(c.exact_match), bytes(c.bytes), ago(Date.now() / 1000 - c.written)];
+    for (const text of cells) row.insertCell().textContent = text;
+    const actions = row.insertCell(), add = (text, act) => { const b = document.createElement("button"); b.type = "button"; b.className = "quiet"; b.textContent = text; b.setAttribute("aria-label", text + ", step " + c.step); b.addEventListener("click", act); actions.append(b); };
+    add("Download", () => download(c.name));
+    if (c.resumable) add("Continue as a new run", async () => { const reply = await doing({ do: "branch", step: c.step }); if (reply.subject) { await list(); open(reply.subject); } });
+    add("Delete", async () => { await doing({ do: "remove", checkpoint: c.name }); await drawSaved(); });
+    return row;
+  }));
+}
+$(".saved").addEventListener("toggle", () => { if ($(".saved").open) drawSaved(); });
+
+async function download(name) {
+  const reply = await doing({ do: "download", checkpoint: name });
+  if (!reply.ticket) return;
+  const link = document.createElement("a");
+  link.href = base() + "/" + reply.ticket; link.download = "";
+  document.body.append(link); link.click(); link.remove();
+}
+$(".upload").addEventListener("click", () => $(".file").click());
+$(".file").addEventListener("change", async (event) => {
+  const file = event.target.files[0], note = $(".runs-note");
+  if (!file) return;
+  note.textContent = "Checking " + file.name;
+  try {
+    const answer = await fetch(base(), { method: "POST", body: file, headers: { "x-owner": owner, "x-name": encodeURIComponent(file.name.replace(/\.zip$/i, "")) } });
+    const reply = answer.headers.get("content-type")?.includes("json") ? await answer.json() : { error: await answer.text() };
+    note.textContent = reply.error ? file.name + " was not taken: " + reply.error + "." : "";
+    if (reply.subject) { await list(); open(reply.subject); }
+  } catch (error) { note.textContent = file.name + " could not be sent; it may be too large, or the server is gone."; }
+  event.target.value = "";
+});
+
+// ---- sharing
+async function use(of) {
+  const told = await server.about({ owner, subject: of });
+  if (told.settings) { trigger("select", { index: 0, value: told.settings.fields }); $(".runs-note").textContent = "Its settings are in the form now; press Train to start from them."; }
+}
+const page = () => location.origin + location.pathname;
+async function share() {
+  const told = await server.about({ owner, subject });
+  if (told.error) { $(".hand-note").textContent = told.error; return; }
+  const watch = told.watch || (subject.startsWith("watch:") ? subject.slice(6) : "");
+  $(".watch-link").closest("label").hidden = !watch;
+  $(".watch-link").value = watch ? page() + "?watch=" + watch : "";
+  $(".settings-link").value = page() + "?settings=" + encodeURIComponent(JSON.stringify(told.settings.own));
+  $(".settings-json").value = JSON.stringify(told.settings.fields, null, 1);
+  $(".sharing").showModal();
+}
+$(".share").addEventListener("click", share);
+$(".use-these").addEventListener("click", () => { $(".sharing").close(); use(subject); });
+for (const button of element.querySelectorAll(".copy")) button.addEventListener("click", async () => {
+  const box = button.parentElement.querySelector("input, textarea");
+  box.select();
+  try { await navigator.clipboard.writeText(box.value); } catch (error) { document.execCommand("copy"); }
+  button.textContent = "Copied"; setTimeout(() => { button.textContent = "Copy"; }, 1500);
+});
+for (const dialog of element.querySelectorAll("dialog")) dialog.addEventListener("click", (event) => { if (event.target === dialog || event.target.closest(".close")) dialog.close(); });
+
+// ---- keyboard
+function keys(event) {
+  if (!element.isConnected) { document.removeEventListener("keydown", keys); return; }
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, [contenteditable], dialog, [role=tab]")) return;
+  const onButton = event.target.closest("button, summary, canvas, a");
+  if (event.key === " " && !onButton && ["training", "paused"].includes(status)) { event.preventDefault(); command(status === "paused" ? "resume" : "pause"); }
+  else if (event.key === "ArrowRight" && event.target.tagName !== "CANVAS" && status === "paused") { event.preventDefault(); command("step"); }
+  else if (event.key === "?") $(".keys").showModal();
+}
+document.addEventListener("keydown", keys);
+$(".show-keys").addEventListener("click", () => $(".keys").showModal());
+
+$(".sequence").value = "3 1 4 1 5";
+begin();
+watch("value", attach);
+attach();
+keepListing();
