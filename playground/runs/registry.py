@@ -19,7 +19,7 @@ from typing import Any
 
 import psutil
 
-from playground.training.config import Change, RunConfig
+from playground.training.config import Change, RunConfig, settings_at
 from playground.training.files import sweep
 from playground.training.manifest import read_manifest
 
@@ -191,9 +191,10 @@ class Registry:
         if (place / "metrics.jsonl").is_file():
             shutil.move(place / "metrics.jsonl", home / "metrics.jsonl")
         resumable = (place / "training.safetensors").is_file()
+        steps = settings_at(manifest.config.training, manifest.changes, manifest.step).steps
         run = Run(
             secrets.token_urlsafe(16), secrets.token_urlsafe(16), fingerprint(owner), self._free_name(name or _name(manifest.config), mine),
-            manifest.config, home, status="stopped" if resumable else "done", changes=list(manifest.changes), scores=manifest.scores,
+            manifest.config, home, status="stopped" if resumable and manifest.step < steps else "done", changes=list(manifest.changes), scores=manifest.scores,
             step=manifest.step, best=manifest.scores["exact_match"] if manifest.scores else None, seconds=manifest.seconds,
             device=manifest.device,
         )  # fmt: skip

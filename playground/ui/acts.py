@@ -139,7 +139,10 @@ def settings_from(text: str) -> RunConfig:
     Raises:
         ValueError: for anything else.
     """
-    content = parse_json(text.encode("utf-8", "replace")) if len(text) < 20_000 else None
+    try:
+        content = parse_json(text.encode("utf-8", "replace")) if len(text) < 20_000 else None
+    except ValueError as error:
+        raise ValueError(f"they are no JSON ({error}); copy the whole of them") from None
     if not isinstance(content, dict):
         raise ValueError("these are no settings: a JSON object of names and values is expected")
     try:

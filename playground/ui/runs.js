@@ -100,6 +100,7 @@ function newRow(of) {
   row.querySelector(".name").addEventListener("click", () => open(of));
   row.querySelector(".lay").addEventListener("change", (event) => { lay(of, event.target.checked); });
   const menu = row.querySelector("details");
+  menu.addEventListener("toggle", () => { menu.classList.toggle("up", menu.getBoundingClientRect().bottom + 280 > document.documentElement.scrollHeight - scrollY); });
   menu.addEventListener("click", async (event) => {
     const what = event.target.closest("button")?.dataset.do, run = find();
     if (!what || !run) return;
@@ -186,7 +187,7 @@ async function differ() {
   const body = rows.map((f) => line("td", [f, ...told.map((t) => String(t.settings?.fields[f] ?? ""))]));
   if (all || new Set(told.map(changed)).size > 1) body.push(line("td", ["changed on the way", ...told.map(changed)]));
   table.replaceChildren(line("th", ["setting", ...names]), ...body);
-  $(".alike").hidden = body.length > 0;
+  $(".alike").hidden = body.length > 0; table.hidden = !body.length;
   if (!$(".compare").open) $(".compare").showModal();
 }
 $(".differ").addEventListener("click", differ);

@@ -38,7 +38,7 @@ const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 function sentence() {
   const p = last.latest, step = last.step || 0;
   const of = last.steps && step < last.steps ? " of " + last.steps.toLocaleString("en") : "";
-  const where = (last.parameters ? " · " + last.parameters.toLocaleString("en") + " parameters" : "") + (last.device ? " · " + last.device : "");
+  const where = (last.parameters ? " · " + last.parameters.toLocaleString("en") + " parameters" : "") + (last.device ? " · " + last.device : "") + (subject.startsWith("watch:") ? " · shared with you, to look at" : "");
   const best = scored && scored.length ? scored[scored.length - 1] : null;
   const soFar = best ? " · exact match " + percent(best[1]) + " of " + plural(best[3], "held-out sequence") : "";
   const score = scores ? " · exact match " + percent(scores.exact_match) + " of " + plural(scores.n, "held-out sequence") : soFar;
