@@ -21,8 +21,8 @@ from typing import Any
 from playground.training.files import write_file
 from playground.training.manifest import CheckpointError, parse_json
 
-FINENESS = (24, 12, 6, 3)  # weights kept in each doubling of the step; the first is kept until the budget is full
-STATE_STRIDE = 8
+FINENESS = (24, 12, 6, 3, 2, 1)  # weights kept in each doubling of the step; the first is kept until the budget is full
+STATE_STRIDE = 16
 BUDGET = int(os.environ.get("PLAYGROUND_HISTORY_MB", 96)) * 1_000_000  # bytes for a run: two thirds weights, one third states
 PASSING = 3  # weights that only the live view needs: so many of the latest stay
 WEIGHTS, STATE = ".safetensors", ".state.safetensors"
@@ -100,7 +100,8 @@ class History:
         self.budget = budget
         self._fineness = FINENESS[0]
         self._stride = STATE_STRIDE
-        self._sizes: dict[str, int] = {}  # of the files kept, by name
+        self._sizes: dict[str, dict[int, int]] = {WEIGHTS: {}, STATE: {}}  # bytes of the files kept, by step
+        self._bytes = {WEIGHTS: 0, STATE: 0}
         self._passing: list[int] = []
         self._unwritten: list[bytes] = []
         self._written = 0  # bytes of metrics.jsonl that are whole lines
@@ -110,9 +111,10 @@ class History:
         there of a run that has none on disk yet."""
         self.folder.mkdir(parents=True, exist_ok=True)
         for name in os.listdir(self.folder):
-            stem = name.split(".")[0]
-            if name.endswith((WEIGHTS, STATE)) and stem.isdigit() and int(stem) <= step:
-                self._sizes[name] = (self.folder / name).stat().st_size
+            suffix = STATE if name.endswith(STATE) else WEIGHTS
+            stem = name.removesuffix(suffix)
+            if stem.isdigit() and int(stem) <= step:
+                self._count(suffix, int(stem), (self.folder / name).stat().st_size)
             else:
                 os.unlink(self.folder / name)
         for suffix in (WEIGHTS, STATE):
@@ -155,54 +157,54 @@ class History:
 
     def put_weights(self, step: int, data: bytes, keep: bool = False) -> None:
         """Keep weights, if they belong into the history or a state needs them; otherwise until newer ones have come."""
-        self._put(f"{step}{WEIGHTS}", data)
+        self._put(WEIGHTS, step, data)
         if not (keep or self.wants_weights(step)) and step not in self._passing:
             self._passing.append(step)
         while len(self._passing) > PASSING:
-            self._drop(f"{self._passing.pop(0)}{WEIGHTS}")
+            self._drop(WEIGHTS, self._passing.pop(0))
         self._thin(WEIGHTS)
 
     def put_state(self, step: int, data: bytes) -> None:
         """Keep what training on from this step needs beside its weights."""
-        self._put(f"{step}{STATE}", data)
+        self._put(STATE, step, data)
         self._thin(STATE)
 
     def kept(self) -> list[int]:
         """The steps whose weights are there."""
-        return sorted(int(name.removesuffix(WEIGHTS)) for name in self._sizes if name.endswith(WEIGHTS) and not name.endswith(STATE))
+        return sorted(self._sizes[WEIGHTS])
 
-    def _put(self, name: str, data: bytes) -> None:
-        write_file(self.folder / name, data, flush=False)
-        self._sizes[name] = len(data)
+    def _put(self, suffix: str, step: int, data: bytes) -> None:
+        write_file(self.folder / f"{step}{suffix}", data, flush=False)
+        self._count(suffix, step, len(data))
 
-    def _drop(self, name: str) -> None:
-        self._sizes.pop(name, None)
+    def _drop(self, suffix: str, step: int) -> None:
+        self._count(suffix, step, 0)
         with suppress(FileNotFoundError):
-            os.unlink(self.folder / name)
+            os.unlink(self.folder / f"{step}{suffix}")
+
+    def _count(self, suffix: str, step: int, size: int) -> None:
+        self._bytes[suffix] += size - self._sizes[suffix].pop(step, 0)
+        if size:
+            self._sizes[suffix][step] = size
 
     def _thin(self, suffix: str) -> None:
         """Coarsen until what is kept fits. The first and the latest weights stay whatever they weigh, and a step with a state
         keeps its weights."""
-        states = {int(name.removesuffix(STATE)) for name in self._sizes if name.endswith(STATE)}
-        own = {int(name.removesuffix(suffix)): size for name, size in self._sizes.items()
-               if name.endswith(suffix) and (suffix == STATE or not name.endswith(STATE))}  # fmt: skip
         share = self.budget * (1 if suffix == STATE else 2) // 3
-        while own and sum(own.values()) > share:
+        while self._bytes[suffix] > share:
+            steps = list(self._sizes[suffix])
             if suffix == STATE:
                 self._stride *= 2
-                out = [step for step in own if step % self._stride]
-                if self._stride > 2**40:
-                    return
+                out = [step for step in steps if step % self._stride]
             else:
-                coarser = [fineness for fineness in (*FINENESS, 2, 1) if fineness < self._fineness]
+                coarser = [fineness for fineness in FINENESS if fineness < self._fineness]
                 if not coarser:
                     return
                 self._fineness = coarser[0]
-                stay = {0, max(own), *self._passing[-PASSING:], *states}
-                out = [step for step in own if step not in stay and not on_grid(step, self._fineness)]
+                stay = {0, max(steps), *self._passing, *self._sizes[STATE]}
+                out = [step for step in steps if step not in stay and not on_grid(step, self._fineness)]
             for step in out:
-                del own[step]
-                self._drop(f"{step}{suffix}")
+                self._drop(suffix, step)
 
 
 def as_bytes(line: Mapping[str, Any]) -> bytes:

@@ -132,12 +132,10 @@ class Registry:
                 raise Refused(f"you have {WAITING_AN_OWNER} runs waiting for a place already; wait for one, or stop one")
             if len(mine) >= RUNS_AN_OWNER:
                 raise Refused(f"you have {RUNS_AN_OWNER} runs, which is as many as are kept; delete some first")
-            folder = self.root / "runs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{config.task.task}-{secrets.token_hex(3)}"
-            run = Run(
-                secrets.token_urlsafe(16), secrets.token_urlsafe(16), fingerprint(owner), self._free_name(name or _name(config), mine),
-                config, folder, changes=list(changes or []), points=Points(), recorded=[],
-                origin=(origin[0].folder.name, origin[1]) if origin else None,
-            )  # fmt: skip
+            folder = self._folder(config)
+            run = self._new(config, owner, name, folder)
+            run.points, run.recorded, run.changes = Points(), [], list(changes or [])
+            run.origin = (origin[0].folder.name, origin[1]) if origin else None
             try:
                 folder.mkdir(parents=True)
             except OSError as error:
@@ -164,6 +162,14 @@ class Registry:
             changes.append(Change(step, "steps", min(1_000_000, step + run.config.training.steps)))
         return self.start(run.config, owner, name=f"{run.name} from {step}", changes=changes, origin=(run, step))
 
+    def _new(self, config: RunConfig, owner: str, name: str, folder: Path) -> Run:
+        name = self._free_name(name or _name(config), self.of_owner(owner))
+        return Run(secrets.token_urlsafe(16), secrets.token_urlsafe(16), fingerprint(owner), name, config, folder)
+
+    def _folder(self, config: RunConfig) -> Path:
+        """A new run's folder: when, what, and something that sets it apart."""
+        return self.root / "runs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{config.task.task}-{secrets.token_hex(3)}"
+
     def _free_name(self, name: str, among: list[Run]) -> str:
         taken = {run.name for run in among if run.deleted_at is None}
         number, base = 2, name[: LONGEST_NAME - 6]
@@ -182,7 +188,7 @@ class Registry:
         mine = self.of_owner(owner)
         if len(mine) >= RUNS_AN_OWNER:
             raise Refused(f"you have {RUNS_AN_OWNER} runs, which is as many as are kept; delete some first")
-        home = self.root / "runs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{manifest.config.task.task}-{secrets.token_hex(3)}"
+        home = self._folder(manifest.config)
         place = home / "checkpoints" / f"{manifest.step:07d}{KEPT}"
         place.parent.mkdir(parents=True)
         shutil.move(folder, place)
@@ -192,12 +198,10 @@ class Registry:
             shutil.move(place / "metrics.jsonl", home / "metrics.jsonl")
         resumable = (place / "training.safetensors").is_file()
         steps = settings_at(manifest.config.training, manifest.changes, manifest.step).steps
-        run = Run(
-            secrets.token_urlsafe(16), secrets.token_urlsafe(16), fingerprint(owner), self._free_name(name or _name(manifest.config), mine),
-            manifest.config, home, status="stopped" if resumable and manifest.step < steps else "done", changes=list(manifest.changes), scores=manifest.scores,
-            step=manifest.step, best=manifest.scores["exact_match"] if manifest.scores else None, seconds=manifest.seconds,
-            device=manifest.device,
-        )  # fmt: skip
+        run = self._new(manifest.config, owner, name, home)
+        run.status = "stopped" if resumable and manifest.step < steps else "done"
+        run.changes, run.scores, run.step, run.seconds = list(manifest.changes), manifest.scores, manifest.step, manifest.seconds
+        run.best, run.device = manifest.scores["exact_match"] if manifest.scores else None, manifest.device
         run.write()
         with self._lock:
             self._runs[run.id] = run

@@ -28,7 +28,7 @@ import filelock
 import torch
 
 from playground.evaluation import Evaluation
-from playground.training.checkpoint import as_line, load_trainer, own_tensors, pack, restore, save_checkpoint
+from playground.training.checkpoint import WeightsPacker, as_line, load_trainer, pack, restore, save_checkpoint
 from playground.training.config import Change, RunConfig
 from playground.training.files import sweep
 from playground.training.manifest import CheckpointError
@@ -98,6 +98,7 @@ class Worker:
         self.history = History(self.folder)
         self.trouble = ""  # what could not be written
         self.trainer, note = self.begin(order)
+        self.weights = WeightsPacker(self.trainer.family)
         self.paused = order.begin in ("pause", "step")
         self.steps_to_go = int(order.begin == "step")  # single steps asked for while paused
         self.pause_at = order.origin[1] if order.origin else None
@@ -303,7 +304,7 @@ class Worker:
     def look(self, keep: bool = False) -> None:
         """Leave the weights where those who watch can look at them. It may take a fiftieth of the time, whatever they weigh."""
         step, started = self.trainer.step_count, time.monotonic()
-        self.history.put_weights(step, pack(own_tensors(self.trainer.family)), keep)
+        self.history.put_weights(step, self.weights(), keep)
         now = time.monotonic()
         self.look_again_at = now + max(LOOK_EVERY, 50 * (now - started))
         self.tell_history()

@@ -4,34 +4,17 @@ CI=true they fail."""
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from tests.browser.chromium import FLAGS, find_browser
 from tests.servers import AppServer
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge")
 REFUSED = "422 (Unprocessable Entity)"  # how Gradio's validators say no; the browser logs it, the page explains it
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-
 expect.set_options(timeout=20_000)  # a busy machine is slow, not wrong
-
-
-def find_browser() -> str | None:
-    """The first Chromium or Chrome on the path, or the one that BROWSER_PATH names."""
-    return os.environ.get("BROWSER_PATH") or next(filter(None, map(shutil.which, NAMES)), None)
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from tests.browser.conftest import FLAGS, find_browser
+from tests.browser.chromium import FLAGS, find_browser
 from tests.servers import ROOT, AppServer
 
 VIEWS = {"wide": (1440, 950, ""), "narrow": (390, 844, ""), "dark": (1440, 950, "?__theme=dark")}

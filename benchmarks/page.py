@@ -1,0 +1,147 @@
+"""What a person waits for on the page, in a real Chromium: from the click on Train to the first point on screen and to the end
+of the default run, and how smoothly a run of 100,000 steps opens, draws and scrubs."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from playwright.sync_api import Page, sync_playwright
+
+from playground.runs.history import on_grid
+from playground.runs.run import Run, fingerprint
+from playground.training.config import RunConfig
+from tests.browser.chromium import FLAGS, find_browser
+from tests.servers import ROOT, AppServer
+
+CLICKS = 7
+LONG = 100_000
+# In the page, so that no message to the browser and back is timed: from the click to the first text in an element.
+FROM_CLICK = """([button, shown]) => new Promise(resolve => {
+  const box = document.querySelector(shown), started = performance.now(), before = box.textContent;
+  new MutationObserver((_, self) => {
+    if (!box.textContent || box.textContent === before || document.querySelector('.live').dataset.status !== 'training') return;
+    self.disconnect();
+    requestAnimationFrame(() => resolve((performance.now() - started) / 1000));
+  }).observe(box, { childList: true, characterData: true, subtree: true });
+  document.querySelector(button).click(); })"""
+FRAMES = """() => {
+  window.frames_seen = [];
+  let last = performance.now();
+  const tick = now => {
+    window.frames_seen.push(now - last);
+    last = now;
+    if (window.frames_seen.length < 2000) requestAnimationFrame(tick);
+  };
+  requestAnimationFrame(tick); }"""
+
+
+def clicks(page: Page) -> dict[str, list[float]]:
+    """Seconds from the click to the first point on screen, and to the end of the run as the page shows it."""
+    points, ends = [], []
+    for _ in range(CLICKS + 1):
+        started = time.perf_counter()
+        points.append(page.evaluate(FROM_CLICK, ["#train", ".loss-value"]))
+        page.wait_for_selector(".live[data-status=done]", timeout=120_000)
+        ends.append(time.perf_counter() - started)
+        print(f"first point {points[-1]:.2f} s, done {ends[-1]:.1f} s", flush=True)
+        time.sleep(1)
+    return {"first_point_seconds": [round(s, 2) for s in points[1:]], "done_seconds": [round(s, 1) for s in ends[1:]]}
+
+
+def long_run(root: Path) -> Run:
+    """A run of 100,000 steps as one would have left it: made-up metrics, real weights."""
+    config = RunConfig.from_fields({"steps": LONG})
+    run = Run("a" * 22, "b" * 22, fingerprint("nobody"), "a long run", config, root / "runs" / "long", status="done", step=LONG)
+    (run.folder / "history").mkdir(parents=True)
+    for step in range(LONG + 1):
+        if on_grid(step, 12):
+            (run.folder / "history" / f"{step}.safetensors").hardlink_to(root / "reverse" / "model.safetensors")
+    with open(run.folder / "metrics.jsonl", "w", encoding="utf-8") as file:
+        for step in range(1, LONG + 1):
+            line = {"step": step, "loss": round(3 / math.sqrt(step) * (1 + 0.3 * math.sin(step * 12.9898)), 6), "learning_rate": 0.003,
+                    "gradient_norm": 1.0, "seconds": step / 50, "steps_per_second": 50.0, "tokens_per_second": 1e4}  # fmt: skip
+            if step % 10 == 0:
+                line |= {"exact_match": round(1 - 1 / (1 + step / 500), 4), "token_accuracy": 0.9, "scored": 256}
+            file.write(json.dumps(line) + "\n")
+    run.write()
+    return run
+
+
+def scrubbing(page: Page, url: str, run: Run) -> dict[str, Any]:
+    """Opening the long run, and dragging its slider from end to end for five seconds."""
+    started = time.perf_counter()
+    run.load()
+    loaded = time.perf_counter() - started
+    points = run.load()
+    started = time.perf_counter()
+    answer = json.dumps(points.since(0))
+    decimated = time.perf_counter() - started
+    started = time.perf_counter()
+    page.goto(f"{url}/?watch={run.watch_id}")
+    page.wait_for_function("document.querySelector('.sentence')?.textContent.includes('100,000 steps')", timeout=60_000)
+    page.wait_for_function("document.querySelector('.viewing')?.textContent.includes('recorded')", timeout=60_000)
+    opened = time.perf_counter() - started
+    box = page.locator(".scrub").bounding_box()
+    assert box
+    y = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + box["width"] - 10, y)
+    page.mouse.down()
+    page.evaluate(FRAMES)
+    ends, until = 0, time.perf_counter() + 5
+    while time.perf_counter() < until:
+        share = 0.5 + 0.48 * math.cos(ends / 15)
+        page.mouse.move(box["x"] + box["width"] * share, y)
+        ends += 1
+    page.mouse.up()
+    frames = sorted(page.evaluate("window.frames_seen"))
+    looked = page.text_content(".viewing")
+    return {
+        "points": len(points), "load_seconds": round(loaded, 2), "answer_bytes": len(answer), "answer_ms": round(1000 * decimated, 1),
+        "opened_seconds": round(opened, 2), "frames": len(frames), "frame_ms": {
+            "median": round(median(frames), 1), "p95": round(frames[int(0.95 * len(frames))], 1), "most": round(frames[-1], 1)},
+        "mouse_moves": ends, "then": looked,
+    }  # fmt: skip
+
+
+def measure() -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as scratch, sync_playwright() as playwright:
+        root = Path(scratch) / "checkpoints"
+        root.mkdir()
+        shutil.copytree(ROOT / "checkpoints" / "reverse", root / "reverse")
+        run = long_run(root)
+        run.points = None
+        app = AppServer(Path(scratch))
+        browser = playwright.chromium.launch(executable_path=find_browser(), args=FLAGS)
+        page = browser.new_page(viewport={"width": 1440, "height": 950})
+        page.goto(app.url)
+        page.wait_for_selector(".live[data-status=checkpoint]")
+        result = clicks(page)
+        result |= scrubbing(page, app.url, run)
+        browser.close()
+        app.stop()
+    return result
+
+
+def table(rows: dict[str, Any]) -> str:
+    """The figures as Markdown."""
+    first, done, frames = rows["first_point_seconds"], rows["done_seconds"], rows["frame_ms"]
+    return "\n".join(
+        [
+            "| what | n | median | most |",
+            "|---|---|---|---|",
+            f"| click on Train to the first point on screen, seconds | {len(first)} | {median(first):.2f} | {max(first):.2f} |",
+            f"| click on Train to the end of the default run on screen, seconds | {len(done)} | {median(done):.1f} | {max(done):.1f} |",
+            "",
+            f"A run of {rows['points']:,} steps: read from disk in {rows['load_seconds']} s (once), decimated and packed in "
+            f"{rows['answer_ms']} ms to {rows['answer_bytes'] / 1000:.0f} KB, on screen {rows['opened_seconds']} s after its link was "
+            f"opened, page and all. While its slider was dragged for 5 s ({rows['mouse_moves']} moves), {rows['frames']} frames were "
+            f"drawn: median {frames['median']} ms, 95th percentile {frames['p95']} ms, longest {frames['most']} ms.",
+        ]
+    )
