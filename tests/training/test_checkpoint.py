@@ -5,15 +5,18 @@ import os
 import shutil
 import struct
 
+import psutil
 import pytest
 import safetensors.torch
 import torch
 
 from playground.evaluation import evaluate
 from playground.tasks.held_out import held_out_set
-from playground.training.checkpoint import as_line, load_model, load_trainer, own_tensors, read_metrics, save_checkpoint
+from playground.training.checkpoint import as_line, load_model, load_trainer, own_tensors, read_metrics, restore, save_checkpoint
+from playground.training.config import Change
 from playground.training.manifest import CheckpointError, read_manifest
 from playground.training.trainer import Metrics, Trainer
+from tests.fingerprint import fingerprint
 
 STEPS = 3
 FILES = ("config.json", "metrics.jsonl", "model.safetensors", "training.safetensors")
@@ -130,6 +133,71 @@ def test_files_of_others_can_be_put_beside_it(trainer, tmp_path):
     save_checkpoint(tmp_path / "x", trainer, [], extra={"README.md": b"# A model"})
     assert (tmp_path / "x" / "README.md").read_bytes() == b"# A model"
     load_model(tmp_path / "x")
+
+
+def test_metrics_that_somebody_else_keeps_are_not_in_it(trainer, tmp_path):
+    save_checkpoint(tmp_path / "x", trainer, None)
+    assert sorted(os.listdir(tmp_path / "x")) == ["config.json", "model.safetensors", "training.safetensors"]
+    resumed, lines = load_trainer(tmp_path / "x")
+    assert (resumed.step_count, lines) == (STEPS, [])
+    save_checkpoint(tmp_path / "x", trainer, [])
+    assert (tmp_path / "x" / "metrics.jsonl").read_bytes() == b""
+
+
+def test_changes_on_the_way_come_back_those_that_are_still_to_come_too(tiny, tmp_path):
+    trainer = Trainer(tiny, [Change(1, "learning_rate", 0.01), Change(5, "steps", 8)])
+    trainer.step()
+    trainer.step()
+    trainer.change("speed", 3)
+    manifest = save_checkpoint(tmp_path / "x", trainer, None)
+    assert list(manifest.changes) == trainer.changes
+    resumed, _ = load_trainer(tmp_path / "x")
+    assert resumed.changes == trainer.changes
+    assert resumed.config == tiny
+    told = list(resumed)
+    assert [each.learning_rate for each in told] == pytest.approx([0.01 * step / 20 for step in range(3, 9)])
+    assert told[-1].step == 8
+
+
+def test_a_setting_given_anew_counts_and_what_had_changed_of_it_does_not(tiny, tmp_path):
+    trainer = Trainer(tiny, [Change(0, "learning_rate", 0.01), Change(2, "learning_rate", 0.5), Change(1, "steps", 4)])
+    trainer.step()
+    save_checkpoint(tmp_path / "x", trainer, None)
+    resumed, _ = load_trainer(tmp_path / "x", learning_rate=1e-3, warmup=0)
+    assert resumed.changes == [Change(1, "steps", 4)]
+    assert [(each.step, each.learning_rate) for each in resumed] == [(2, 1e-3), (3, 1e-3), (4, 1e-3)]
+    longer, _ = load_trainer(tmp_path / "x", steps=6)
+    assert [each.step for each in longer] == [2, 3, 4, 5, 6]
+
+
+def test_a_trainer_can_be_put_where_another_one_stood(tiny, trainer, pristine):
+    other = Trainer(tiny.replace(seed=5))
+    other.step()
+    restore(other, pristine / "model.safetensors", pristine / "training.safetensors", STEPS, "cpu")
+    assert other.step_count == STEPS
+    assert fingerprint(other) == fingerprint(load_trainer(pristine)[0])
+
+
+def test_a_trainer_may_be_put_before_its_first_step_again(tiny, tmp_path):
+    save_checkpoint(tmp_path / "x", Trainer(tiny), None)
+    went = Trainer(tiny)
+    list(went)
+    restore(went, tmp_path / "x" / "model.safetensors", tmp_path / "x" / "training.safetensors", 0, "cpu")
+    again = [each.loss for each in went]
+    assert again == [each.loss for each in Trainer(tiny)]
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "training.safetensors"])
+def test_what_does_not_fit_leaves_a_trainers_weights_and_step_as_they_were(tiny, folder, name):
+    trainer = Trainer(tiny)
+    trainer.step()
+    before = fingerprint(trainer)
+    (folder / name).write_bytes((folder / name).read_bytes()[:-4])
+    with pytest.raises(CheckpointError, match=name):
+        restore(trainer, folder / "model.safetensors", folder / "training.safetensors", STEPS, "cpu")
+    with pytest.raises(CheckpointError, match="of step 3, not of step 2" if name == "model.safetensors" else name):
+        restore(trainer, folder / "model.safetensors", folder / "training.safetensors", 2, "cpu")
+    assert fingerprint(trainer) == before
 
 
 def test_a_later_save_replaces_an_earlier_one_whole(trainer, folder):
@@ -496,6 +564,19 @@ def test_a_config_that_claims_a_giant_model_is_refused_before_anything_is_built(
     config["model"] |= {"d_model": 4096, "n_layers": 48, "d_ff": 16384, "max_positions": 4096}
     (folder / "config.json").write_text(json.dumps(config))
     refusal(folder)
+
+
+def test_a_giant_model_is_refused_before_a_trainer_is_built_too(folder):
+    resource = pytest.importorskip("resource")
+    config = json.loads((folder / "config.json").read_text())
+    config["model"] |= {"d_model": 4096, "n_layers": 48, "d_ff": 16384, "max_positions": 4096}
+    (folder / "config.json").write_text(json.dumps(config))
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (psutil.Process().memory_info().vms + 1_000_000_000, hard))  # its weights take 80 GB
+    try:
+        refusal(folder, load=load_trainer)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def test_positions_that_only_take_memory_are_refused(folder):

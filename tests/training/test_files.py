@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from playground.training.files import recover_folder, sweep, write_folder
+from playground.training.files import recover_folder, sweep, write_file, write_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 OLD, NEW = {"a": b"old a", "b": b"old b", "only old": b"x"}, {"a": b"new a", "b": b"new b" * 100_000}
@@ -159,3 +159,90 @@ def test_an_interrupt_while_writing_leaves_the_old_folder(tmp_path, monkeypatch)
         write_folder(tmp_path / "x", NEW)
     assert content(tmp_path / "x") == OLD
     assert os.listdir(tmp_path) == ["x"]
+
+
+# Single files
+
+REPLACE = """
+import sys
+from pathlib import Path
+from playground.training.files import write_file
+while True:
+    for letter in b"ab":
+        write_file(Path(sys.argv[1]), bytes([letter]) * 200_000, flush=False)
+"""
+
+
+@pytest.mark.parametrize("flush", [True, False])
+def test_a_file_is_written_and_replaced_whole_and_nothing_is_left_beside_it(tmp_path, flush):
+    write_file(tmp_path / "x", b"old" * 1000, flush=flush)
+    write_file(tmp_path / "x", b"new", flush=flush)
+    assert content(tmp_path) == {"x": b"new"}
+
+
+def test_a_reader_sees_the_old_file_or_the_new_one_also_when_the_writer_is_killed(tmp_path):
+    path = tmp_path / "x"
+    write_file(path, b"a" * 200_000)
+    with subprocess.Popen([sys.executable, "-c", REPLACE, str(path)], cwd=ROOT) as writer:
+        seen = set()
+        while len(seen) < 2:
+            data = path.read_bytes()
+            assert len(data) == 200_000
+            assert len(set(data)) == 1
+            seen.add(data[0])
+        writer.kill()
+    data = path.read_bytes()
+    assert (len(data), len(set(data))) == (200_000, 1)
+
+
+def test_a_flushed_file_is_flushed_before_it_takes_the_name(tmp_path, monkeypatch):
+    write_file(tmp_path / "x", b"old")
+    seen = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: seen.append((tmp_path / "x").read_bytes()))
+    write_file(tmp_path / "x", b"new")
+    assert seen == [b"old"]
+    write_file(tmp_path / "x", b"newer", flush=False)
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("name", ["fsync", "replace"])
+def test_where_writing_a_file_fails_the_old_one_stays_alone(tmp_path, monkeypatch, name):
+    write_file(tmp_path / "x", b"old")
+    fail_at(monkeypatch, name, 0)
+    with pytest.raises(OSError, match="No space left"):
+        write_file(tmp_path / "x", b"new")
+    assert content(tmp_path) == {"x": b"old"}
+
+
+def test_a_file_larger_than_the_system_allows_leaves_the_old_one_alone(tmp_path):
+    resource = pytest.importorskip("resource")
+    write_file(tmp_path / "x", b"old")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            write_file(tmp_path / "x", b"new" * 1000, flush=False)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert content(tmp_path) == {"x": b"old"}
+
+
+def test_a_first_file_that_cannot_be_written_leaves_nothing(tmp_path, monkeypatch):
+    fail_at(monkeypatch, "replace", 0)
+    with pytest.raises(OSError, match="No space left"):
+        write_file(tmp_path / "x", b"new")
+    assert os.listdir(tmp_path) == []
+    with pytest.raises(FileNotFoundError):
+        write_file(tmp_path / "nowhere" / "x", b"new")
+
+
+def test_an_interrupt_while_writing_a_file_leaves_the_old_one_alone(tmp_path, monkeypatch):
+    write_file(tmp_path / "x", b"old")
+
+    def interrupted(descriptor):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_file(tmp_path / "x", b"new")
+    assert content(tmp_path) == {"x": b"old"}

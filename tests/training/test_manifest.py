@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from playground.training.config import Change
 from playground.training.manifest import CheckpointError, Manifest, parse_json, read_manifest
 
 SCORES = {
@@ -43,6 +44,20 @@ def test_a_manifest_reads_as_it_was_written(folder, small_run):
     assert manifest.scores == SCORES
     assert set(manifest.versions) == {"playground", "torch", "python"}
     assert manifest.to_json() == (folder / "config.json").read_text()
+
+
+def test_changes_on_the_way_read_as_they_were_written(tmp_path, small_run):
+    changes = (Change(3, "learning_rate", 0.5), Change(3, "speed", 2), Change(40, "steps", 90))
+    manifest = Manifest(small_run, 7, 1.25, "cpu", changes=changes)
+    (tmp_path / "config.json").write_text(manifest.to_json())
+    assert read_manifest(tmp_path) == manifest
+    assert read_manifest(tmp_path).changes == changes
+    assert read_manifest(tmp_path).config == small_run
+
+
+def test_a_run_without_changes_is_written_as_before_there_were_any(folder):
+    assert "changes" not in json.loads((folder / "config.json").read_text())
+    assert read_manifest(folder).changes == ()
 
 
 def test_config_json_is_for_people_too(folder):
@@ -110,6 +125,21 @@ NO_RUN_WRITES = [
     (("device",), {"cpu": 1}, "device is"),
     (("versions",), 3, "does not describe a run"),
     (("versions",), "x", "does not describe a run"),
+    (("changes",), None, "changes are None"),
+    (("changes",), {"steps": 3}, "changes are {'steps': 3}"),
+    (("changes",), "steps", "changes are 'steps'"),
+    (("changes",), [3], "changes are [3]"),
+    (("changes",), [[1, "steps"]], "changes are [[1, 'steps']]"),
+    (("changes",), [[1, "seed", 3]], "'seed' cannot change"),
+    (("changes",), [[1, ["steps"], 3]], "['steps'] cannot change"),
+    (("changes",), [[1, "steps", -3]], "(steps)"),
+    (("changes",), [[1, "steps", 3.5]], "(steps)"),
+    (("changes",), [[1, "learning_rate", "fast"]], "(learning_rate)"),
+    (("changes",), [[1, "learning_rate", 10**400]], "(learning_rate)"),
+    (("changes",), [[1, "speed", [[]]]], "(speed)"),
+    (("changes",), [[-1, "speed", 1]], "(step)"),
+    (("changes",), [[True, "speed", 1]], "(step)"),
+    (("changes",), [[2**31, "speed", 1]], "(step)"),
 ]
 
 
@@ -134,9 +164,11 @@ def test_a_key_that_stands_twice_is_refused(folder):
 
 @pytest.mark.parametrize("depth", [980, 2_000, 100_000])
 @pytest.mark.parametrize("bracket", ["[", '{"a":'])
-@pytest.mark.parametrize("where", ['"step": 7', '"d_model": 32', '"norm": "pre"', '"family": "transformer"', '"schema_version": 1'])
+@pytest.mark.parametrize(
+    "where", ['"step": 7', '"changes": []', '"d_model": 32', '"norm": "pre"', '"family": "transformer"', '"schema_version": 1']
+)
 def test_bottomless_nesting_is_refused(folder, where, bracket, depth):
-    text = (folder / "config.json").read_text()
+    text = (folder / "config.json").read_text().replace('"step": 7', '"changes": [], "step": 7')
     nested = bracket * depth + "1" + {"[": "]", '{"a":': "}"}[bracket] * depth
     assert where in text
     (folder / "config.json").write_text(text.replace(where, f"{where.split(':')[0]}: {nested}"))

@@ -1,3 +1,4 @@
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -6,6 +7,7 @@ import pytest
 import torch
 
 from playground.training.checkpoint import load_trainer, save_checkpoint
+from playground.training.config import Change
 from playground.training.manifest import CheckpointError
 from playground.training.trainer import Trainer
 from tests.fingerprint import fingerprint
@@ -22,6 +24,25 @@ for folder in sys.argv[1:]:
     for _ in trainer:
         pass
     print(fingerprint(trainer))
+"""
+TRAIN = """
+import json, os, signal, sys
+from pathlib import Path
+from playground.training.checkpoint import save_checkpoint
+from playground.training.config import Change, RunConfig
+from playground.training.trainer import Trainer
+from tests.fingerprint import fingerprint
+order = json.loads(sys.argv[1])
+trainer = Trainer(RunConfig.from_fields(order["fields"]), Change.read(order["scheduled"]))
+while trainer.should_continue() and trainer.step_count < order["until"]:
+    for step, setting, value in order["by_hand"]:
+        if trainer.step_count == step:
+            trainer.change(setting, value)
+    trainer.step()
+if order["folder"]:
+    save_checkpoint(Path(order["folder"]), trainer, None)
+    os.kill(os.getpid(), signal.SIGKILL)
+print(fingerprint(trainer))
 """
 
 
@@ -67,6 +88,46 @@ def test_a_run_resumed_in_a_new_process_ends_with_the_same_bits_as_one_that_was_
     resumed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120).stdout.split()
     uncut = {dropout: fingerprint(finished(dropping.replace(dropout=dropout))) for dropout in (0.0, 0.1)}
     assert resumed == [uncut[dropout] for dropout, _ in cuts]
+
+
+def train(run, until=N, scheduled=(), by_hand=(), folder=None):
+    """In a new process, which ends by a kill if it saved; the fingerprint that it printed otherwise."""
+    order = {"fields": run.to_fields(), "until": until, "scheduled": scheduled, "by_hand": by_hand, "folder": folder and str(folder)}
+    command = [sys.executable, "-W", "error", "-c", TRAIN, json.dumps(order)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == (-9 if folder else 0), done.stderr
+    return done.stdout.strip()
+
+
+def test_a_run_with_a_hand_at_it_killed_and_resumed_ends_with_the_bits_of_one_where_the_change_was_scheduled(dropping, tmp_path):
+    change = [4, "learning_rate", 0.02]
+    undisturbed = train(dropping, scheduled=[change])
+    train(dropping, until=7, by_hand=[change], folder=tmp_path / "changed before the cut")
+    train(dropping, until=4, by_hand=[], folder=tmp_path / "changed at the cut")
+    train(dropping, until=2, scheduled=[change], folder=tmp_path / "changed after the cut")
+    at_the_cut, _ = load_trainer(tmp_path / "changed at the cut")
+    at_the_cut.change(*change[1:])
+    save_checkpoint(tmp_path / "changed at the cut", at_the_cut, None)
+    folders = [tmp_path / f"changed {when} the cut" for when in ("before", "at", "after")]
+    command = [sys.executable, "-W", "error", "-c", RESUME, *map(str, folders)]
+    resumed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120).stdout.split()
+    assert resumed == [undisturbed] * 3
+    others = [train(dropping), *(train(dropping, scheduled=[[step, *change[1:]]]) for step in (3, 5))]
+    assert len({undisturbed, *others}) == 4
+
+
+def test_a_change_that_a_checkpoint_forgot_would_show(dropping, tmp_path):
+    uncut = Trainer(dropping, [Change(4, "learning_rate", 0.02)])
+    list(uncut)
+    for forgotten in (False, True):
+        trainer = Trainer(dropping, [Change(4, "learning_rate", 0.02)])
+        for _ in range(6):
+            trainer.step()
+        trainer.changes = [] if forgotten else trainer.changes
+        save_checkpoint(tmp_path / "cut", trainer, None)
+        resumed, _ = load_trainer(tmp_path / "cut")
+        list(resumed)
+        assert (fingerprint(resumed) == fingerprint(uncut)) != forgotten
 
 
 @pytest.mark.parametrize(

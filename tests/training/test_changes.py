@@ -1,0 +1,210 @@
+"""Settings that change on the way: what a Change accepts, and what is in force for which update."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from playground.models.config import SettingError
+from playground.training.config import CHANGEABLE, Change, TrainConfig, settings_at
+from playground.training.trainer import Trainer
+from tests.fingerprint import fingerprint
+
+CHANGES = st.one_of(
+    st.builds(Change, st.integers(0, 300), st.just("learning_rate"), st.floats(1e-9, 100)),
+    st.builds(Change, st.integers(0, 300), st.just("steps"), st.integers(1, 1_000_000)),
+    st.builds(Change, st.integers(0, 300), st.just("speed"), st.floats(0, 1000)),
+)
+
+
+@pytest.fixture(scope="module")
+def tiny(small_run):
+    return small_run.replace(steps=12, d_model=8, d_ff=8, batch_size=8, warmup=0, eval_n=32)
+
+
+def rates(trainer):
+    return [metrics.learning_rate for metrics in trainer]
+
+
+# One change
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("learning_rate", 1e-9), ("learning_rate", 100), ("steps", 1), ("steps", 1_000_000), ("speed", 0), ("speed", 1000)],
+)
+def test_a_change_takes_what_its_setting_takes(setting, value):
+    assert Change(0, setting, value).value == value
+    assert Change(2**31 - 1, setting, value).step == 2**31 - 1
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("learning_rate", 0), ("learning_rate", 101), ("learning_rate", float("nan")), ("learning_rate", "0.1"), ("learning_rate", None),
+     ("learning_rate", True), ("learning_rate", 10**400), ("steps", 0), ("steps", 1.5), ("steps", 1_000_001), ("steps", True),
+     ("steps", "9"), ("steps", [9]), ("speed", -1), ("speed", 1001), ("speed", float("nan")), ("speed", float("inf")), ("speed", True),
+     ("speed", "fast"), ("speed", None), pytest.param("speed", 10**5000, id="endless"), ("speed", {})],
+)  # fmt: skip
+def test_a_value_that_the_setting_does_not_take_is_refused_by_the_settings_name(setting, value):
+    with pytest.raises(SettingError, match=f"^{setting} is ") as caught:
+        Change(5, setting, value)
+    assert caught.value.field == setting
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("setting", ["seed", "batch_size", "", "Speed", None, 3, ["steps"], {}, "x" * 10_000])
+def test_other_settings_cannot_change_and_the_error_names_those_that_can(setting):
+    with pytest.raises(SettingError, match="cannot change while a run goes on; these can: learning_rate, steps, speed") as caught:
+        Change(5, setting, 1)
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("step", [-1, 1.0, True, None, "3", 2**31, [1]])
+def test_a_change_needs_a_whole_step(step):
+    with pytest.raises(SettingError, match="it must be a whole number from 0") as caught:
+        Change(step, "speed", 1)
+    assert caught.value.field == "step"
+
+
+def test_a_whole_rate_is_the_same_change_as_one_with_a_point():
+    assert Change(3, "learning_rate", 1) == Change(3, "learning_rate", 1.0)
+    assert type(Change(3, "learning_rate", 1).value) is float
+    assert type(Change(3, "speed", 2).value) is float
+    assert type(Change(3, "steps", 2).value) is int
+
+
+@given(st.lists(CHANGES, max_size=5))
+def test_changes_read_as_they_were_written(changes):
+    assert Change.read([change.to_list() for change in changes]) == changes
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [None, 3, "x", {}, {"steps": 3}, [3], ["abc"], [[1, "steps"]], [[1, "steps", 2, 3]], [{}], [None], [[1, "seed", 2]], [[[], "steps", 2]],
+     [[1, [], 2]], [[1, "steps", []]], [[1, "steps", 5], [2]]],
+)  # fmt: skip
+def test_what_is_no_list_of_changes_is_refused(lines):
+    with pytest.raises(ValueError, match=r"changes are|cannot change|it must be"):
+        Change.read(lines)
+
+
+# What is in force
+
+
+def test_a_change_is_in_force_from_the_update_after_its_step_on():
+    training, changes = TrainConfig(steps=100, learning_rate=0.1), [Change(7, "learning_rate", 0.5), Change(9, "steps", 50)]
+    assert settings_at(training, changes, 6) == training
+    assert (settings_at(training, changes, 7).learning_rate, settings_at(training, changes, 7).steps) == (0.5, 100)
+    assert (settings_at(training, changes, 9).learning_rate, settings_at(training, changes, 9).steps) == (0.5, 50)
+
+
+def test_of_two_changes_of_a_setting_the_later_one_counts():
+    changes = [Change(3, "learning_rate", 0.5), Change(5, "learning_rate", 0.25), Change(5, "learning_rate", 0.125)]
+    assert [settings_at(TrainConfig(), changes, step).learning_rate for step in (2, 3, 4, 5, 6)] == [6e-3, 0.5, 0.5, 0.125, 0.125]
+
+
+@given(st.lists(CHANGES, max_size=8).map(lambda changes: sorted(changes, key=lambda c: c.step)), st.integers(0, 300))
+def test_nothing_but_what_changed_is_another_than_before(changes, step):
+    training = TrainConfig()
+    expected = {name: getattr(training, name) for name in CHANGEABLE if name != "speed"}
+    for change in changes:
+        if change.step <= step and change.setting != "speed":
+            expected[change.setting] = change.value
+    there = settings_at(training, changes, step)
+    assert there == TrainConfig(**expected)
+    assert settings_at(training, iter(changes), step) == there
+
+
+# In a trainer
+
+
+def test_a_scheduled_rate_is_that_of_the_update_after_its_step(tiny):
+    trainer = Trainer(tiny, [Change(0, "learning_rate", 0.01), Change(4, "learning_rate", 0.02), Change(4, "speed", 5.0)])
+    assert rates(trainer) == [0.01] * 4 + [0.02] * 8
+
+
+def test_a_rate_changed_on_the_way_is_that_of_the_next_update_and_is_remembered(tiny):
+    trainer = Trainer(tiny)
+    first = [trainer.step().learning_rate for _ in range(5)]
+    trainer.change("learning_rate", 0.03)
+    assert first + rates(trainer) == [6e-3] * 5 + [0.03] * 7
+    assert trainer.changes == [Change(5, "learning_rate", 0.03)]
+
+
+def test_a_changed_rate_is_what_the_schedule_starts_from(tiny):
+    run = tiny.replace(schedule="cosine", decay_steps=12, warmup=4)
+    plain, changed = rates(Trainer(run)), rates(Trainer(run, [Change(6, "learning_rate", 12e-3)]))
+    assert changed == pytest.approx(plain[:6] + [2 * rate for rate in plain[6:]])
+
+
+def test_a_run_may_be_made_longer_or_shorter_on_the_way(tiny):
+    trainer = Trainer(tiny)
+    trainer.step()
+    trainer.change("steps", 15)
+    assert [metrics.step for metrics in trainer] == list(range(2, 16))
+    trainer.change("steps", 17)
+    assert [metrics.step for metrics in trainer] == [16, 17]
+    short = Trainer(tiny, [Change(3, "steps", 5)])
+    assert [metrics.step for metrics in short] == [1, 2, 3, 4, 5]
+
+
+def test_the_last_step_is_scored_where_the_run_now_ends(tiny):
+    assert [m.step for m in Trainer(tiny.replace(eval_every=1000), [Change(2, "steps", 7)]) if m.scored] == [7]
+
+
+def test_a_later_change_of_the_same_setting_no_longer_comes_and_the_others_do(tiny):
+    trainer = Trainer(tiny, [Change(2, "learning_rate", 0.01), Change(9, "learning_rate", 0.5), Change(10, "steps", 11)])
+    seen = [trainer.step().learning_rate for _ in range(4)]
+    trainer.change("learning_rate", 0.02)
+    assert seen + rates(trainer) == [6e-3] * 2 + [0.01] * 2 + [0.02] * 7
+    assert sorted(trainer.changes, key=lambda c: c.step) == [
+        Change(2, "learning_rate", 0.01), Change(4, "learning_rate", 0.02), Change(10, "steps", 11)
+    ]  # fmt: skip
+
+
+def test_the_last_of_several_changes_at_one_step_stays_alone(tiny):
+    trainer = Trainer(tiny)
+    trainer.step()
+    for value in (0.01, 0.02, 0.03):
+        trainer.change("learning_rate", value)
+    assert trainer.changes == [Change(1, "learning_rate", 0.03)]
+    assert trainer.step().learning_rate == 0.03
+
+
+def test_a_change_that_is_refused_changes_nothing(tiny):
+    trainer = Trainer(tiny, [Change(5, "learning_rate", 0.01)])
+    with pytest.raises(SettingError):
+        trainer.change("learning_rate", -1)
+    with pytest.raises(SettingError):
+        trainer.change("batch_size", 4)
+    assert trainer.changes == [Change(5, "learning_rate", 0.01)]
+    assert trainer.settings == tiny.training
+
+
+def test_speed_is_no_setting_of_the_training_and_leaves_no_bit_otherwise(tiny):
+    slow, fast = Trainer(tiny, [Change(0, "speed", 3.0), Change(4, "speed", 0.0)]), Trainer(tiny)
+    assert rates(slow) == rates(fast)
+    assert fingerprint(slow) == fingerprint(fast)
+
+
+def test_a_change_made_on_the_way_and_one_that_was_scheduled_there_give_the_same_bits(tiny):
+    run = tiny.replace(dropout=0.1)
+    live = Trainer(run)
+    for _ in range(5):
+        live.step()
+    live.change("learning_rate", 0.02)
+    list(live)
+    ends = []
+    for changes in ([Change(5, "learning_rate", 0.02)], [Change(6, "learning_rate", 0.02)], []):
+        trainer = Trainer(run, changes)  # one after the other: they share torch's generator
+        list(trainer)
+        ends.append(fingerprint(trainer))
+    assert fingerprint(live) == ends[0]
+    assert len(set(ends)) == 3
+
+
+def test_a_trainers_config_stays_what_the_run_began_with(tiny):
+    trainer = Trainer(tiny, [Change(1, "learning_rate", 0.5)])
+    trainer.step()
+    trainer.change("steps", 3)
+    list(trainer)
+    assert trainer.config == tiny
