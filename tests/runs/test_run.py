@@ -1,0 +1,251 @@
+"""One run's record on disk, and what a server makes of the records that it finds."""
+
+import json
+import os
+import time
+
+import pytest
+
+from playground.runs.history import History, weights_path
+from playground.runs.registry import Registry
+from playground.runs.run import LONGEST_NAME, OVER, Run, fingerprint, size_of, summary
+from playground.training.config import Change, RunConfig
+from tests.servers import wait_for
+
+SMALL = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "batch_size": 8, "max_length": 5, "steps": 40}
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run that has ended, in the folder of a server."""
+    folder = tmp_path / "runs" / "20260101-000000-reverse-abc123"
+    folder.mkdir(parents=True)
+    run = Run(
+        "the-id", "the-watch-id", fingerprint("ada's secret"), "My run · 1", RunConfig.from_fields(SMALL), folder,
+        status="stopped", message="why", changes=[Change(3, "learning_rate", 0.5), Change(9, "speed", 2)], step=12, best=0.5,
+        scores={"n": 4, "exact_match": 0.5, "token_accuracy": 0.75, "by_length": []}, seconds=1.5, device="cpu", hidden=True,
+        origin=("20250101-000000-reverse-000000", 7),
+    )  # fmt: skip
+    run.write()
+    return run
+
+
+def edit(run, **to):
+    content = json.loads((run.folder / "run.json").read_text())
+    (run.folder / "run.json").write_text(json.dumps(content | to))
+
+
+def lines(*steps, **more):
+    return [{"step": step, "loss": 1 / step, "seconds": step / 2} | more for step in steps]
+
+
+# The record
+
+
+def test_a_record_reads_as_it_was_written(run):
+    read = Run.read(run.folder)
+    assert read.to_json() == run.to_json()
+    assert (read.config, read.changes, read.origin, read.folder) == (run.config, run.changes, run.origin, run.folder)
+    assert summary(read) == summary(run)
+
+
+def test_the_owners_secret_is_nowhere_on_disk(run):
+    for path in run.folder.rglob("*"):
+        assert b"ada's secret" not in path.read_bytes()
+    assert fingerprint("ada's secret") == Run.read(run.folder).owner != fingerprint("ada's secret ")
+    assert fingerprint("\ud800") == fingerprint("\ud800")
+
+
+@pytest.mark.parametrize("status", ["waiting", "starting", "training", "paused", "stopping"])
+def test_a_run_that_was_going_when_its_server_went_is_paused(run, status):
+    run.status = status
+    run.write()
+    assert Run.read(run.folder).status == "paused"
+
+
+@pytest.mark.parametrize("status", OVER)
+def test_a_run_that_was_over_stays_over(run, status):
+    run.status = status
+    run.write()
+    assert Run.read(run.folder).status == status
+
+
+def test_a_record_that_cannot_be_written_is_said_and_the_old_one_stays(run):
+    before = (run.folder / "run.json").read_bytes()
+    run.message, run.name = "", "x"
+    os.rename(run.folder / "run.json", run.folder / "aside")
+    (run.folder / "run.json").mkdir()  # as a full disk would, it makes every write fail, for root too
+    run.write()
+    assert run.message.startswith(f"could not write {run.folder / 'run.json'}: ")
+    (run.folder / "run.json").rmdir()
+    os.rename(run.folder / "aside", run.folder / "run.json")
+    assert (run.folder / "run.json").read_bytes() == before
+    assert sorted(os.listdir(run.folder)) == ["run.json"]
+
+
+def test_a_run_whose_folder_has_gone_writes_nothing(run, tmp_path):
+    os.rename(run.folder, tmp_path / "gone")
+    run.write()
+    assert not run.folder.exists()
+
+
+# Records of others
+
+
+NO_RECORDS = [b"", b"{", b"null", b"3", b"[]", b"{}", b"\xff", b"[" * 100_000, b'{"id": "x"}', b'{"id": 1, "id": 2}']
+ODD = {
+    "id": [None, 7, "", [], {}],
+    "watch_id": [None, 7, "", []],
+    "owner": [None, 7, []],
+    "name": [None, 7, [], {}],
+    "created": [None, "yesterday", [], True],
+    "status": [None, 7, "dancing", []],
+    "message": [None, 7],
+    "step": [None, "3", -1, 1.5, True, 2**40],
+    "seconds": [None, "long", -1],
+    "best": ["good", []],
+    "device": [7, None],
+    "scores": [3, "x", [1], {"n": "<b>"}],
+    "hidden": [None, "yes", 3],
+    "deleted_at": ["yesterday", [], True],
+    "origin": [3, "ab", ["x"], ["x", "y"], [1, 2], ["x", -1], ["../../etc", 3], {"a": 1}, True],
+    "config": [None, 3, "x", {"task": "explode"}, {"surprise": 1}, {"d_model": -1}],
+    "changes": [None, 3, "x", [3], [[1, "seed", 3]], [[-1, "steps", 3]], {}],
+    "worker": [3, None], "points": [3], "lock": [3], "folder": ["/etc"], "asked": [3], "surprise": [1],
+}  # fmt: skip
+CASES = [(name, value) for name, values in ODD.items() for value in values]
+
+
+@pytest.mark.parametrize("data", NO_RECORDS, ids=range(len(NO_RECORDS)))
+def test_what_is_no_record_is_refused_with_the_files_name(run, data):
+    (run.folder / "run.json").write_bytes(data)
+    with pytest.raises(ValueError, match=r"run\.json"):
+        Run.read(run.folder)
+
+
+@pytest.mark.parametrize(("name", "value"), CASES, ids=[f"{name}-{value!s:.15}" for name, value in CASES])
+def test_a_record_that_no_server_writes_is_refused(run, name, value):
+    edit(run, **{name: value})
+    with pytest.raises(ValueError, match=r"\w"):
+        Run.read(run.folder)
+
+
+def test_a_record_that_lacks_something_is_refused(run):
+    content = json.loads((run.folder / "run.json").read_text())
+    for name in ("id", "watch_id", "owner", "name", "config", "changes", "origin"):
+        (run.folder / "run.json").write_text(json.dumps({key: value for key, value in content.items() if key != name}))
+        with pytest.raises(ValueError, match=r"run\.json"):
+            Run.read(run.folder)
+
+
+def test_a_giant_record_is_refused_unread(run):
+    with open(run.folder / "run.json", "ab") as file:
+        file.truncate(3_000_000_000)  # sparse: it takes no room
+    with pytest.raises(ValueError, match="at most"):
+        Run.read(run.folder)
+
+
+def test_a_server_takes_up_the_runs_that_it_can_read_and_leaves_the_others_alone(run, tmp_path):
+    broken = [*NO_RECORDS, *(json.dumps(json.loads(run.to_json()) | {name: value}).encode() for name, value in CASES)]
+    for number, data in enumerate(broken):
+        folder = tmp_path / "runs" / f"broken-{number}"
+        folder.mkdir()
+        (folder / "run.json").write_bytes(data)
+    (tmp_path / "runs" / "empty").mkdir()
+    (tmp_path / "runs" / "a file").write_text("x")
+    registry = Registry(tmp_path, slots=1)
+    try:
+        assert [each.id for each in registry.of_owner("ada's secret")] == ["the-id"]
+        assert registry.find("the-id", "ada's secret").folder == run.folder
+        assert registry.find_watched("the-watch-id").id == "the-id"
+        assert registry.find_watched("another") is None
+        assert registry.rows("ada's secret")[0]["name"] == "My run · 1"
+        wait_for_house(registry)
+        assert all((tmp_path / "runs" / f"broken-{number}" / "run.json").read_bytes() == data for number, data in enumerate(broken))
+    finally:
+        registry.shutdown()
+
+
+def wait_for_house(registry):
+    """Until the house was looked after at least once: a run whose last visit lies long back is forgotten by then."""
+    run = next(iter(registry._runs.values()))
+    run.load()
+    run.watched_at -= 1000
+    wait_for(lambda: run.points is None, what="a round of the house")
+
+
+# What it knows of its steps
+
+
+def test_points_and_steps_come_from_disk_when_somebody_asks(run):
+    history = History(run.folder)
+    history.open(0)
+    history.add(lines(1, 2, 3, exact_match=0.25, scored=64))
+    history.put_weights(2, b"w")
+    assert (run.points, run.recorded) == (None, None)
+    assert run.load().last == 3
+    assert run.load() is run.points
+    assert (run.records(), run.newest) == ([2], 2)
+    assert (run.score_at(2), run.score_at(7)) == (0.25, None)
+
+
+def test_points_that_are_read_anew_are_another_epoch(run):
+    History(run.folder).open(0, lines(1, 2))
+    epochs = set()
+    for _ in range(5):
+        run.load()
+        epochs.add(run.epoch)
+        run.points = None
+    assert len(epochs) == 5
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [b"{", b'{"step": 9, "loss": 1}', b'{"step": 2, "loss": 1}', b'{"step": 3, "loss": "low"}', b'{"step": 3, "loss": 1, "seconds": []}',
+     b'{"step": 3, "loss": 1, "gradient_norm": 1' + b"0" * 400 + b"}"],
+)  # fmt: skip
+def test_metrics_that_are_broken_are_told_up_to_there(run, odd):
+    (run.folder / "metrics.jsonl").write_bytes(b'{"step": 1, "loss": 1}\n{"step": 2, "loss": 1}\n' + odd + b'\n{"step": 4, "loss": 1}\n')
+    run.message = ""
+    told = run.load().since(0)
+    assert told["steps"] == [1, 2]
+    assert told["gradient_norm"] == [0.0, 0.0]
+    assert "metrics" in run.message
+
+
+def test_settings_are_those_in_force_where_the_run_stands(run):
+    run.changes = [Change(3, "learning_rate", 0.5), Change(9, "speed", 2), Change(12, "steps", 90), Change(20, "learning_rate", 0.25)]
+    told = {}
+    for run.step in (0, 3, 12, 20):
+        told[run.step] = (run.learning_rate, run.steps, run.speed)
+    assert told == {0: (6e-3, 40, 0.0), 3: (0.5, 40, 0.0), 12: (0.5, 90, 2.0), 20: (0.25, 90, 2.0)}
+
+
+def test_a_run_without_checkpoints_says_so_and_has_none(run):
+    assert run.checkpoints() == []
+    assert run.last_checkpoint() == "it had no checkpoint yet"
+    assert not run.live
+    assert run.send("pause") is False
+
+
+def test_the_size_of_a_folder_is_that_of_its_files(run):
+    assert size_of(run.folder) == (run.folder / "run.json").stat().st_size
+    weights_path(run.folder, 1).parent.mkdir()
+    assert size_of(run.folder) == (run.folder / "run.json").stat().st_size
+
+
+def test_a_row_of_the_list_says_what_a_run_is(run):
+    row = summary(run)
+    assert (row["subject"], row["name"], row["status"], row["step"], row["steps"], row["best"]) == (
+        "run:the-id",
+        "My run · 1",
+        "stopped",
+        12,
+        40,
+        0.5,
+    )
+    assert (row["task"], row["lengths"], row["shape"], row["hidden"], row["deleted"]) == ("reverse", [1, 5], [1, 2, 16], True, False)
+    assert "owner" not in row
+    assert len(row["name"]) <= LONGEST_NAME
+    assert row["created"] <= time.time()
+    json.dumps(row)
