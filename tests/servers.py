@@ -31,14 +31,14 @@ def wait_for(condition: Callable[[], object], seconds: float = 60, what: str = "
 class AppServer:
     """`python app.py` on a free port, over a copy of the shipped checkpoints."""
 
-    def __init__(self, folder: Path, **environment: str) -> None:
+    def __init__(self, folder: Path, port: int = 0, **environment: str) -> None:
         self.checkpoints = folder / "checkpoints"
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         for name in SHIPPED:
             shutil.copytree(ROOT / "checkpoints" / name, self.checkpoints / name, dirs_exist_ok=True)
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+            self.port = port or probe.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = folder / "app.log"
         with open(self.log, "wb") as log:

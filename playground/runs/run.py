@@ -193,7 +193,7 @@ class Run:
                 found.append((path, read_manifest(path)))
             except (CheckpointError, OSError):
                 continue  # the worker falls back to the one before and says so; nothing can be offered here
-        return sorted(found, key=lambda each: each[1].step, reverse=True)
+        return sorted(found, key=lambda each: (each[1].step, not each[0].name.endswith(KEPT)), reverse=True)
 
     def last_checkpoint(self) -> str:
         """What a run that broke down still has, as the end of a sentence."""

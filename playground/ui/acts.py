@@ -85,8 +85,8 @@ def _with_checkpoint(run: Run, name: str, do: str) -> dict[str, Any]:
         raise Refused("this checkpoint is no longer there")
     if do == "download":
         return {"ticket": tickets.issue(found[name], run)}
-    if run.live and name == next(iter(found)):
-        raise Refused("this is the newest checkpoint of a run that is going on; stop the run first")
+    if run.live and len(found) == 1:
+        raise Refused("this is the only checkpoint of a run that is going on; stop the run first")
     shutil.rmtree(found[name])
     run.saved += 1
     return {}

@@ -180,6 +180,7 @@ function drawCharts() {
     ...laid.map((o) => ({ values: exact(o.curve.scored), colour: o.colour, dots: true })),
     { values: exact(scored), colour: css("--pg-accent"), dots: true },
   ], [0, 1], [[0, "0"], [0.5, "50 %"], [1, "100 %"]], "first score after a few steps");
+  $(".loss-chart").steps = curve.steps; // what is drawn, for whoever wants to check
   $(".legend").style.visibility = laid.length ? "hidden" : "";
   const asked = hoverStep === null ? viewed : hoverStep, at = asked === null ? curve.steps.length - 1 : nearest(curve.steps, asked);
   const told = (step) => (asked === null ? "" : " at step " + step.toLocaleString("en"));

@@ -24,12 +24,12 @@ async function follow(mine) {
   while (mine === generation && element.isConnected) {
     await sleep(wait);
     try {
-      const told = await within(server.poll({ owner, subject, known: fresh ? 0 : count, epoch: fresh ? -1 : epoch, looks: fresh ? 0 : looks }), 20000);
+      const told = await call("poll", { owner, subject, known: fresh ? 0 : count, epoch: fresh ? -1 : epoch, looks: fresh ? 0 : looks });
       if (mine !== generation) return;
       take(told);
       if (["checkpoint", "gone"].includes(status)) return;
       // An ended run goes on when its owner says so, here or in another tab.
-      wait = ENDED.includes(status) && shown ? 2000 : document.hidden ? 2000 : status === "paused" ? 500 : 200;
+      wait = ENDED.includes(status) && shown ? 2000 : document.hidden ? 2000 : status === "paused" ? 500 : count ? 200 : 60;
     } catch (error) {
       if (mine !== generation) return;
       $(".sentence").textContent = "No answer from the server; trying again";
@@ -71,7 +71,7 @@ async function ask() {
   askedAt = Date.now();
   if (!text.trim()) { $(".answer").replaceChildren(); note.textContent = ""; $(".sequence").removeAttribute("aria-invalid"); return; }
   let reply;
-  try { reply = await within(server.ask({ owner, subject, text, ...(step === null ? {} : { step }) }), 20000); } catch (error) { reply = { error: "no answer from the server; try again" }; }
+  try { reply = await call("ask", { owner, subject, text, ...(step === null ? {} : { step }) }); } catch (error) { reply = { error: "no answer from the server; try again" }; }
   if (mine !== asked) return;
   note.classList.toggle("error", Boolean(reply.error));
   note.textContent = reply.error || [step !== null && "with the weights of step " + reply.step.toLocaleString("en"), reply.note].filter(Boolean).join("; ");
@@ -97,7 +97,8 @@ function attach() {
   owner = value.owner || ""; first = value.first || "";
   let remembered = "";
   try { remembered = localStorage.getItem("transformer-playground-subject") || ""; } catch (error) { /* a browser without a memory */ }
-  list().then(() => open(value.subject || (known(remembered) ? remembered : known(first) ? first : offered()[0] || "")));
+  if (value.subject) { open(value.subject); list(); return; }
+  list().then(() => open(known(remembered) ? remembered : known(first) ? first : offered()[0] || ""));
 }
 
 // ---------------------------------------------------------------- what a person does with the pictures

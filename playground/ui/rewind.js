@@ -8,7 +8,7 @@ function forgetLooks() { lookCache = new Map(); }
 
 async function lookAt(step) {
   if (lookCache.has(step)) return lookCache.get(step);
-  const cache = lookCache, reply = await within(server.look({ owner, subject, step }), 20000);
+  const cache = lookCache, reply = await call("look", { owner, subject, step });
   if (reply.error) throw new Error(reply.error);
   stage = stage || reply.stage;
   cache.set(step, reply.snapshot);

@@ -7,16 +7,20 @@ const base = () => new URL("playground/checkpoint", location.origin + location.p
 async function doing(what, about = subject) {
   const note = about === subject ? $(".hand-note") : $(".runs-note");
   let reply;
-  try { reply = await within(server.do({ owner, subject: about, ...what }), 20000); } catch (error) { reply = { error: "no answer from the server; try again" }; }
+  try { reply = await call("do", { owner, subject: about, ...what }); } catch (error) { reply = { error: "no answer from the server; try again" }; }
   note.textContent = reply.error ? reply.error[0].toUpperCase() + reply.error.slice(1) + "." : "";
   listSoon();
   return reply;
 }
 
+async function about(of) {
+  try { return await call("about", { owner, subject: of }); } catch (error) { return { error: "No answer from the server; try again." }; }
+}
+
 // ---- the list
 async function list() {
   let told;
-  try { told = await within(server.runs({ owner }), 20000); } catch (error) { return; }
+  try { told = await call("runs", { owner }); } catch (error) { return; }
   runs = told.runs; checkpoints = told.checkpoints; serverNow = told.now; slots = told.slots;
   offer(); drawRuns();
   const gone = [...overlays.keys()].filter((s) => !runs.some((r) => r.subject === s && !r.deleted));
@@ -149,7 +153,7 @@ async function overlay(now = false) {
   overlays.delete(subject);
   if (wanted.length) {
     let told;
-    try { told = await within(server.curves({ owner, subjects: wanted }), 20000); } catch (error) { return; }
+    try { told = await call("curves", { owner, subjects: wanted }); } catch (error) { return; }
     for (const c of told.curves) if (overlays.has(c.subject)) Object.assign(overlays.get(c.subject), { curve: c, status: c.status, name: c.name });
     draw();
   }
@@ -178,7 +182,7 @@ function drawLegend() {
 // ---- two configurations, field by field
 async function differ() {
   const subjects = [subject, ...overlays.keys()].slice(0, 8), told = [];
-  for (const s of subjects) told.push(await server.about({ owner, subject: s }));
+  for (const s of subjects) told.push(await about(s));
   const names = subjects.map((s, i) => told[i].name || s.split(":")[1]), fields = Object.keys(told[0].settings?.fields || {});
   const all = $(".every-field").checked, table = $(".differences");
   const rows = fields.filter((f) => all || new Set(told.map((t) => JSON.stringify(t.settings?.fields[f]))).size > 1);
@@ -221,8 +225,8 @@ async function command(what) {
 
 // ---- checkpoints of the run on show
 async function drawSaved() {
-  const about = subject, version = subject + last.saved, told = await server.about({ owner, subject: about });
-  if (about !== subject || !told.checkpoints) return;
+  const shownOf = subject, version = subject + last.saved, told = await about(shownOf);
+  if (shownOf !== subject || !told.checkpoints) return;
   savedShown = version;
   const body = $(".saved tbody");
   $(".saved .none").hidden = told.checkpoints.length > 0;
@@ -261,12 +265,12 @@ $(".file").addEventListener("change", async (event) => {
 
 // ---- sharing
 async function use(of) {
-  const told = await server.about({ owner, subject: of });
+  const told = await about(of);
   if (told.settings) { trigger("select", { index: 0, value: told.settings.fields }); $(".runs-note").textContent = "Its settings are in the form now; press Train to start from them."; }
 }
 const page = () => location.origin + location.pathname;
 async function share() {
-  const told = await server.about({ owner, subject });
+  const told = await about(subject);
   if (told.error) { $(".hand-note").textContent = told.error; return; }
   const watch = told.watch || (subject.startsWith("watch:") ? subject.slice(6) : "");
   $(".watch-link").closest("label").hidden = !watch;

@@ -33,6 +33,12 @@ const plural = (n, noun) => n.toLocaleString("en") + " " + noun + (n === 1 ? "" 
 const bytes = (n) => (n < 1e6 ? Math.round(n / 1e3) + " KB" : (n / 1e6).toFixed(1) + " MB");
 const nth = (n) => (n === 1 ? "next" : n === 2 ? "second" : n === 3 ? "third" : n + "th") + " in line";
 const within = (promise, ms) => Promise.race([promise, new Promise((_, no) => setTimeout(() => no(new Error("timeout")), ms))]);
+// Ask the server. Gradio answers with nothing when the server cannot be reached.
+async function call(name, request) {
+  const reply = await within(server[name](request), 20000);
+  if (!reply || typeof reply !== "object") throw new Error("no answer from the server");
+  return reply;
+}
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 function sentence() {

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -43,15 +44,16 @@ def open_page(browser: Browser) -> Iterator[Callable[..., Page]]:
     """Opens pages, each in a browser profile of its own, and sees to it that none complained or called another host."""
     contexts, complaints = [], []
 
-    def open_page(url: str, same_browser_as: Page | None = None, **viewport: int) -> Page:
+    def open_page(
+        url: str, same_browser_as: Page | None = None, may_complain: bool = False, storage_state: Any = None, **viewport: int
+    ) -> Page:
         if same_browser_as is None:
-            contexts.append(browser.new_context(viewport={"width": 1440, "height": 950} | viewport))
+            contexts.append(browser.new_context(viewport={"width": 1440, "height": 950} | viewport, storage_state=storage_state))
         context = same_browser_as.context if same_browser_as else contexts[-1]
         page = context.new_page()
         page.set_default_timeout(30_000)
-        page.on(
-            "console", lambda message: complaints.append(message.text) if message.type == "error" and REFUSED not in message.text else None
-        )
+        if not may_complain:  # where the test takes the network or the server away, Chromium logs it
+            page.on("console", lambda said: complaints.append(said.text) if said.type == "error" and REFUSED not in said.text else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("request", lambda request: complaints.append(request.url) if foreign(request.url, url) else None)
         page.goto(url)

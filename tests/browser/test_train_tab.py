@@ -5,39 +5,14 @@ from playwright.sync_api import Page, expect
 
 from playground.training.manifest import read_manifest
 from playground.training.presets import preset_config
+from tests.browser.seeing import colours, settle, shows, step_shown
 from tests.servers import AppServer, wait_for
-
-
-def shows(page: Page, *statuses: str, seconds: float = 60) -> None:
-    """Wait until the live view shows one of these statuses."""
-    script = "names => names.includes(document.querySelector('.live')?.dataset.status)"
-    page.wait_for_function(script, arg=list(statuses), timeout=seconds * 1000)
-
-
-def step_shown(page: Page) -> int:
-    found = re.search(r"step (\d+)", page.text_content(".sentence"))
-    return int(found.group(1)) if found else 0
-
-
-def settle(page: Page, field: str, value: object) -> None:
-    """Put a number into a field of the form."""
-    page.fill(f"#field-{field} input", str(value))
-    page.press(f"#field-{field} input", "Tab")
 
 
 def open_advanced(page: Page, group: str) -> None:
     page.click("#advanced > button")
     if group != "Model":
         page.click(f"#advanced .group button:has-text('{group}')")
-
-
-def colours(page: Page, selector: str) -> int:
-    """How many different colours a canvas shows: a blank one has one."""
-    return page.eval_on_selector(
-        selector,
-        """canvas => { const d = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data, seen = new Set();
-        for (let i = 0; i < d.length; i += 4) seen.add(d[i] + ',' + d[i + 1] + ',' + d[i + 2] + ',' + d[i + 3]); return seen.size; }""",
-    )
 
 
 def test_the_first_screen_shows_a_shipped_model_and_lets_one_try_it(app, open_page):
@@ -118,10 +93,9 @@ def test_a_second_browser_sees_nothing_of_the_first(app, open_page):
     second = open_page(app.url)
     shows(second, "checkpoint")
     for page, expected in ((first, True), (second, False)):
-        page.click("#subject input")
-        offered = page.locator("[role=option]").all_text_contents()
-        assert any("run 1" in text for text in offered) is expected, offered
-    first.keyboard.press("Escape")
+        offered = page.locator(".subject option").all_text_contents()
+        assert ("reverse 1–10" in offered) is expected, offered
+        assert page.locator(".runs tbody tr").count() == expected
     first.click("#stop")
     shows(first, "stopped", "done")
 
@@ -147,8 +121,7 @@ def test_a_preset_fills_the_form_and_another_model_can_be_opened(app, open_page)
     page.click("#field-preset label:has-text('One head')")
     expect(page.locator("#field-preset")).to_contain_text("small enough that every picture can be read")
     expect(page.locator("#size")).to_contain_text(f"{preset_config('one-head').model.parameter_count():,} parameters")
-    page.click("#subject input")
-    page.click("[role=option]:has-text('checkpoint copy')")
+    page.select_option(".subject", "checkpoint:copy")
     page.wait_for_function("document.querySelector('.sentence').textContent.includes('Checkpoint copy')")
     expect(page.locator(".answer")).to_have_text(re.compile(r"3 1 4 1 5\s*✓"))
     page.reload()
@@ -172,9 +145,6 @@ def test_kinds_heads_and_cells_can_be_chosen_by_keyboard(app, open_page):
     expect(page.locator("figcaption")).to_have_text(
         re.compile(r"Layer 1, head 3\. Answer position 1 \(\d\) looks at given position 1 \(SOS\) with weight 1\.000")
     )
-    page.focus("#subject input")
-    page.keyboard.press("Tab")
-    expect(page.locator("[role=option]")).to_have_count(0)
     page.focus(".loss-chart")
     page.keyboard.press("ArrowLeft")
     expect(page.locator(".loss-value")).to_contain_text("at step")
@@ -201,6 +171,8 @@ def test_sigterm_saves_the_active_run_and_exits_with_0(tmp_path, open_page):
     wait_for(lambda: step_shown(page) > 3, what="some steps")
     page.goto("about:blank")
     assert own.stop() == 0
-    saved = [path for path in (own.checkpoints / "runs").iterdir() if not path.name.startswith(".")]
+    runs = [path for path in (own.checkpoints / "runs").iterdir() if not path.name.startswith(".")]
+    assert len(runs) == 1
+    saved = list((runs[0] / "checkpoints").iterdir())
     assert len(saved) == 1
     assert read_manifest(saved[0]).step > 3

@@ -1,0 +1,439 @@
+"""Runs that last, as a person meets them: rewind, branch, many runs, leaving and coming back, sharing."""
+
+import json
+import re
+import zipfile
+
+import pytest
+from playwright.sync_api import expect
+
+from playground.training.manifest import read_manifest
+from tests.browser.seeing import SMALL, begin, drawn, link_to, menu, names, passes, says, shows, step_shown
+from tests.servers import AppServer, wait_for
+
+LONG = {"steps": 100_000}
+
+
+def attention(page):
+    return page.evaluate("document.querySelector('.focus-map').toDataURL()")
+
+
+def test_slow_motion_shows_every_step_and_full_speed_is_a_choice_away(app, open_page):
+    page = open_page(app.url)
+    begin(page, app.url, speed=2, **LONG)
+    says(page, ".sentence", "slowed to 2 steps/s")
+    passes(page, 2)
+    seen = [step_shown(page)]
+    while len(seen) < 3:
+        page.wait_for_timeout(50)
+        if step_shown(page) != seen[-1]:
+            seen.append(step_shown(page))
+    assert seen == list(range(seen[0], seen[0] + 3))
+    page.select_option(".speed", "0")
+    passes(page, seen[-1] + 30)
+    expect(page.locator(".sentence")).to_contain_text(re.compile(r"steps/s · "))
+    page.click("#stop")
+    shows(page, "stopped")
+
+
+def test_the_learning_rate_changes_on_the_way_and_the_change_is_kept_with_its_step(app, open_page):
+    page = open_page(app.url)
+    begin(page, app.url, schedule="constant", warmup=0, **LONG)
+    passes(page, 20)
+    page.click("#pause")
+    shows(page, "paused")
+    at = step_shown(page)
+    page.fill(".rate", "-3")
+    page.press(".rate", "Enter")
+    expect(page.locator(".hand-note")).to_contain_text("it must be a number from")
+    page.fill(".rate", "0.0005")
+    page.press(".rate", "Enter")
+    expect(page.locator(".hand-note")).to_be_empty()
+    page.click("#step")
+    says(page, ".sentence", f"step {at + 1}")
+    page.select_option(".metric", "learning_rate")
+    expect(page.locator(".loss-value")).to_have_text("0.0005")
+    page.reload()
+    shows(page, "paused")
+    expect(page.locator(".rate")).to_have_value("0.0005")
+    page.click("#stop")
+    shows(page, "stopped")
+
+
+def test_one_goes_back_in_time_while_it_trains_and_afterwards(app, open_page):
+    page = open_page(app.url)
+    begin(page, app.url, steps=400, eval_every=10)
+    passes(page, 60)
+    page.focus(".scrub")
+    for _ in range(5):
+        page.keyboard.press("ArrowLeft")
+    says(page, ".viewing", "Looking at step")
+    page.wait_for_function("/at step \\d+/.test(document.querySelector('.right-of').textContent)")
+    assert page.is_visible(".branch")
+    shows(page, "done")
+    assert "Looking at step" in page.text_content(".viewing")  # looking back is not ended by the run's end
+    page.click(".now")
+    expect(page.locator(".viewing")).to_contain_text("recorded steps to go back to")
+    page.wait_for_function("!/at step/.test(document.querySelector('.right-of').textContent)")
+    last, answer_now = attention(page), page.text_content(".samples")
+    page.focus(".scrub")
+    page.keyboard.press("Home")
+    says(page, ".viewing", "Looking at step 0 of 400")
+    page.wait_for_function("document.querySelector('.right-of').textContent.includes('at step 0')")
+    says(page, ".try-note", "with the weights of step 0")
+    expect(page.locator(".probe")).to_contain_text("step 0")
+    assert attention(page) != last
+    assert page.text_content(".samples") != answer_now
+    expect(page.locator(".loss-value")).to_contain_text("at step 1")
+    page.click(".play")
+    page.wait_for_function("+(/step (\\d+)/.exec(document.querySelector('.viewing').textContent) || [])[1] > 8")
+    page.click(".play")
+    held = page.text_content(".viewing")
+    page.wait_for_timeout(600)
+    assert page.text_content(".viewing") == held
+    page.click(".now")
+    page.wait_for_function("last => document.querySelector('.focus-map').toDataURL() === last", arg=last)
+
+
+def test_a_branch_waits_at_its_step_and_goes_its_own_way(app, open_page):
+    page = open_page(app.url)
+    begin(page, app.url, steps=300)
+    shows(page, "done")
+    name = names(page)[0]
+    page.focus(".scrub")
+    for _ in range(12):
+        page.keyboard.press("ArrowLeft")
+    at = int(re.search(r"step (\d+)", page.text_content(".viewing")).group(1))
+    page.click(".branch")
+    says(page, ".sentence", f"Paused at step {at} ")
+    assert names(page)[0] == f"{name} from {at}"
+    assert drawn(page) == list(range(1, at + 1))
+    page.fill(".rate", "0.0001")
+    page.press(".rate", "Enter")
+    page.click("#resume")
+    shows(page, "done")
+    page.locator(".lay:not(:disabled)").first.check()
+    expect(page.locator(".overlay-legend")).to_contain_text(name)
+    assert drawn(page) == list(range(1, 301))
+
+
+def test_curves_are_laid_over_each_other_and_settings_compared(app, open_page):
+    page = open_page(app.url)
+    for seed in range(2):
+        begin(page, app.url, steps=60, seed=seed, n_heads=1 + seed)
+        shows(page, "done")
+    other = names(page)[1]
+    expect(page.locator(".differ")).to_be_disabled()
+    before = page.evaluate("document.querySelector('.loss-chart').toDataURL()")
+    page.locator(".runs tbody tr").nth(1).locator(".lay").check()
+    page.wait_for_function("before => document.querySelector('.loss-chart').toDataURL() !== before", arg=before)
+    expect(page.locator(".overlay-legend .entry")).to_have_count(2)
+    page.click(".differ")
+    expect(page.locator(".differences")).to_contain_text(re.compile("n_heads.*seed", re.S))
+    assert page.locator(".differences tr").count() == 3
+    page.check(".every-field")
+    expect(page.locator(".differences")).to_contain_text("label_smoothing")
+    page.click(".compare .close")
+    page.click(f".entry button[aria-label='Take {other} off the curves']")
+    expect(page.locator(".overlay-legend")).to_be_hidden()
+
+
+def test_the_list_renames_hides_deletes_repeats_and_lends_settings(app, open_page):
+    page = open_page(app.url)
+    begin(page, app.url, steps=30, n_heads=4, d_ff=24)
+    shows(page, "done")
+    name = names(page)[0]
+    menu(page, name, "rename")
+    page.keyboard.type("<img src=x onerror=alert(1)> mine")
+    page.keyboard.press("Enter")
+    expect(page.locator(".runs .name")).to_have_text("<img src=x onerror=alert(1)> mine")
+    assert page.locator(".live img").count() == 0
+    name = names(page)[0]
+    expect(page.locator(".subject option:checked")).to_have_text(name)
+    menu(page, name, "hide")
+    expect(page.locator(".runs tbody tr")).to_have_count(0)
+    page.click(".show-hidden")
+    menu(page, name, "hide")
+    expect(page.locator(".show-hidden")).to_be_hidden()
+    losses = page.evaluate("document.querySelector('.loss-value').textContent")
+    menu(page, name, "again")
+    expect(page.locator(".runs tbody tr")).to_have_count(2)
+    expect(page.locator(".subject option:checked")).to_have_text(f"{name} (2)")
+    shows(page, "done")
+    expect(page.locator(".loss-value")).to_have_text(losses)
+    menu(page, name, "delete")
+    expect(page.locator(".undo")).to_contain_text("Deleted")
+    expect(page.locator(".runs tbody tr")).to_have_count(1)
+    page.click(".undo button")
+    expect(page.locator(".runs tbody tr")).to_have_count(2)
+    page.goto(app.url)
+    page.wait_for_selector(".runs tbody tr")
+    expect(page.locator("#field-max_length input")).to_have_value("10")
+    menu(page, name, "use")
+    page.wait_for_function("document.querySelector('#field-max_length input').value === '5'")
+    page.click("#advanced > button")
+    expect(page.locator("#field-d_ff input")).to_have_value("24")
+
+
+def test_a_reload_and_a_second_tab_show_every_point_and_none_twice(app, open_page):
+    page = open_page(app.url)
+    begin(page, app.url, **LONG)
+    passes(page, 30)
+    page.reload()
+    shows(page, "training")
+    second = open_page(app.url, same_browser_as=page)
+    shows(second, "training")
+    passes(second, 60)
+    page.bring_to_front()
+    page.click("#pause")
+    for tab in (page, second):
+        shows(tab, "paused")
+        at = step_shown(tab)
+        tab.wait_for_function("at => document.querySelector('.loss-chart').steps.length === at", arg=at)
+        assert drawn(tab) == list(range(1, at + 1))
+    second.click("#stop")
+    shows(page, "stopped")
+
+
+def test_half_a_minute_without_network_loses_nothing(app, open_page):
+    page = open_page(app.url, may_complain=True)
+    begin(page, app.url, speed=20, **LONG)
+    passes(page, 5)
+    page.context.set_offline(True)
+    says(page, ".sentence", "No answer from the server; trying again")
+    page.wait_for_timeout(30_000)
+    left_at = len(drawn(page))
+    page.context.set_offline(False)
+    shows(page, "training")
+    passes(page, left_at + 100)
+    page.click("#stop")
+    shows(page, "stopped")
+    at = step_shown(page)
+    page.wait_for_function("at => document.querySelector('.loss-chart').steps.length === at", arg=at)
+    assert drawn(page) == list(range(1, at + 1))
+
+
+def test_a_closed_browser_finds_its_run_again(app, open_page):
+    page = open_page(app.url)
+    begin(page, app.url, **LONG)
+    passes(page, 10)
+    memory = page.context.storage_state()
+    page.context.close()
+    again = open_page(app.url, storage_state=memory)
+    shows(again, "training")
+    passes(again, 20)
+    again.click("#pause")
+    shows(again, "paused")
+    at = step_shown(again)
+    again.wait_for_function("at => document.querySelector('.loss-chart').steps.length === at", arg=at)
+    assert drawn(again) == list(range(1, at + 1))
+    again.click("#stop")
+
+
+def test_after_a_restart_of_the_server_the_open_page_goes_on(tmp_path, open_page):
+    own = AppServer(tmp_path)
+    page = open_page(own.url, may_complain=True)
+    begin(page, own.url, **LONG)
+    passes(page, 30)
+    assert own.stop() == 0
+    says(page, ".sentence", "No answer from the server; trying again")
+    own = AppServer(tmp_path, port=own.port)
+    shows(page, "paused")
+    at = step_shown(page)
+    page.wait_for_function("at => document.querySelector('.loss-chart').steps.length === at", arg=at)
+    assert drawn(page) == list(range(1, at + 1))
+    page.click("#resume")
+    passes(page, at + 20)
+    page.click("#stop")
+    shows(page, "stopped")
+    end = step_shown(page)
+    page.wait_for_function("at => document.querySelector('.loss-chart').steps.length === at", arg=end)
+    assert drawn(page) == list(range(1, end + 1))
+    own.stop()
+
+
+def test_with_eight_tabs_open_pause_is_heard(app, open_page):
+    page = open_page(app.url)
+    begin(page, app.url, **LONG)
+    tabs = [page] + [open_page(app.url, same_browser_as=page) for _ in range(7)]
+    for tab in tabs:
+        shows(tab, "training")
+    tabs[-1].click("#pause")
+    for tab in tabs:
+        shows(tab, "paused", seconds=20)
+    tabs[3].click("#stop")
+    shows(tabs[0], "stopped", seconds=20)
+
+
+def test_a_link_to_watch_shows_the_run_and_can_do_nothing_to_it(app, open_page):
+    page = open_page(app.url)
+    begin(page, app.url, **LONG)
+    passes(page, 20)
+    page.click(".share")
+    page.wait_for_selector(".sharing[open]")
+    link = page.input_value(".watch-link")
+    page.click(".sharing .close")
+    guest = open_page(link)
+    shows(guest, "training")
+    passes(guest, 30)
+    expect(guest.locator(".sentence")).to_contain_text("shared with you")
+    for selector in ("#pause", "#resume", ".keep", ".branch", ".saved"):
+        expect(guest.locator(selector)).to_be_hidden()
+    expect(guest.locator("#stop")).to_be_disabled()
+    expect(guest.locator(".rate")).to_be_disabled()
+    guest.focus("body")
+    guest.keyboard.press(" ")
+    # Whatever a page sends by itself: the link opens no other door.
+    forged = """async ([subject, what]) => {
+      const live = window.gradio_config.components.find(c => c.props.elem_id === 'live');
+      const body = { session_hash: 'x', component_id: live.id, fn_name: 'do', data: { owner: '', subject, ...what } };
+      const sent = { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) };
+      return (await fetch('gradio_api/component_server', sent)).json();
+    }"""
+    watch_id = link.split("watch=")[1]
+    for subject in (f"watch:{watch_id}", f"run:{watch_id}"):
+        for what in (
+            {"do": "stop"},
+            {"do": "pause"},
+            {"do": "delete"},
+            {"do": "rename", "name": "x"},
+            {"do": "change", "setting": "steps", "value": 1},
+        ):
+            assert "error" in guest.evaluate(forged, [subject, what])
+    guest.click(".play")
+    says(guest, ".viewing", "Looking at step")
+    at = step_shown(page)
+    passes(page, at + 10)
+    shows(page, "training")
+    page.click("#stop")
+    shows(guest, "stopped")
+
+
+def test_settings_travel_as_a_link_and_as_json(app, open_page):
+    page = open_page(link_to(app.url, d_ff=48))
+    page.wait_for_function("document.querySelector('#field-max_length input')?.value === '5'")
+    page.click("#advanced > button")
+    expect(page.locator("#field-d_ff input")).to_have_value("48")
+    page.click("#train")
+    shows(page, "done", "training")
+    page.click(".share")
+    page.wait_for_selector(".sharing[open]")
+    told = json.loads(page.input_value(".settings-json"))
+    assert {name: told[name] for name in SMALL} == SMALL | {"d_ff": 48} | {name: SMALL[name] for name in SMALL if name != "d_ff"}
+    link = page.input_value(".settings-link")
+    page.click(".sharing .close")
+    page.click("#stop") if page.is_enabled("#stop") else None
+    other = open_page(link)
+    other.wait_for_function("document.querySelector('#field-max_length input')?.value === '5'")
+    broken = open_page(app.url + "/?settings={%22d_model%22:-1}")
+    expect(broken.locator("#problem")).to_contain_text("The settings of this link were not taken: d_model is -1")
+
+
+def test_checkpoints_are_kept_listed_fetched_sent_and_deleted(app, open_page, tmp_path):
+    page = open_page(app.url, may_complain=True)
+    begin(page, app.url, **LONG)
+    passes(page, 20)
+    page.click("#pause")
+    shows(page, "paused")
+    at = step_shown(page)
+    page.click(".keep")
+    says(page, ".hand-note", f"Checkpoint of step {at} kept")
+    page.click(".saved summary")
+    rows = page.locator(".saved tbody tr")
+    expect(rows).to_have_count(2)
+    expect(page.locator(".saved")).to_contain_text("kept")
+    with page.expect_download() as fetched:
+        rows.filter(has_text="kept").get_by_text("Download").click()
+    packed = tmp_path / fetched.value.suggested_filename
+    fetched.value.save_as(packed)
+    with zipfile.ZipFile(packed) as archive:
+        assert set(archive.namelist()) == {"config.json", "model.safetensors", "training.safetensors", "metrics.jsonl"}
+        archive.extractall(tmp_path / "unpacked")
+    assert read_manifest(tmp_path / "unpacked").step == at
+    rows.filter(has_text="kept").get_by_text("Delete").click()
+    expect(rows).to_have_count(1)
+    rows.get_by_text("Delete").click()
+    expect(page.locator(".hand-note")).to_contain_text("stop the run first")
+    page.set_input_files(".file", packed)
+    shows(page, "stopped")
+    assert step_shown(page) == at
+    assert drawn(page) == list(range(1, at + 1))
+    page.click(".resume-here")
+    passes(page, at + 5)
+    page.click("#stop")
+    shows(page, "stopped")
+    count = page.locator(".runs tbody tr").count()
+    (tmp_path / "odd.zip").write_bytes(b"PK no zip")
+    page.set_input_files(".file", tmp_path / "odd.zip")
+    expect(page.locator(".runs-note")).to_contain_text("odd.zip was not taken: File is not a zip file")
+    assert page.locator(".runs tbody tr").count() == count
+
+
+def test_more_starts_than_places_wait_in_a_line_that_moves(tmp_path, open_page):
+    own = AppServer(tmp_path, PLAYGROUND_SLOTS="1")
+    page = open_page(own.url, may_complain=True)
+    begin(page, own.url, **LONG)
+    shows(page, "training")
+    page.click("#another")
+    says(page, ".sentence", "Waiting for a free place · next in line")
+    page.click("#train")
+    says(page, ".sentence", "second in line")
+    first, second = names(page)[::-1][:2]
+    menu(page, first, "stop")
+    says(page, ".sentence", "next in line")
+    menu(page, second, "stop")
+    shows(page, "training")
+    page.click("#stop")
+    shows(page, "stopped")
+    own.stop()
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_the_keyboard_pauses_steps_and_explains_itself(app, open_page, width):
+    page = open_page(app.url, width=width)
+    begin(page, app.url, **LONG)
+    passes(page, 10)
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press(" ")
+    shows(page, "paused")
+    at = step_shown(page)
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("ArrowRight")
+    says(page, ".sentence", f"step {at + 1}")
+    page.keyboard.press("?")
+    expect(page.locator(".keys")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press(" ")
+    shows(page, "training")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.click("#stop")
+    shows(page, "stopped")
+
+
+def test_a_killed_worker_is_told_with_its_last_checkpoint_and_goes_on(app, open_page):
+    import psutil
+
+    page = open_page(app.url)
+    begin(page, app.url, **LONG)
+    passes(page, 20)
+    page.click("#pause")
+    shows(page, "paused")
+    at = step_shown(page)
+    page.click("#resume")
+    passes(page, at + 10)
+    # The fork server's children carry no name: the one that works is the run's.
+    children = [c for c in psutil.Process(app.process.pid).children(recursive=True) if c.status() != psutil.STATUS_ZOMBIE]
+    before = {c.pid: sum(c.cpu_times()[:2]) for c in children}
+    page.wait_for_timeout(1500)
+    worker = max(children, key=lambda c: sum(c.cpu_times()[:2]) - before[c.pid] if c.pid != app.process.pid else 0)
+    worker.kill()
+    shows(page, "failed")
+    expect(page.locator(".sentence")).to_contain_text(re.compile(r"killed.*checkpoint of step \d+ is kept"))
+    page.click(".resume-here")
+    shows(page, "training")
+    passes(page, at + 30)
+    page.click("#pause")
+    shows(page, "paused")
+    wait_for(lambda: drawn(page) == list(range(1, step_shown(page) + 1)), 20, "every point, none twice")
+    page.click("#stop")
