@@ -9,9 +9,10 @@ from contextlib import closing
 import pytest
 
 from playground.runs.registry import Registry
+from playground.ui.acts import act, details, rows
 from playground.ui.app import is_open
 from playground.ui.hosts import middleware
-from playground.ui.live import answered, told
+from playground.ui.live import answered, drawn, looked, told
 from playground.ui.visit import known, new_owner, visited
 from tests.servers import ROOT, AppServer
 
@@ -80,6 +81,8 @@ def test_only_a_space_or_a_foreign_address_opens_the_app_to_all(monkeypatch, hos
 HOSTILE = [
     None, 3, "x", [], {}, {"subject": None}, {"subject": ["a"]}, {"subject": "checkpoint:../../etc"}, {"subject": "checkpoint:"},
     {"subject": "checkpoint:runs"}, {"subject": "x" * 100_000}, {"subject": "checkpoint:reverse\x00"},
+    {"subject": "run:", "owner": ""}, {"subject": "run:x", "owner": None}, {"subject": "watch:"}, {"subject": "watch:\ud800"},
+    {"subject": "run:\ud800", "owner": "\ud800", "known": -1, "epoch": "x", "looks": 1e99},
 ]  # fmt: skip
 
 
@@ -88,13 +91,16 @@ def test_hostile_requests_reach_nothing(tmp_path, request_):
     registry = Registry(tmp_path)
     with ThreadPoolExecutor(1) as thread:  # the browser tests' event loop may be running in this one
         assert thread.submit(asyncio.run, told(registry, request_)).result()["status"] == "gone"
-        assert "error" in thread.submit(asyncio.run, answered(registry, request_)).result()
+        for ask in (answered, looked, act, details):
+            assert "error" in thread.submit(asyncio.run, ask(registry, request_)).result()
+        assert thread.submit(asyncio.run, drawn(registry, request_)).result() == {"curves": []}
+        assert thread.submit(asyncio.run, rows(registry, request_)).result()["runs"] == []
 
 
 @pytest.mark.parametrize(
     "memory", [None, "", "x", 3, [], {}, "null", "[]", '{"owner": "\u00e9", "subject": ""}', '{"owner": 3, "subject": 4}', "[" * 9999]
 )
 def test_a_browsers_memory_of_anything_is_a_strangers(memory):
-    assert known(memory) == ("", "")
+    assert known(memory) == ""
     owner = new_owner()
-    assert known(visited(owner, "checkpoint:reverse")) == (owner, "checkpoint:reverse")
+    assert known(visited(owner)) == owner

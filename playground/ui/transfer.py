@@ -100,7 +100,7 @@ def routes(registry: Registry) -> list[Route]:
                 future = await asyncio.to_thread(registry.eyes.ask, "check", folder / "checkpoint")
                 answer = await asyncio.wait_for(asyncio.wrap_future(future), CHECKED_WITHIN)
                 if "error" in answer:
-                    raise CheckpointError(answer["error"].replace(str(folder / "checkpoint"), "").replace(f"{os.sep}config", "config"))
+                    raise CheckpointError(answer["error"])
                 run = await asyncio.to_thread(registry.adopt, folder / "checkpoint", owner, name)
             finally:
                 await asyncio.to_thread(shutil.rmtree, folder, True)
@@ -164,6 +164,8 @@ def unpack(packed: Path, folder: Path) -> None:
         if odd is not None or len(set(names)) != len(names):
             what = f"the file {odd[:60]!r}" if odd is not None else "a file twice"
             raise Refused(f"the zip holds {what}; a checkpoint has {', '.join(FILES)}, as Download gives them")
+        if missing := set(FILES[:2]) - set(names):
+            raise Refused(f"the zip lacks {sorted(missing)[0]}; a checkpoint has {', '.join(FILES)}, as Download gives them")
         for member, name in zip(members, names, strict=True):
             try:
                 with archive.open(member) as source, open(folder / name, "xb") as target:

@@ -1,0 +1,182 @@
+import asyncio
+import io
+import json
+import os
+import urllib.error
+import urllib.request
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import pytest
+
+from playground.runs.registry import Refused, Registry
+from playground.training.checkpoint import save_checkpoint
+from playground.training.config import RunConfig
+from playground.training.trainer import Trainer
+from playground.ui import transfer
+from playground.ui.acts import act, details
+from playground.ui.transfer import FILES, PATH, Tickets, pack_checkpoint, unpack
+from playground.ui.visit import new_owner
+from tests.servers import AppServer
+
+FIELDS = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "batch_size": 8, "max_length": 5, "eval_n": 32, "steps": 6}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """The files of a small checkpoint of step 4, by name."""
+    trainer = Trainer(RunConfig.from_fields(FIELDS))
+    metrics = [trainer.step() for _ in range(4)]
+    folder = tmp_path_factory.mktemp("made") / "x"
+    save_checkpoint(folder, trainer, metrics)
+    return {name: (folder / name).read_bytes() for name in FILES}
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory):
+    server = AppServer(tmp_path_factory.mktemp("app"))
+    yield server
+    server.stop()
+
+
+def zipped(files, prefix="", **more):
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in (files | more).items():
+            archive.writestr(prefix + name, data)
+    return packed.getvalue()
+
+
+def send(app, data, owner=None, **headers):
+    """Status and JSON of an upload."""
+    given = {"x-owner": new_owner() if owner is None else owner, "x-name": "sent%20here"} | headers
+    request = urllib.request.Request(app.url + PATH, data, given, method="POST")
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status, json.loads(answer.read())
+    except urllib.error.HTTPError as error:
+        text = error.read().decode()
+        return error.code, json.loads(text) if text.startswith("{") else {"error": text}
+
+
+def in_line(work):
+    with ThreadPoolExecutor(1) as thread:  # the browser tests' event loop may be running in this one
+        return thread.submit(asyncio.run, work).result()
+
+
+def leftovers(app):
+    return list((app.checkpoints / "runs").glob(".*"))
+
+
+@pytest.mark.parametrize("prefix", ["", "my run/"])
+def test_what_was_packed_becomes_a_run_of_its_owner(app, files, prefix):
+    status, answer = send(app, zipped(files, prefix))
+    assert (status, list(answer)) == (200, ["subject"])
+    assert answer["subject"].startswith("run:")
+    assert leftovers(app) == []
+
+
+def test_weights_alone_are_taken_too(app, files):
+    few = {name: files[name] for name in ("config.json", "model.safetensors")}
+    assert send(app, zipped(few))[0] == 200
+
+
+HOSTILE = {
+    "no zip": (lambda files: b"hello", "not a zip file"),
+    "empty": (lambda files: zipped({}), "the zip lacks config.json"),
+    "another file": (lambda files: zipped(files, **{"evil.py": b"x"}), "the zip holds the file 'evil.py'"),
+    "a pickle": (lambda files: zipped(files, **{"pytorch_model.bin": b"x"}), "the zip holds the file"),
+    "a file twice": (lambda files: zipped(files, **{"deeper/config.json": files["config.json"]}), "a file twice"),
+    "broken config": (lambda files: zipped(files, **{"config.json": b"{"}), "config.json is not the JSON"),
+    "huge model": (
+        lambda files: zipped(files, **{"config.json": files["config.json"].replace(b'"d_ff": 16', b'"d_ff": 16384')}),
+        "model.safetensors",
+    ),
+    "cut weights": (lambda files: zipped(files, **{"model.safetensors": files["model.safetensors"][:-9]}), "model.safetensors has"),
+    "cut state": (lambda files: zipped(files, **{"training.safetensors": files["training.safetensors"][:-9]}), "training.safetensors has"),
+    "missing steps": (
+        lambda files: zipped(files, **{"metrics.jsonl": files["metrics.jsonl"].split(b"\n", 1)[1]}),
+        "metrics.jsonl does not hold a line for each step",
+    ),
+    "a zip bomb": (lambda files: zipped(files, **{"metrics.jsonl": b"\n" * 200_000_000}), "unpacked it has more than 150 MB"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_is_no_checkpoint_is_refused_with_the_reason_and_leaves_nothing(app, files, name):
+    make, says = HOSTILE[name]
+    before = sorted((app.checkpoints / "runs").glob("*"))
+    status, answer = send(app, make(files))
+    assert status == 400
+    assert says in answer["error"]
+    assert str(app.checkpoints) not in answer["error"]
+    assert sorted((app.checkpoints / "runs").glob("*")) == before
+    assert leftovers(app) == []
+
+
+@pytest.mark.parametrize("name", ["../../evil/config.json", "/etc/config.json", "..\\config.json"])
+def test_a_name_that_leads_elsewhere_leads_nowhere(tmp_path, files, name):
+    (tmp_path / "packed.zip").write_bytes(zipped({name: files["config.json"], "model.safetensors": files["model.safetensors"]}))
+    with suppress(Refused):
+        unpack(tmp_path / "packed.zip", tmp_path / "inside")
+    found = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert found <= {"packed.zip", "inside/config.json", "inside/model.safetensors"}
+
+
+def test_an_upload_says_whose_it_is(app, files):
+    for owner in ("", "short", "x" * 31 + "\u00e9".encode().decode("latin-1")):
+        assert send(app, zipped(files), owner=owner)[0] == 400
+
+
+def test_an_upload_that_is_too_large_is_refused_before_it_has_come(app):
+    assert send(app, b"x", **{"content-length": "90000000"})[0] == 413
+
+
+def test_only_the_owner_is_given_a_ticket_and_it_works_once(tmp_path, files):
+    registry = Registry(tmp_path)
+    (tmp_path / "sent").mkdir()
+    for name, data in files.items():
+        (tmp_path / "sent" / name).write_bytes(data)
+    run = registry.adopt(tmp_path / "sent", "ada", "mine")
+    name = run.checkpoints()[0][0].name
+    want = {"subject": f"run:{run.id}", "do": "download", "checkpoint": name}
+    assert "error" in in_line(act(registry, want | {"owner": "bob"}))
+    assert "error" in in_line(act(registry, want | {"owner": "ada", "checkpoint": "../.."}))
+    assert "error" in in_line(act(registry, {"subject": f"watch:{run.watch_id}", "owner": "ada", "do": "download", "checkpoint": name}))
+    ticket = in_line(act(registry, want | {"owner": "ada"}))["ticket"]
+    assert transfer.tickets.redeem(ticket)[1] is run
+    assert transfer.tickets.redeem(ticket) is None
+    told = in_line(details(registry, {"subject": f"watch:{run.watch_id}"}))
+    assert "watch" not in told
+    assert "checkpoints" not in told
+    assert in_line(details(registry, {"subject": f"run:{run.id}", "owner": "ada"}))["checkpoints"][0]["step"] == 4
+    registry.shutdown()
+
+
+def test_what_was_packed_can_be_unpacked_and_is_the_same(tmp_path, files):
+    registry = Registry(tmp_path)
+    (tmp_path / "sent").mkdir()
+    for name, data in files.items():
+        (tmp_path / "sent" / name).write_bytes(data)
+    run = registry.adopt(tmp_path / "sent", "ada", "mine")
+    packed = pack_checkpoint(run.checkpoints()[0][0], run)
+    unpack(packed, tmp_path / "back")
+    os.unlink(packed)
+    for name in ("config.json", "model.safetensors", "training.safetensors"):
+        assert (tmp_path / "back" / name).read_bytes() == files[name]
+    lines = [json.loads(line) for line in (tmp_path / "back" / "metrics.jsonl").read_text().splitlines()]
+    assert lines == [json.loads(line) for line in files["metrics.jsonl"].splitlines()]
+    registry.shutdown()
+
+
+def test_tickets_grow_old(monkeypatch, tmp_path):
+    tickets = Tickets()
+    monkeypatch.setattr(transfer, "TICKET_FOR", -1.0)
+    assert tickets.redeem(tickets.issue(tmp_path, object())) is None
+    assert tickets.redeem("nothing") is None
+
+
+def test_nobody_fetches_without_a_ticket(app):
+    assert app.get(PATH + "/guess")[0] == 404
+    assert app.get(PATH + "/..%2f..%2fconfig.json")[0] in (404, 405)
