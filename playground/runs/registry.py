@@ -155,8 +155,9 @@ class Registry:
         Raises:
             Refused: for a step that the run has not reached.
         """
-        if not 0 <= step <= run.load().last:
-            raise Refused(f"step {step} is not a step of this run, which has {run.load().last}")
+        last = max(run.load().last, run.step)
+        if not 0 <= step <= last:
+            raise Refused(f"step {step} is not a step of this run, which has {last}")
         changes = [change for change in run.changes if change.step <= step]
         if step >= run.steps:
             changes.append(Change(step, "steps", min(1_000_000, step + run.config.training.steps)))
@@ -428,7 +429,9 @@ class Registry:
             answer = future.result()
             with run.lock:
                 run.looking = False
-                if "error" not in answer:
+                if "error" in answer and not run.live:
+                    run.newest, run.message = None, run.message or answer["error"]  # asking again would not help
+                elif "error" not in answer:
                     run.stage, run.snapshot, run.looks = answer["stage"], answer["snapshot"], run.looks + 1
                     if time.monotonic() - run.watched_at < WATCHED_FOR and run.snapshot["step"] != run.newest:
                         self._look(run)

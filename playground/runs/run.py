@@ -132,6 +132,8 @@ class Run:
                     self.points.add(read_lines(self.folder))
                 except (CheckpointError, ValueError, OSError) as error:
                     self.message = self.message or f"the metrics are cut short: {error}"
+                if not self.live and len(self.points):  # a killed server's last words are on disk, not in run.json
+                    self.step, self.best = self.points.last, max(filter(None, (self.best, self.points.best)), default=None)
             return self.points
 
     def records(self) -> list[int]:

@@ -145,7 +145,9 @@ class Worker:
         """Put the trainer at the last step, up to `step`, where the other run's state was kept, and take over its history
         until there. What lies between is trained again, to the bit. Returns the metrics so far."""
         parent = Path(origin)
-        at = self.restore_until(trainer, parent, step)
+        lines = [line for line in read_lines(parent) if line["step"] <= step]
+        # A run that goes on writes its weights a moment before its metrics.
+        at = self.restore_until(trainer, parent, lines[-1]["step"] if lines else step)
         if at is None:
             return []
         (self.folder / "history").mkdir(parents=True, exist_ok=True)
@@ -153,7 +155,7 @@ class Worker:
             if 0 <= _step_of(path) <= at:
                 with suppress(OSError):  # thinned away meanwhile
                     os.link(path, self.folder / "history" / path.name)
-        lines = [line for line in read_lines(parent) if line["step"] <= at]
+        lines = [line for line in lines if line["step"] <= at]
         trainer.seconds = lines[-1]["seconds"] if lines else 0.0
         return lines
 
