@@ -1,0 +1,153 @@
+"""A checkpoint that is damaged on the disk: a named error, and the run goes on from the one before."""
+
+import random
+import shutil
+
+import pytest
+import safetensors.torch
+
+from playground.training.checkpoint import load_model, load_trainer, read_tensors, save_checkpoint
+from playground.training.manifest import CheckpointError
+from playground.training.trainer import Trainer
+from tests.faults.harness import check_every_point_is_there_once, held, newest_step, start, tiny, wait_for, wait_for_end, wait_for_status
+
+STEPS = 100_000
+FILES = ("config.json", "model.safetensors", "training.safetensors")
+
+
+@pytest.fixture
+def saved(tmp_path):
+    trainer = Trainer(tiny())
+    trainer.step()
+    save_checkpoint(tmp_path / "saved", trainer, None)
+    return tmp_path / "saved"
+
+
+def refused(name, read, *arguments):
+    """Whether the checkpoint is refused with an error that names the file."""
+    try:
+        read(*arguments)
+    except CheckpointError as error:
+        return name in str(error)
+    return False
+
+
+def loading(name):
+    return load_model if name == "model.safetensors" else load_trainer
+
+
+def flipped_bytes(path, places):
+    """The file with one byte after the other damaged."""
+    content = bytearray(path.read_bytes())
+    for at in places:
+        content[at] ^= 0x01
+        path.write_bytes(content)
+        content[at] ^= 0x01
+        yield at
+
+
+def length_of_header(path):
+    return 8 + int.from_bytes(path.read_bytes()[:8], "little")
+
+
+@pytest.mark.parametrize("name", FILES[1:])
+def test_every_flipped_byte_of_a_header_is_refused(saved, name):
+    path = saved / name
+    expected = {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in safetensors.torch.load_file(path).items()}
+    read_tensors(path, expected)
+    places = range(length_of_header(path))
+    assert [at for at in flipped_bytes(path, places) if not refused(name, read_tensors, path, expected)] == []
+
+
+@pytest.mark.parametrize("name", FILES[1:])
+def test_flipped_bytes_of_the_data_are_refused(saved, name):
+    path, chance = saved / name, random.Random(0)
+    places = chance.sample(range(length_of_header(path), path.stat().st_size), 250)
+    taken = [at for at in flipped_bytes(path, places) if not refused(name, loading(name), saved)]
+    assert not taken, f"{len(taken)} of {len(places)} damaged files were taken for good"
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_truncations_are_refused(saved, name):
+    content, chance = (saved / name).read_bytes(), random.Random(0)
+    for end in (0, *chance.sample(range(len(content) - 2), 98), len(content) - 2):  # config.json ends with a line break
+        (saved / name).write_bytes(content[:end])
+        assert refused(name, loading(name), saved), end
+
+
+def flipped(path):
+    content = bytearray(path.read_bytes())
+    content[20] ^= 0x01
+    path.write_bytes(content)
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def lost(path):
+    path.unlink()
+
+
+@pytest.fixture
+def two_generations(registries, tmp_path):
+    """A registry, and a run of an earlier one with two checkpoints: their folders, newest first."""
+    registry = registries()
+    run = start(registry, steps=STEPS)
+    wait_for(lambda: run.step > 20, 60, "some steps")
+    held(registry, run)
+    registry.control(run, "resume")
+    wait_for_status(run, "training")
+    held(registry, run)
+    registry.shutdown()
+    again = registries()
+    (run,) = again.of_owner("ada")
+    return again, run, [path for path, _ in run.checkpoints()]
+
+
+@pytest.mark.parametrize("harm", [flipped, cut, lost])
+@pytest.mark.parametrize("name", FILES)
+def test_a_run_whose_newest_checkpoint_is_damaged_goes_on_from_the_one_before_and_says_so(two_generations, name, harm):
+    registry, run, (newest, before) = two_generations
+    step = load_trainer(before)[0].step_count
+    assert step < load_trainer(newest)[0].step_count
+    harm(newest / name)
+    registry.control(run, "step")
+    wait_for_status(run, "paused", "failed")
+    wait_for(lambda: run.step == step + 1, 20, f"a step from {step} on, {run.message}")
+    assert run.status == "paused"
+    assert "An earlier one was taken" in run.message
+    assert str(newest) in run.message
+    registry.change(run, "steps", step + 20)
+    registry.control(run, "resume")
+    wait_for_status(run, "done")
+    check_every_point_is_there_once(registry, run, step + 20)
+    assert newest_step(run) == step + 20
+
+
+def test_a_run_all_of_whose_checkpoints_are_damaged_goes_on_from_its_history_and_says_so(two_generations):
+    registry, run, folders = two_generations
+    for folder in folders:
+        cut(folder / "model.safetensors")
+    registry.control(run, "step")
+    wait_for(lambda: run.live and run.status == "paused" and run.step, 60, "a step")
+    assert "An earlier one was taken" in run.message
+    step = run.step
+    registry.change(run, "steps", step + 20)
+    registry.control(run, "resume")
+    wait_for_status(run, "done")
+    check_every_point_is_there_once(registry, run, step + 20)
+
+
+def test_a_run_of_which_nothing_can_be_used_says_so_and_harms_nothing(two_generations):
+    registry, run, folders = two_generations
+    for folder in folders:
+        cut(folder / "model.safetensors")
+    shutil.rmtree(run.folder / "history")
+    before = [sorted(path.name for path in folder.iterdir()) for folder in folders], (run.folder / "metrics.jsonl").read_bytes()
+    registry.control(run, "resume")
+    wait_for_status(run, "failed")
+    assert "no checkpoint of this run can be used" in run.message
+    assert str(folders[0]) in run.message
+    wait_for_end(run)
+    assert ([sorted(path.name for path in folder.iterdir()) for folder in folders], (run.folder / "metrics.jsonl").read_bytes()) == before

@@ -1,0 +1,202 @@
+"""A real disk of two megabytes that is full at one write after the other."""
+
+import os
+import subprocess
+
+import pytest
+
+from playground.runs.registry import Refused
+from playground.training.checkpoint import load_trainer
+from tests.faults.harness import (
+    IN_CI,
+    check_every_point_is_there_once,
+    newest_step,
+    readable,
+    start,
+    wait_for_end,
+    wait_for_status,
+)
+from tests.servers import wait_for
+
+SIZE, PAGE = 2_000_000, 4096
+STEPS = 60
+FULL = "No space left on device"
+
+
+def as_root(*command):
+    return any(subprocess.run([*way, *command], capture_output=True).returncode == 0 for way in ([], ["sudo", "-n"]))
+
+
+class Disk:
+    """A tmpfs, and a file on it that takes up what is to be taken up."""
+
+    def __init__(self, folder):
+        self.folder, self.filler = folder, folder / "filler"
+
+    def free(self):
+        return os.statvfs(self.folder).f_bavail * PAGE
+
+    def leave(self, free):
+        """Fill the disk until only so many bytes are free."""
+        self.clear()
+        with open(self.filler, "wb") as file:
+            os.posix_fallocate(file.fileno(), 0, max(PAGE, self.free() - free))
+
+    def clear(self):
+        self.filler.unlink(missing_ok=True)
+
+
+@pytest.fixture
+def disk(tmp_path):
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if not as_root("mount", "-t", "tmpfs", "-o", f"size={SIZE},mode=1777", "tmpfs", str(folder)):
+        assert not IN_CI, "no disk can be mounted here, and this gate must not be skipped in CI"
+        pytest.skip("mounting a disk takes root, or sudo without a password")
+    yield Disk(folder)
+    assert as_root("umount", "-l", str(folder))
+
+
+@pytest.fixture
+def registry(disk, registries):
+    registry = registries(disk.folder)
+    yield registry
+    disk.clear()  # or nothing could be saved in the end
+
+
+def paused_at(registry, step):
+    """A run that trained to that step, and waits there with a checkpoint."""
+    run = start(registry, steps=STEPS)
+    registry.control(run, "pause")
+    wait_for_status(run, "paused")
+    while run.step < step:
+        one_step(registry, run)
+    before = run.saved
+    registry.control(run, "keep")
+    wait_for(lambda: run.saved > before, 60, "the checkpoint")
+    assert run.message == ""
+    return run
+
+
+def one_step(registry, run):
+    """A single step; False when something could not be written."""
+    step, looks = run.step, run.recorded
+    registry.control(run, "step")
+    wait_for(lambda: run.message or (run.step == step + 1 and run.recorded != looks), 60, "a single step, or trouble")
+    return not run.message
+
+
+def check_it_waits_and_names_the_disk(run, before):
+    wait_for(lambda: FULL in run.message, 60, f"a message about the disk (status {run.status}, message {run.message!r})")
+    assert str(run.folder) in run.message
+    wait_for_status(run, "paused")
+    assert run.live  # what is not on disk waits in memory
+    assert readable(run)[0] >= before
+
+
+def check_it_ends_with_every_point(registry, disk, run):
+    disk.clear()
+    registry.control(run, "resume")
+    wait_for_status(run, "done", seconds=60)
+    assert run.message == ""
+    check_every_point_is_there_once(registry, run, STEPS)
+    assert readable(run)[0] == STEPS
+    wait_for_end(run)
+
+
+def begin(registry):
+    """A run, begun on a disk that may be full: the run if there is one, and what was said."""
+    try:
+        run = start(registry, steps=STEPS)
+    except Refused as error:
+        return None, str(error)
+    wait_for(lambda: run.status in ("done", "failed") or FULL in run.message, 60, "the end of the disk, or of the run")
+    return run, run.message
+
+
+@pytest.mark.parametrize("free", [0, PAGE, 2 * PAGE, 6 * PAGE])
+def test_a_disk_that_is_full_at_the_start_is_named_and_the_run_begins_once_there_is_room(registry, disk, free):
+    disk.leave(free)
+    run, said = begin(registry)
+    assert FULL in said
+    if run is None:  # not even its folder could be made
+        disk.clear()
+        assert registry.of_owner("ada") == []
+        run, said = begin(registry)
+    wait_for_status(run, "paused", "failed", "done")
+    check_it_ends_with_every_point(registry, disk, run)
+
+
+def test_a_disk_that_fills_while_the_history_is_written_pauses_the_run(registry, disk):
+    run = paused_at(registry, 5)
+    disk.leave(0)
+    registry.control(run, "resume")
+    check_it_waits_and_names_the_disk(run, 5)
+    assert not (run.folder / "history" / f"{run.step + 1}.safetensors").exists()
+    check_it_ends_with_every_point(registry, disk, run)
+
+
+def test_a_disk_that_fills_while_metrics_are_written_pauses_the_run(registry, disk):
+    run = paused_at(registry, 5)
+    size = {suffix: (run.folder / "history" / f"{step}{suffix}").stat().st_size for step, suffix in ((5, ".safetensors"),)}
+    weights = -(-size[".safetensors"] // PAGE) * PAGE
+    while True:  # a line needs a new page of the disk every thirty steps or so
+        state = 0 if (run.step + 1) % 8 else 40 * PAGE
+        disk.leave(weights + state)
+        if state:
+            assert one_step(registry, run), run.message
+        elif not one_step(registry, run):
+            break
+        assert run.step < 55, "the metrics took no new page of the disk"
+    check_it_waits_and_names_the_disk(run, 5)
+    assert (run.folder / "history" / f"{run.step}.safetensors").exists()  # it was the metrics that did not fit
+    check_it_ends_with_every_point(registry, disk, run)
+
+
+def test_a_disk_that_fills_while_a_checkpoint_is_written_pauses_the_run(registry, disk):
+    run = paused_at(registry, 5)
+    assert one_step(registry, run)
+    disk.leave(3 * PAGE)
+    registry.control(run, "keep")
+    check_it_waits_and_names_the_disk(run, 5)
+    assert newest_step(run) == 5
+    assert sorted(path.name for path in (run.folder / "checkpoints").iterdir()) == ["0000000", "0000005-kept"]
+    check_it_ends_with_every_point(registry, disk, run)
+
+
+def test_a_disk_that_fills_while_the_runs_record_is_written_is_named_and_the_record_is_written_later(registry, disk):
+    run = paused_at(registry, 5)
+    disk.leave(0)
+    registry.edit(run, name="Renamed on a full disk")
+    check_it_waits_and_names_the_disk(run, 5)
+    assert type(run).read(run.folder).name != "Renamed on a full disk"
+    check_it_ends_with_every_point(registry, disk, run)
+    assert type(run).read(run.folder).name == "Renamed on a full disk"
+
+
+def test_a_disk_that_is_full_when_a_run_stops_keeps_it_waiting_until_it_can_be_saved(registry, disk):
+    run = paused_at(registry, 5)
+    assert one_step(registry, run)
+    disk.leave(0)
+    registry.control(run, "stop")
+    check_it_waits_and_names_the_disk(run, 5)
+    check_it_ends_with_every_point(registry, disk, run)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("free", range(0, SIZE, 16 * 1024))
+def test_whatever_is_left_of_the_disk_nothing_is_lost(registry, disk, free):
+    disk.leave(free)
+    run, said = begin(registry)
+    if run is None:
+        assert FULL in said
+        return
+    if run.status != "done":
+        assert FULL in run.message
+        wait_for_status(run, "paused", "failed")
+        assert run.status == "paused" or not run.step  # only a run that could not even begin fails
+        for path in (run.folder / "checkpoints").glob("[0-9]*"):
+            load_trainer(path)
+        check_it_ends_with_every_point(registry, disk, run)
+    check_every_point_is_there_once(registry, run, STEPS)

@@ -1,0 +1,175 @@
+"""A process that is killed while it saves: whatever it said was saved, is there."""
+
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from playground.runs.history import kept_states, kept_steps, read_lines, state_path, weights_path
+from playground.runs.processes import Child, context
+from playground.runs.run import Order, Run
+from playground.runs.worker import GENERATIONS, Worker
+from playground.training.checkpoint import build_family, load_trainer, load_weights, restore
+from playground.training.files import sweep
+from playground.training.trainer import Trainer
+from tests.faults.harness import counts, start, tiny, wait_for_status
+from tests.servers import ROOT, wait_for
+
+
+class Saving:
+    """A real worker that is made to save all the time; it takes down what the worker says is saved."""
+
+    def __init__(self, folder, config):
+        self.began = None
+        self.acknowledged = 0
+        self.trouble, self.ended = [], None
+        self.gone = threading.Event()
+        order = Order(str(folder), config.to_fields())
+        self.child = Child("playground.runs.worker:work", "saving", order, on_message=self.take, on_end=lambda code: self.gone.set())
+
+    def take(self, kind, *content):
+        if kind == "began":
+            self.began = content[0]
+        elif kind == "saved":
+            self.acknowledged = content[0]
+            self.child.send("pause")
+        elif kind == "status":  # a pause saves, and only goes on to the next step between two of them
+            self.child.send("resume" if content[0] == "paused" else "pause")
+        elif kind == "trouble" and content[0]:
+            self.trouble.append(content[0])
+        elif kind == "ended":
+            self.ended = content
+
+    def kill_after(self, seconds):
+        wait_for(lambda: self.acknowledged or self.gone.is_set(), 60, "the first checkpoint")
+        time.sleep(seconds)
+        self.child.process.kill()
+        assert self.gone.wait(60)
+
+
+@counts(50, 1000)
+def test_no_saved_checkpoint_is_lost_and_none_is_unreadable_when_a_worker_is_killed_while_it_saves(tmp_path, count):
+    chance, config, folder = random.Random(count), tiny(), tmp_path / "run"
+    checkpoints = folder / "checkpoints"
+    acknowledged, cut = 0, 0
+    for turn in range(count):
+        worker = Saving(folder, config)
+        worker.kill_after(chance.uniform(0, 0.08))
+        assert worker.ended is None, worker.ended
+        assert worker.trouble == []  # it never had to fall back
+        assert worker.began >= acknowledged, f"kill {turn}: step {acknowledged} was saved, the next worker began at {worker.began}"
+        acknowledged = max(acknowledged, worker.acknowledged)
+        left = [path.name for path in checkpoints.glob(".*")]
+        cut += bool(left)
+        if turn % 10 == 9 or left:
+            sweep(checkpoints)
+            assert list(checkpoints.glob(".*")) == []
+        steps = sorted(load_trainer(path)[0].step_count for path in checkpoints.iterdir() if not path.name.startswith("."))
+        assert steps[-1] >= acknowledged
+        assert len(steps) <= GENERATIONS + 1  # killed before it let the oldest one go
+        lines = [line["step"] for line in read_lines(folder)]
+        assert lines == list(range(1, len(lines) + 1))
+        assert lines[-1] >= steps[-1]
+    assert cut > count // 50  # otherwise the kills came at the wrong moments and this test shows nothing
+    family, trainer = build_family(config), Trainer(config)
+    for step in kept_steps(folder):
+        load_weights(family, weights_path(folder, step))
+    for step in kept_states(folder):
+        restore(trainer, weights_path(folder, step), state_path(folder, step), step, "cpu")
+
+
+def die_while_saving(folder, point):
+    """A worker that saves three times, and dies at the call of that number that removes something for the last of them."""
+    real, left = (os.unlink, os.rmdir), point
+    worker = Worker(context().Pipe()[1], Order(str(folder), tiny().to_fields()))
+
+    def mortal(function):
+        def call(*args, **kwargs):
+            nonlocal left
+            left -= 1
+            if left < 0:
+                os._exit(9)
+            return function(*args, **kwargs)
+
+        return call
+
+    for _ in range(GENERATIONS):
+        worker.trainer.step()
+        worker.save()
+    os.unlink, os.rmdir = map(mortal, real)
+    worker.trainer.step()
+    worker.save()
+    os._exit(0)
+
+
+def test_a_worker_that_dies_while_it_lets_go_of_an_old_checkpoint_leaves_no_half_of_one(tmp_path):
+    codes = []
+    for point in range(20):
+        process = context().Process(target=die_while_saving, args=(tmp_path / str(point), point))
+        process.start()
+        process.join(60)
+        for path in (tmp_path / str(point) / "checkpoints").glob("[0-9]*"):
+            load_trainer(path)
+        codes.append(process.exitcode)
+        if process.exitcode == 0:
+            break
+    assert codes[-1] == 0
+    assert set(codes[:-1]) == {9}
+
+
+# Where unfinished writes of a killed process may lie: in the root, beside the runs, in a run, in its folders.
+LITTER = (".x.0123abcd.tmp/config.json", "runs/.x.0123abcd.tmp/packed.zip", "{}/checkpoints/.0000005.0123abcd.tmp/config.json",
+          "{}/.run.json.0123abcd.tmp", "{}/.metrics.jsonl.0123abcd.tmp", "{}/history/.5.safetensors.0123abcd.tmp")  # fmt: skip
+
+
+@pytest.mark.parametrize("where", LITTER)
+def test_a_starting_server_sweeps_what_a_killed_one_left(registries, tmp_path, where):
+    registry = registries()
+    run = start(registry, steps=5)
+    wait_for_status(run, "done")
+    registry.shutdown()
+    kept = sorted(path for path in tmp_path.rglob("*") if path.is_file() and path.name != "run.json")
+    litter = tmp_path / where.format(run.folder.relative_to(tmp_path))
+    litter.parent.mkdir(exist_ok=True)
+    litter.write_bytes(b"half of it")
+    for path in (litter, litter.parent) if litter.parent.name.endswith(".tmp") else (litter,):
+        os.utime(path, (time.time() - 86_400,) * 2)
+    again = registries()
+    assert [each.id for each in again.of_owner("ada")] == [run.id]
+    assert not litter.exists()
+    assert sorted(path for path in tmp_path.rglob("*") if path.is_file() and path.name != "run.json") == kept
+
+
+RENAMES = """
+import sys
+from pathlib import Path
+from playground.runs.registry import Registry
+registry = Registry(Path(sys.argv[1]))
+(run,) = registry.of_owner("ada")
+for number in range(int(run.name) + 1, 10**9):
+    registry.edit(run, name=str(number))
+    print(number, flush=True)
+"""
+
+
+@counts(10, 200)
+def test_no_record_of_a_run_is_lost_when_the_server_is_killed_while_it_writes_it(registries, tmp_path, count):
+    registry = registries()
+    run = start(registry, steps=2)
+    wait_for_status(run, "done")
+    registry.edit(run, name="0")
+    registry.shutdown()
+    chance, written = random.Random(count), 0
+    for _ in range(count):
+        command = [sys.executable, "-c", RENAMES, str(tmp_path)]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
+            written = int(server.stdout.readline())
+            time.sleep(chance.uniform(0, 0.05))
+            server.kill()
+            written = max([written, *map(int, server.stdout.read().split("\n")[:-1])])
+        assert int(Run.read(run.folder).name) in (written, written + 1)  # the last one may not have been told any more
+        assert Run.read(run.folder).status == "done"

@@ -1,0 +1,124 @@
+"""A worker that is killed, runs out of memory, hangs, raises, or whose loss is no number: its run says so, can be taken up again,
+and the runs beside it notice nothing."""
+
+import os
+import resource
+import signal
+
+import psutil
+import pytest
+
+from tests.faults.harness import check_every_point_is_there_once, counts, held, newest_step, readable, start, wait_for_end, wait_for_status
+from tests.servers import wait_for
+
+MORE = 30  # steps that a run still takes once it has been taken up again
+LARGE = {"d_model": 64, "d_ff": 512, "batch_size": 512, "max_length": 32, "n_heads": 4}  # each step takes memory anew
+
+
+def pid(run):
+    return run.worker.process.pid
+
+
+def killed(registry, run):
+    os.kill(pid(run), signal.SIGKILL)
+    return "the training process was killed"
+
+
+def out_of_memory(registry, run):
+    registry.control(run, "pause")
+    wait_for_status(run, "paused")
+    now = psutil.Process(pid(run)).memory_info().vms
+    resource.prlimit(pid(run), resource.RLIMIT_AS, (now, now))
+    registry.control(run, "resume")
+    return "out of memory"
+
+
+def hung(registry, run):
+    os.kill(pid(run), signal.SIGSTOP)
+    return "the training process hung for 3 s"
+
+
+def raising(registry, run):
+    run.send("change")
+    return "TypeError"
+
+
+def diverging(registry, run):
+    registry.change(run, "learning_rate", 100.0)
+    return "lower learning_rate"
+
+
+@counts(1, 20)
+@pytest.mark.parametrize("fault", [killed, out_of_memory, hung, raising, diverging])
+def test_a_broken_worker_is_reported_its_checkpoint_offered_and_the_other_run_untouched(registries, count, fault):
+    fields = LARGE if fault is out_of_memory else {"clip": 0.0, "n_layers": 4, "d_model": 16}
+    for _ in range(count):
+        registry = registries(hung_after=3.0, slots=2)
+        run, other = start(registry, "ada", **fields), start(registry, "bob", steps=100_000)
+        wait_for(lambda run=run, other=other: run.step > 2 and other.step, 120, "points of both")
+        held(registry, run)
+        registry.control(run, "resume")
+        wait_for_status(run, "training")
+        before, pid_of_other, points_of_other = readable(run)[0], pid(other), other.step
+        reason = fault(registry, run)
+        wait_for_status(run, "failed")
+        wait_for(lambda other=other, step=points_of_other: other.step > step + 50, 120, "the other run going on")
+        assert reason in run.message
+        kept = readable(run)[0]
+        assert kept >= before
+        assert f"its checkpoint of step {kept} is kept, Resume goes on from there" in run.message
+        wait_for_end(run)
+        if fault is diverging:  # what was trained at that rate is spoilt; the run goes on from before it
+            run, kept = registry.branch(run, before, "ada"), before
+            wait_for_status(run, "paused")
+        registry.change(run, "learning_rate", 1e-3)
+        registry.change(run, "steps", kept + MORE)
+        registry.control(run, "resume")
+        wait_for_status(run, "done", "failed")
+        assert run.status == "done", run.message
+        check_every_point_is_there_once(registry, run, kept + MORE)
+        assert (pid(other), other.status, other.message) == (pid_of_other, "training", "")
+        registry.control(other, "stop")
+        wait_for_status(other, "stopped")
+        check_no_point_is_missing(other)
+        registry.shutdown(20)
+
+
+def check_no_point_is_missing(run):
+    points = run.load()
+    assert (points.first, points.last) == (1, len(points))
+    assert newest_step(run) == points.last
+
+
+def test_a_worker_that_is_killed_before_its_first_checkpoint_says_so_and_the_run_begins_again(registries):
+    registry = registries()
+    run = start(registry, steps=200)
+    wait_for(lambda: run.step, 60, "the first points")
+    killed(registry, run)
+    wait_for_status(run, "failed")
+    assert "it had no checkpoint yet" in run.message
+    registry.control(run, "resume")
+    wait_for_status(run, "done")
+    check_every_point_is_there_once(registry, run, 200)
+
+
+def test_a_worker_that_is_killed_while_paused_says_so_and_goes_on_from_there(registries):
+    registry = registries()
+    run = start(registry)
+    wait_for(lambda: run.step, 60, "the first points")
+    held(registry, run)
+    step = run.step
+    killed(registry, run)
+    wait_for_status(run, "failed")
+    assert f"its checkpoint of step {step} is kept" in run.message
+    registry.change(run, "steps", step + MORE)
+    registry.control(run, "resume")
+    wait_for_status(run, "done")
+    check_every_point_is_there_once(registry, run, step + MORE)
+
+
+def test_a_worker_that_is_busy_for_long_is_not_taken_for_a_hung_one(registries):
+    registry = registries(hung_after=1.0)
+    run = start(registry, steps=2, batch_size=20_000, max_length=32, d_model=64, d_ff=256, n_heads=1, eval_n=10_000, eval_every=1)
+    wait_for_status(run, "done", "failed", seconds=200)
+    assert run.status == "done", run.message
