@@ -51,7 +51,7 @@ def diverging(registry, run):
 @counts(1, 20)
 @pytest.mark.parametrize("fault", [killed, out_of_memory, hung, raising, diverging])
 def test_a_broken_worker_is_reported_its_checkpoint_offered_and_the_other_run_untouched(registries, count, fault):
-    fields = LARGE if fault is out_of_memory else {"clip": 0.0, "n_layers": 4, "d_model": 16}
+    fields = {out_of_memory: LARGE, diverging: {"clip": 0.0, "n_layers": 4, "d_model": 16}}.get(fault, {})
     for _ in range(count):
         registry = registries(hung_after=3.0, slots=2)
         run, other = start(registry, "ada", **fields), start(registry, "bob", steps=100_000)
@@ -69,14 +69,15 @@ def test_a_broken_worker_is_reported_its_checkpoint_offered_and_the_other_run_un
         assert f"its checkpoint of step {kept} is kept, Resume goes on from there" in run.message
         wait_for_end(run)
         if fault is diverging:  # what was trained at that rate is spoilt; the run goes on from before it
-            run, kept = registry.branch(run, before, "ada"), before
+            run = registry.branch(run, before, "ada")
             wait_for_status(run, "paused")
         registry.change(run, "learning_rate", 1e-3)
-        registry.change(run, "steps", kept + MORE)
+        last = run.step + MORE
+        registry.change(run, "steps", last)
         registry.control(run, "resume")
         wait_for_status(run, "done", "failed")
         assert run.status == "done", run.message
-        check_every_point_is_there_once(registry, run, kept + MORE)
+        check_every_point_is_there_once(registry, run, last)
         assert (pid(other), other.status, other.message) == (pid_of_other, "training", "")
         registry.control(other, "stop")
         wait_for_status(other, "stopped")
@@ -115,6 +116,25 @@ def test_a_worker_that_is_killed_while_paused_says_so_and_goes_on_from_there(reg
     registry.control(run, "resume")
     wait_for_status(run, "done")
     check_every_point_is_there_once(registry, run, step + MORE)
+
+
+def test_what_is_changed_after_a_worker_broke_down_holds_from_the_step_where_the_run_is_taken_up_again(registries):
+    registry = registries()
+    run = start(registry)
+    wait_for(lambda: run.step, 60, "the first points")
+    held(registry, run)
+    saved = run.step
+    registry.control(run, "resume")
+    wait_for(lambda: run.step > saved + 20, 60, "steps that no checkpoint has")
+    killed(registry, run)
+    wait_for_status(run, "failed")
+    wait_for_end(run)
+    registry.change(run, "learning_rate", 5e-4)
+    registry.change(run, "steps", saved + 10)
+    registry.control(run, "resume")
+    wait_for_status(run, "done", seconds=30)
+    check_every_point_is_there_once(registry, run, saved + 10)
+    assert set(run.load().columns["learning_rate"][saved:]) == {5e-4}
 
 
 def test_a_worker_that_is_busy_for_long_is_not_taken_for_a_hung_one(registries):

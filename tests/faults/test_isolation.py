@@ -1,0 +1,165 @@
+"""Two visitors of one server, whose requests come in any order: neither sees or changes anything of the other's."""
+
+import asyncio
+import json
+import logging
+import random
+import string
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from playground.runs.registry import COMMANDS, WAITING_AN_OWNER, Refused
+from playground.ui.acts import act, details, rows
+from playground.ui.live import answered, drawn, looked, told
+from playground.ui.visit import new_owner
+from tests.faults.harness import counts, held, start, wait_for
+
+ENDPOINTS = {"poll": told, "look": looked, "ask": answered, "curves": drawn, "runs": rows, "do": act, "about": details}
+ACTS = (*COMMANDS, "change", "extend", "rename", "hide", "show", "delete", "undelete", "again", "branch", "download", "remove", "explode")
+SYMBOLS = 62  # letters too, so that no sequence of the one comes up with the other by chance
+MOST_RUNS = 6  # of a visitor, so that two cores have time for the questions
+
+
+class Visitor:
+    """Somebody with an owner's secret, and words that nobody else may ever see."""
+
+    def __init__(self, registry, name, chance):
+        self.registry, self.name, self.chance = registry, name, chance
+        self.owner = new_owner()
+        self.canary = f"canary{name}{chance.randrange(10**9)}"
+        self.sequence = "".join(chance.sample(string.ascii_letters, 12))
+        self.rate = round(chance.uniform(1e-4, 1e-3), 12)
+        self.asked = {}  # a thing asked, and the answer
+
+    def begin(self, status):
+        run = start(
+            self.registry, self.owner, symbols=SYMBOLS, max_length=12, learning_rate=self.rate, steps=5 if status == "done" else 10**6
+        )
+        self.registry.edit(run, name=f"{self.canary} {run.name}")
+        wait_for(lambda: run.step or run.status == "done", 60, "the first points")
+        if status == "paused":
+            held(self.registry, run)
+
+    @property
+    def runs(self):
+        return self.registry.of_owner(self.owner)
+
+    def words(self):
+        """What may never be told to anybody else, not even to those with a link to watch."""
+        return [self.owner, self.sequence, " ".join(self.sequence), *(run.id for run in self.runs), *(run.owner for run in self.runs)]
+
+    def secrets(self):
+        """What may not be told to anybody without such a link."""
+        return [*self.words(), self.canary, repr(self.rate), *(run.watch_id for run in self.runs)]
+
+    def state(self):
+        """Everything of one's runs that only their owner changes; the training that goes on is not among it."""
+        return {
+            run.id: (run.name, run.hidden, run.deleted_at, run.changes, run.folder, run.config,
+                     run.status in ("stopped", "stopping", "failed"),
+                     {path.name for path in (run.folder / "checkpoints").glob("*-kept")})
+            for run in self.runs
+        }  # fmt: skip
+
+    def any_request(self, other):
+        """A request as a page makes it, or as somebody makes it who has got hold of an id of the other's, or guesses."""
+        chance, mine, theirs = self.chance, self.chance.choice(self.runs), self.chance.choice(other.runs)
+        endpoint = chance.choice(list(ENDPOINTS))
+        subject = chance.choice([f"run:{mine.id}", f"run:{mine.id}", f"run:{theirs.id}", f"watch:{theirs.watch_id}",
+                                 f"watch:{mine.watch_id}", f"run:{theirs.watch_id}", f"watch:{theirs.id}", f"checkpoint:runs/{theirs.folder.name}",
+                                 f"checkpoint:../runs/{theirs.folder.name}", "run:", "watch:", f"run:{theirs.owner}"])  # fmt: skip
+        owner = chance.choice([self.owner] * 6 + [theirs.owner, theirs.id, theirs.watch_id, "", None, [other.canary], "\0"])
+        do = chance.choice(ACTS)
+        if do in ("again", "branch") and len(self.runs) >= MOST_RUNS:
+            do = "rename"
+        return endpoint, {
+            "owner": owner, "subject": subject, "do": do, "known": chance.choice([0, 3, -1, 10**9]), "epoch": chance.choice([-1, 3]), "looks": 0,
+            "step": chance.choice([0, 1, 5]), "text": self.sequence, "setting": chance.choice(["learning_rate", "steps", "speed"]),
+            "value": chance.choice([1e-3, 10**6, 50]), "name": f"{self.canary} renamed {chance.randrange(100)}",
+            "checkpoint": f"{chance.choice([0, 5]):07d}", "subjects": [subject, f"run:{theirs.id}", f"run:{mine.id}"],
+        }  # fmt: skip
+
+
+def check(visitor, other, endpoint, request, answer):
+    """What one visitor is answered holds nothing of the other's, but what a link to watch gives."""
+    text = json.dumps(answer, ensure_ascii=False)
+    sent = [value for value in (*request.values(), *request["subjects"]) if isinstance(value, str)]
+    linked = any(request["subject"] == f"watch:{run.watch_id}" for run in other.runs)
+    watching = linked and endpoint in ("poll", "look", "ask", "curves", "about")
+    for word in other.words() if watching else other.secrets():
+        if not any(word in each for each in sent):  # what somebody sent may come back to them
+            assert word not in text, f"{visitor.name} was told {word!r} by {endpoint} {request}: {text[:300]}"
+    if linked:
+        assert not {"watch", "checkpoints", "ticket"} & set(answer) or endpoint == "runs"
+        assert endpoint != "do" or "error" in answer
+        assert endpoint != "poll" or answer["own"] is False
+    if request["owner"] != visitor.owner and request["subject"].startswith("run:"):
+        assert "error" in answer or answer.get("status") == "gone" or endpoint in ("runs", "curves")
+
+
+async def visit(first, second, count, chance):
+    answers = 0
+    for _ in range(count):
+        visitor, other = chance.choice([(first, second), (second, first)])
+        before = other.state()
+        endpoint, request = visitor.any_request(other)
+        answer = await ENDPOINTS[endpoint](visitor.registry, request)
+        check(visitor, other, endpoint, request, answer)
+        assert other.state() == before, f"{visitor.name} changed a run of the other's by {endpoint} {request}"
+        answers += "error" not in answer
+        for run in visitor.runs:  # a deleted run is brought back, so that there is always one to ask for
+            if run.deleted_at is not None:
+                visitor.registry.undelete(run)
+            if run.status == "waiting" and len(visitor.runs) > 3:
+                visitor.registry.control(run, "stop")
+    return answers
+
+
+@counts(200, 5000)
+def test_nothing_crosses_between_two_visitors(registries, tmp_path, count, caplog, capfd):
+    caplog.set_level(logging.DEBUG)
+    chance = random.Random(count)
+    registry = registries(slots=2)
+    first, second = Visitor(registry, "ada", chance), Visitor(registry, "bob", chance)
+    for visitor in (first, second):
+        visitor.begin("done")
+        visitor.begin("paused")
+    with ThreadPoolExecutor(1) as thread:  # the browser tests' event loop may be running in this one
+        answers = thread.submit(asyncio.run, visit(first, second, count, chance)).result()
+    assert answers > count / 4  # otherwise hardly anything was asked that could have been told
+    printed = caplog.text + "".join(capfd.readouterr())
+    for visitor in (first, second):
+        for secret in (visitor.owner, *(word for run in visitor.runs for word in (run.id, run.watch_id))):
+            assert secret not in printed
+        assert not any(visitor.owner.encode() in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+
+
+def test_ids_cannot_be_guessed_or_told_from_each_other(registries):
+    registry = registries(slots=1)
+    runs = [start(registry, "ada", steps=1) for _ in range(8)]
+    words = [word for run in runs for word in (run.id, run.watch_id)]
+    assert len({*words}) == len(words)
+    assert min(map(len, words)) >= 22  # 128 bits
+    assert all(word not in run.folder.name for word in words for run in runs)
+
+
+@pytest.mark.parametrize("owner", ["", None, 3, [], {}, "ada\0", "ADA", " ada"])
+def test_nobody_else_is_the_owner(registries, owner):
+    registry = registries()
+    run = start(registry, "ada", steps=1)
+    with ThreadPoolExecutor(1) as thread:
+        for do in ACTS:
+            assert "error" in thread.submit(asyncio.run, act(registry, {"owner": owner, "subject": f"run:{run.id}", "do": do})).result()
+        assert thread.submit(asyncio.run, rows(registry, {"owner": owner})).result()["runs"] == []
+        assert thread.submit(asyncio.run, told(registry, {"owner": owner, "subject": f"run:{run.id}"})).result()["status"] == "gone"
+
+
+def test_one_visitor_cannot_fill_the_line_for_the_other(registries):
+    registry = registries(slots=2, slots_an_owner=1)
+    for _ in range(1 + WAITING_AN_OWNER):
+        start(registry, "ada")
+    with pytest.raises(Refused, match="waiting for a place already"):
+        start(registry, "ada")
+    theirs = start(registry, "bob")
+    wait_for(lambda: theirs.live, 60, "a place for the other visitor")

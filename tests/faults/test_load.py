@@ -1,0 +1,87 @@
+"""As many runs as there are places, sixteen pages that watch them, and one run more that waits in line."""
+
+import statistics
+import time
+
+import psutil
+import pytest
+
+from playground.runs.run import Run
+from playground.ui.visit import new_owner
+from tests.faults.client import Page, Watcher, run_folders, small_checkpoint
+from tests.faults.harness import IN_CI, tiny
+from tests.servers import AppServer, wait_for
+
+SLOTS, WATCHERS, A_SECOND = 4, 16, 4
+P95, LONGEST, FAIRNESS, MEMORY = 0.5, 2.0, 0.95, 150_000_000  # the gate's own limits: seconds, seconds, Jain's index, bytes
+LEASE, REAP = 4, 4  # seconds
+MODEL = {"d_model": 64, "n_heads": 4, "n_layers": 2, "d_ff": 128, "batch_size": 128, "max_length": 10, "eval_n": 256}
+SECONDS = [pytest.param(60 if IN_CI else 20), pytest.param(600, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])]
+
+
+def workers(app):
+    """The processes below the app that train, or look: all that the fork server has forked."""
+    return [p for p in psutil.Process(app.process.pid).children(recursive=True) if p.status() != psutil.STATUS_ZOMBIE]
+
+
+def jain(values):
+    return sum(values) ** 2 / (len(values) * sum(value**2 for value in values))
+
+
+@pytest.mark.parametrize("seconds", SECONDS)
+def test_sixteen_pages_watch_four_runs_and_are_answered_quickly_and_alike(tmp_path, seconds, record_property):
+    app = AppServer(tmp_path, PLAYGROUND_SLOTS=str(SLOTS), PLAYGROUND_LEASE=str(LEASE), PLAYGROUND_REAP=str(REAP))
+    try:
+        server = psutil.Process(app.process.pid)
+        owner = Page(app, new_owner())
+        assert "error" not in owner.call("ask", subject="checkpoint:reverse", text="3 1 4")  # the process that looks is there
+        idle, memory = len(workers(app)), server.memory_info().rss
+        first = owner.upload(small_checkpoint(tmp_path, tiny(**MODEL)))
+        subjects = [owner.do(first, "again")["subject"] for _ in range(SLOTS)]
+        fifth = owner.do(first, "again")["subject"]
+        for subject in subjects:
+            wait_for(lambda subject=subject: owner.poll(subject)["status"] == "training", 120, "a run that trains")
+        assert len(workers(app)) == idle + SLOTS
+        links = ["watch:" + owner.call("about", subject=subject)["watch"] for subject in subjects]
+        watchers = [
+            Watcher(Page(app, owner.owner, stays=True), (subjects if n < SLOTS else links)[n % SLOTS], A_SECOND) for n in range(WATCHERS)
+        ]
+        for watcher in watchers:
+            watcher.start()
+        ends = time.monotonic() + seconds
+        while time.monotonic() < ends:
+            told = owner.poll(fifth)
+            assert (told["status"], told["place"]) == ("waiting", 1)
+            time.sleep(1)
+        stood = [owner.poll(subject)["status"] for subject in subjects]
+        for watcher in watchers:
+            watcher.leaving.set()
+        for watcher in watchers:
+            watcher.join(30)
+        took = [each for watcher in watchers for each in watcher.took]
+        figures = {
+            "answers": len(took), "median": statistics.median(took), "p95": statistics.quantiles(took, n=100)[94], "longest": max(took),
+            "fairness": jain([len(watcher.took) for watcher in watchers]),
+        }  # fmt: skip
+        owner.do(fifth, "stop")
+        wait_for(lambda: len(workers(app)) <= idle, 120, "the end of every worker")
+        figures["memory"] = (server.memory_info().rss - memory) / 1e6
+        for name, value in figures.items():
+            record_property(name, round(value, 3))
+        print(figures)
+        assert stood == ["training"] * SLOTS
+        assert [error for watcher in watchers for error in watcher.errors] == []
+        assert all(watcher.steps == sorted(set(watcher.steps)) and watcher.steps for watcher in watchers)
+        assert figures["p95"] <= P95, figures
+        assert figures["longest"] <= LONGEST, figures
+        assert figures["fairness"] >= FAIRNESS, figures
+        assert figures["memory"] <= MEMORY / 1e6, figures
+    finally:
+        code = app.stop()
+    log = app.log.read_text()
+    assert code == 0
+    assert "Traceback" not in log, log
+    for run in map(Run.read, run_folders(app)):
+        assert run.id not in log
+        assert run.watch_id not in log
+    assert owner.owner not in log

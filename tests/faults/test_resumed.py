@@ -1,0 +1,66 @@
+"""Training to the end, and training in two processes, end with the same bits: models of several kinds, cut at several steps.
+(tests/training/test_resume.py has the negative controls.)"""
+
+import random
+import subprocess
+import sys
+
+import pytest
+
+from playground.training.checkpoint import save_checkpoint
+from playground.training.trainer import Trainer
+from tests.faults.harness import tiny
+from tests.fingerprint import fingerprint
+from tests.servers import ROOT
+
+STEPS = 12
+RESUME = """
+import sys
+from pathlib import Path
+from playground.training.checkpoint import load_trainer
+from tests.fingerprint import fingerprint
+for folder in sys.argv[1:]:
+    trainer, _ = load_trainer(Path(folder))
+    list(trainer)
+    print(fingerprint(trainer))
+"""
+MODELS = (
+    {"norm": "post", "dropout": 0.1},
+    {"positions": "sinusoidal", "n_layers": 2, "label_smoothing": 0.1},
+    {"share_embeddings": True, "tie_output": True, "dropout": 0.2},
+    {"attention_bias": False, "n_heads": 2, "schedule": "noam", "learning_rate": 1.0, "warmup": 5},
+    {"task": "copy", "min_length": 3, "clip": 0.0, "schedule": "cosine", "decay_steps": STEPS, "eval_every": 4},
+)
+
+
+def chance_models(n):
+    chance = random.Random(n)
+    for _ in range(n):
+        yield {
+            "norm": chance.choice(["pre", "post"]), "positions": chance.choice(["learned", "sinusoidal"]),
+            "share_embeddings": chance.random() < 0.5, "tie_output": chance.random() < 0.5, "attention_bias": chance.random() < 0.5,
+            "n_layers": chance.choice([1, 2, 3]), "n_heads": chance.choice([1, 2, 4]), "dropout": chance.choice([0.0, 0.1, 0.5]),
+            "clip": chance.choice([0.0, 0.1, 1.0]), "schedule": chance.choice(["constant", "cosine", "noam"]),
+            "task": chance.choice(["reverse", "copy"]), "seed": chance.randrange(1000), "eval_every": chance.choice([3, 50]),
+        }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("models", "cuts"),
+    [(MODELS, (0, 1, 7)), pytest.param(tuple(chance_models(20)), range(10), marks=[pytest.mark.soak, pytest.mark.timeout(3600)])],
+    ids=["5 models x 3 cuts", "20 models x 10 cuts"],
+)
+def test_a_run_of_any_model_cut_anywhere_and_resumed_in_a_new_process_ends_with_the_same_bits(tmp_path, models, cuts):
+    folders, uncut = [], []
+    for number, model in enumerate(models):
+        trainer = Trainer(tiny(**{"steps": STEPS} | model))
+        for step in range(STEPS):
+            if step in cuts:
+                folders.append(tmp_path / f"{number}-{step}")
+                save_checkpoint(folders[-1], trainer, None)
+            trainer.step()
+        uncut += [fingerprint(trainer)] * len(cuts)
+    command = [sys.executable, "-W", "error", "-c", RESUME, *map(str, folders)]
+    resumed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=3000).stdout.split()
+    assert resumed == uncut
+    assert len(set(uncut)) == len(models)

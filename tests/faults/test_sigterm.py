@@ -1,0 +1,76 @@
+"""The real app is told to end while several runs train."""
+
+import signal
+import time
+
+import pytest
+
+from playground.runs.history import read_lines
+from playground.runs.run import Run
+from playground.ui.visit import new_owner
+from tests.faults.client import Page, run_folders, small_checkpoint
+from tests.faults.harness import counts, readable
+from tests.servers import AppServer, wait_for
+
+RUNS = 3
+SAVED_WITHIN = 5.0  # seconds: the gate's own limit
+
+
+def app_with_runs_going(folder):
+    """The app, a page of its owner, and the subjects of runs that train."""
+    app = AppServer(folder, PLAYGROUND_SLOTS=str(RUNS))
+    page = Page(app, new_owner())
+    first = page.upload(small_checkpoint(folder))
+    subjects = [page.do(first, "again")["subject"] for _ in range(RUNS)]
+    for subject in subjects:
+        further(page, subject, 10)
+    return app, page, subjects
+
+
+def further(page, subject, step):
+    """What a page is told once the run is beyond a step."""
+    return wait_for(lambda: (told := page.poll(subject))["step"] > step and told, 120, f"steps beyond {step}")
+
+
+@counts(1, 20)
+def test_an_app_that_is_told_to_end_saves_every_run_and_the_next_one_takes_them_up(tmp_path, count):
+    for turn in range(count):
+        folder = tmp_path / str(turn)
+        app, page, subjects = app_with_runs_going(folder)
+        seen = {subject: page.poll(subject)["step"] for subject in subjects}
+        told_at = time.time()
+        assert app.stop() == 0
+        log = app.log.read_text()
+        assert f"Runs saved: {RUNS}\n" in log
+        assert "Traceback" not in log
+        for run in (Run.read(path) for path in run_folders(app)):
+            if (subject := f"run:{run.id}") in seen:
+                newest = run.folder / "checkpoints" / f"{readable(run)[0]:07d}"
+                assert (newest / "config.json").stat().st_mtime - told_at < SAVED_WITHIN
+                assert readable(run)[0] >= seen[subject]
+                assert [line["step"] for line in read_lines(run.folder)] == list(range(1, readable(run)[0] + 1))
+                assert run.status == "paused"
+                seen[subject] = readable(run)[0]
+            for secret in (run.id, run.watch_id, page.owner):
+                assert secret not in log
+        again = AppServer(folder, PLAYGROUND_SLOTS=str(RUNS))
+        try:
+            page = Page(again, page.owner)
+            for subject, step in seen.items():
+                assert page.poll(subject)["step"] == step
+                page.do(subject, "resume")
+                told = further(page, subject, step + 10)
+                assert told["points"]["count"] >= step + 10
+                assert told["points"]["steps"] == sorted(set(told["points"]["steps"]))
+        finally:
+            assert again.stop() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_other_ways_to_end_the_app_save_as_well(tmp_path, number):
+    app, page, subjects = app_with_runs_going(tmp_path)
+    seen = [page.poll(subject)["step"] for subject in subjects]
+    app.process.send_signal(number)
+    assert app.process.wait(20) == 0
+    runs = {f"run:{run.id}": run for run in map(Run.read, run_folders(app))}
+    assert [readable(runs[subject])[0] >= step for subject, step in zip(subjects, seen, strict=True)] == [True] * RUNS
