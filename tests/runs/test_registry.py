@@ -1,20 +1,36 @@
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import Future
 from pathlib import Path
 
 import psutil
 import pytest
 
 from playground.models.config import SettingError
-from playground.runs.registry import Registry, Run, SlotsBusy
-from playground.training.config import RunConfig
-from playground.training.manifest import read_manifest
+from playground.runs.history import kept_states, kept_steps, read_lines, weights_path
+from playground.runs.processes import warm_up
+from playground.runs.registry import ASKING, UNDO_FOR, WAITING_AN_OWNER, Refused, Registry
+from playground.runs.run import LONGEST_NAME, Run
+from playground.training.checkpoint import save_checkpoint
+from playground.training.config import Change, RunConfig
+from playground.training.manifest import CheckpointError, read_manifest
+from playground.training.trainer import Trainer
 from tests.servers import ROOT, wait_for
 
 SMALL = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "batch_size": 8, "max_length": 5, "eval_n": 32, "eval_every": 50}
+SLOWLY = [Change(0, "speed", 40)]  # leaves the machine to the others
+ENDLESS = 100_000
+
+
+@pytest.fixture(scope="module", autouse=True)
+def warm():
+    """Workers come from a process that has torch imported, as in the app."""
+    warm_up().join()
 
 
 @pytest.fixture
@@ -24,134 +40,397 @@ def registry(tmp_path):
     registry.shutdown()
 
 
-def start(registry: Registry, owner: str = "ada", **fields) -> Run:
-    return registry.start(RunConfig.from_fields(SMALL | fields), owner)
+@pytest.fixture
+def serve(tmp_path):
+    """Makes registries over the test's folder, one after the other or with settings of their own."""
+    made = []
+
+    def make(**settings) -> Registry:
+        made.append(Registry(tmp_path, **settings))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.shutdown()
 
 
-def wait_for_status(run: Run, *statuses: str) -> None:
+def start(registry: Registry, owner: str = "ada", changes: list[Change] | None = None, **fields) -> Run:
+    return registry.start(RunConfig.from_fields(SMALL | fields), owner, changes=changes)
+
+
+def slow(registry: Registry, owner: str = "ada", **fields) -> Run:
+    """A run that goes on and on."""
+    return start(registry, owner, SLOWLY, **({"steps": ENDLESS} | fields))
+
+
+def wait_for_status(run: Run, *statuses: str) -> Run:
     wait_for(lambda: run.status in statuses, 60, f"one of {statuses} (now {run.status}: {run.message})")
+    return run
 
 
-def steps_of(run: Run) -> list[int]:
-    return [point["step"] for point in run.points]
+def wait_for_steps(run: Run, step: int = 1) -> int:
+    wait_for(lambda: run.step >= step, 60, f"step {step} (now {run.step}, {run.status}: {run.message})")
+    return run.step
+
+
+def wait_for_the_end(run: Run) -> Run:
+    """Until no process belongs to it any more."""
+    wait_for(lambda: not run.live and run.status != "waiting", 60, f"the end of a worker ({run.status}: {run.message})")
+    return run
+
+
+def finished(registry: Registry, run: Run) -> Run:
+    """Let it go on to its end, wherever it stands."""
+    wait_for(lambda: run.status not in ("starting", "waiting"), what="a worker")
+    if run.status != "done":
+        registry.control(run, "resume")
+    return wait_for_the_end(wait_for_status(run, "done"))
+
+
+def held(registry: Registry, run: Run, step: int = 1) -> Run:
+    """Pause it after that step, wherever it is by then."""
+    wait_for_steps(run, step)
+    registry.control(run, "pause")
+    return wait_for_status(run, "paused")
+
+
+def parked(registry: Registry, run: Run) -> Run:
+    """A paused run that has given its worker back."""
+    held(registry, run)
+    run.send("park")
+    return wait_for_the_end(run)
+
+
+def losses(run: Run) -> list[float]:
+    points = run.load()
+    assert points.first == 1
+    return list(points.columns["loss"])
+
+
+def newest(run: Run) -> int:
+    """The step of its newest checkpoint."""
+    return run.checkpoints()[0][1].step
+
+
+def answer(future: Future) -> dict:
+    return future.result(60)
+
+
+def gone(pid: int) -> bool:
+    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+class Page:
+    """A page that follows a run: what it keeps of what it is told."""
+
+    def __init__(self, registry: Registry, run: Run) -> None:
+        self.registry, self.run = registry, run
+        self.epoch, self.known, self.looks, self.begun = -1, 0, 0, 0
+        self.steps: list[int] = []
+        self.losses: list[float] = []
+
+    def poll(self) -> dict:
+        told = self.registry.poll(self.run, self.known, self.epoch, self.looks)
+        json.dumps(told, allow_nan=False)
+        points = told["points"]
+        if told["epoch"] != self.epoch or points["whole"]:
+            assert points["whole"]  # a page that has to begin anew is told everything
+            self.steps, self.losses, self.begun = [], [], self.begun + 1
+        self.steps += points["steps"]
+        self.losses += points["loss"]
+        self.epoch, self.known, self.looks = told["epoch"], points["count"], told["looks"]
+        assert self.steps == list(range(1, len(self.steps) + 1))
+        assert self.known == len(self.steps) or self.known > 3000
+        return told
+
+    def poll_until(self, condition) -> dict:
+        return wait_for(lambda: (told := self.poll()) and condition(told) and told, what="something to be told")
+
+
+# A run's life
 
 
 def test_a_run_trains_to_its_end_in_a_process_of_its_own_and_leaves_a_scored_checkpoint(registry):
     run = start(registry, steps=60)
-    wait_for_status(run, "done")
-    assert run.worker.process.pid != os.getpid()
-    assert steps_of(run) == list(range(1, 61))
+    worker = run.worker
+    assert worker.process.pid != os.getpid()
+    wait_for_the_end(wait_for_status(run, "done"))
+    assert worker.ended.wait(60)
+    assert gone(worker.process.pid)
+    assert len(losses(run)) == run.step == 60
     assert run.scores["n"] == 2000
-    manifest = read_manifest(run.folder)
+    (path, manifest), *_ = run.checkpoints()
     assert (manifest.step, manifest.scores["exact_match"]) == (60, run.scores["exact_match"])
-    assert run.snapshot["step"] == 60
+    assert path.parent == run.folder / "checkpoints"
+    assert json.loads((run.folder / "run.json").read_text())["status"] == "done"
+    assert [line["step"] for line in read_lines(run.folder)] == list(range(1, 61))
+    assert Page(registry, run).poll_until(lambda told: told["snapshot"])["snapshot"]["step"] == 60
 
 
 def test_pause_holds_the_run_step_moves_it_by_one_and_resume_lets_it_go(registry):
-    run = start(registry, steps=100_000)
-    wait_for(lambda: run.points, what="the first points")
-    registry.control(run, "pause")
-    wait_for_status(run, "paused")
-    held_at = steps_of(run)[-1]
-    wait_for(lambda: run.folder.exists(), what="the checkpoint of a paused run")
-    assert read_manifest(run.folder).step == held_at
-    registry.control(run, "step")
-    wait_for(lambda: steps_of(run)[-1] == held_at + 1, what="a single step")
-    registry.control(run, "step")
-    wait_for(lambda: steps_of(run)[-1] == held_at + 2, what="another step")
-    assert registry.ask(run, "3 1 4").result(20)["answer"] == ["4", "1", "3"]
-    assert steps_of(run)[-1] == held_at + 2
+    run = slow(registry)
+    held(registry, run)
+    wait_for(lambda: run.checkpoints() and newest(run) == run.step, what="the checkpoint of a paused run")
+    held_at = run.step
+    for further in (1, 2):
+        registry.control(run, "step")
+        wait_for(lambda: run.step == held_at + further, what="a single step")  # noqa: B023
+        assert run.status == "paused"
+    assert answer(registry.ask(run, "3 1 4"))["answer"] == ["4", "1", "3"]
+    assert run.step == held_at + 2
     registry.control(run, "resume")
-    wait_for(lambda: steps_of(run)[-1] > held_at + 5, what="more steps")
-    assert steps_of(run) == list(range(1, steps_of(run)[-1] + 1))
+    wait_for_steps(run, held_at + 5)
+    assert len(losses(run)) >= held_at + 5
 
 
-def test_stop_saves_and_the_checkpoint_answers_afterwards(registry):
-    run = start(registry, steps=100_000)
-    wait_for(lambda: run.points, what="the first points")
+def test_stop_saves_and_what_was_stopped_can_be_asked_and_goes_on_to_the_bit(registry):
+    run, undisturbed = start(registry, changes=SLOWLY, steps=60, dropout=0.1), start(registry, steps=60, dropout=0.1)
+    wait_for_steps(run)
     registry.control(run, "stop")
-    wait_for_status(run, "stopped")
-    assert read_manifest(run.folder).step == steps_of(run)[-1]
-    reply = registry.ask(run, "1 2").result(60)
-    assert reply["answer"] == ["2", "1"]
-    run.worker.process.join(5)
-    assert not run.worker.process.is_alive()
+    wait_for_the_end(wait_for_status(run, "stopped"))
+    stopped_at = run.step
+    assert newest(run) == stopped_at < 60
+    assert answer(registry.ask(run, "1 2"))["answer"] == ["2", "1"]
+    finished(registry, run)
+    assert losses(run) == losses(wait_for_status(undisturbed, "done"))
+    assert len(losses(run)) == 60
 
 
 def test_commands_to_a_run_that_has_ended_do_nothing(registry):
-    run = start(registry, steps=5)
-    wait_for_status(run, "done")
-    for action in ("pause", "resume", "step", "stop"):
+    run = wait_for_the_end(wait_for_status(start(registry, steps=5), "done"))
+    for action in ("pause", "resume", "step", "stop", "keep"):
         registry.control(run, action)
     assert run.status == "done"
+    assert not run.live
     with pytest.raises(ValueError, match="action is 'explode'"):
         registry.control(run, "explode")
 
 
-def test_a_poll_gives_every_point_once(registry):
-    run = start(registry, steps=120)
-    seen, looks = [], 0
-    while run.live or len(seen) < 120:
-        told = registry.poll(run, len(seen), looks)
-        seen += told["points"]
-        looks = told["looks"]
-        assert told["snapshot"] is None or told["snapshot"]["step"] <= 120
-        time.sleep(0.01)
-    assert [point["step"] for point in seen] == list(range(1, 121))
-    assert registry.poll(run, 120, looks)["snapshot"] is None
-    assert registry.poll(run, -5, 0)["points"][0]["step"] == 1
+@pytest.mark.parametrize("action", ["stop", "pause", "resume", "step"])
+def test_a_command_that_comes_as_the_run_ends_does_not_make_it_a_failure(registry, action):
+    runs = [start(registry, steps=1) for _ in range(3)]
+    for run in runs:
+        wait_for_status(run, "done")
+        registry.control(run, action)  # its process may not have ended yet
+    for run in runs:
+        wait_for_the_end(run)
+        assert (run.status, run.message) == ("done", "")
+
+
+def test_resume_right_after_stop_is_not_lost(registry):
+    run = slow(registry)
+    for _ in range(3):
+        before = wait_for_steps(run)
+        registry.control(run, "stop")
+        wait_for_status(run, "stopped")
+        registry.control(run, "resume")  # its process may not have ended yet
+        wait_for_steps(run, before + 2)
+
+
+def test_a_second_stop_right_after_the_first_is_still_a_stop(registry):
+    runs = [slow(registry) for _ in range(3)]
+    for run in runs:
+        wait_for_steps(run)
+        registry.control(run, "stop")
+        wait_for_status(run, "stopped")
+        registry.control(run, "stop")
+    for run in runs:
+        assert wait_for_the_end(run).status == "stopped"
+
+
+def test_a_second_stop_ends_a_worker_that_does_not_listen_at_once(registry):
+    run, other = slow(registry), slow(registry)
+    held(registry, run)
+    wait_for(lambda: run.checkpoints(), what="a checkpoint")
+    registry.control(run, "resume")
+    wait_for_status(run, "training")
+    pid = run.worker.process.pid
+    os.kill(pid, signal.SIGSTOP)
+    registry.control(run, "stop")
+    assert run.status == "stopping"
+    registry.control(run, "stop")
+    wait_for_the_end(run)
+    assert run.status == "stopped"
+    assert "ended at once, on a second Stop; its checkpoint of step " in run.message
+    assert gone(pid)
+    registry.control(run, "resume")
+    wait_for_steps(run, newest(run) + 1)
+    wait_for_steps(other, other.step + 2)
 
 
 def test_diverging_training_is_reported_with_a_way_out_and_keeps_the_last_weights(registry):
     run = start(registry, steps=500, learning_rate=100.0, warmup=0, schedule="constant", clip=0, n_layers=4)
-    wait_for_status(run, "failed")
+    wait_for_the_end(wait_for_status(run, "failed"))
     assert "lower learning_rate" in run.message
-    assert read_manifest(run.folder).step == steps_of(run)[-1]
+    assert newest(run) == run.step == len(losses(run))
+    registry.change(run, "learning_rate", 1e-6)
+    registry.control(run, "resume")
+    wait_for_steps(run, newest(run) + 5)
 
 
-def test_a_killed_worker_is_reported_and_leaves_other_runs_alone(registry):
-    victim, other = start(registry, steps=100_000), start(registry, steps=100_000)
-    wait_for(lambda: victim.points and other.points, what="points of both")
-    registry.control(victim, "pause")
-    wait_for_status(victim, "paused")
-    wait_for(lambda: victim.folder.exists(), what="its checkpoint")
+def test_a_killed_worker_is_reported_leaves_other_runs_alone_and_can_be_resumed(registry):
+    victim, other = slow(registry), slow(registry)
+    wait_for_steps(other)
+    held(registry, victim)
+    wait_for(lambda: victim.checkpoints() and newest(victim) == victim.step, what="its checkpoint")
+    kept = victim.step
+    registry.control(victim, "resume")
+    wait_for_steps(victim, kept + 3)
     os.kill(victim.worker.process.pid, signal.SIGKILL)
-    wait_for_status(victim, "failed")
-    assert "exit code -9" in victim.message
-    assert f"checkpoint of step {steps_of(victim)[-1]} is kept" in victim.message
-    before = steps_of(other)[-1]
-    wait_for(lambda: steps_of(other)[-1] > before, what="the other run going on")
+    wait_for_the_end(wait_for_status(victim, "failed"))
+    assert "was killed, by the system when memory ran out or by hand" in victim.message
+    assert f"its checkpoint of step {kept} is kept, Resume goes on from there" in victim.message
+    wait_for_steps(other, other.step + 2)
+    registry.control(victim, "resume")
+    wait_for_status(victim, "training")
+    wait_for_steps(victim, kept + 5)
+    assert victim.message == ""
+    assert len(losses(victim)) >= kept + 5
 
 
-def test_when_all_slots_are_taken_a_start_says_so(registry):
-    runs = [start(registry, steps=100_000) for _ in range(3)]
-    with pytest.raises(SlotsBusy, match="you have 3 runs going, which is as many as fit"):
-        start(registry)
-    with pytest.raises(SlotsBusy, match="all 3 training places are taken, by other visitors"):
-        start(registry, "bob")
-    registry.control(runs[0], "stop")
-    wait_for_status(runs[0], "stopped")
-    assert start(registry, steps=1).live
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("paused", [False, True])
+def test_a_worker_that_is_signalled_saves_first_and_can_be_resumed(registry, number, paused):
+    run = slow(registry)
+    wait_for_steps(run)
+    if paused:
+        held(registry, run)
+    os.kill(run.worker.process.pid, number)
+    wait_for_the_end(run)
+    assert (run.status, newest(run)) == ("paused", run.step)
+    before = run.step
+    registry.control(run, "resume")
+    wait_for_steps(run, before + 2)
 
 
-def test_owners_see_their_own_runs_only(registry):
-    mine, theirs = start(registry, "ada", steps=5), start(registry, "bob", steps=5)
-    assert registry.of_owner("ada") == [mine]
-    assert registry.of_owner("bob") == [theirs]
-    assert registry.of_owner("") == []
-    assert registry.find(mine.id) is mine
-    for guess in ("", None, 7, mine.folder.name, mine.id[:-1], {"id": mine.id}):
-        assert registry.find(guess) is None
-    assert mine.id not in str(mine.folder)
+def test_two_runs_with_one_seed_tell_the_same_losses(registry):
+    first, second, third = (start(registry, steps=30, seed=seed, dropout=0.2) for seed in (7, 7, 8))
+    first, second, third = (losses(wait_for_status(run, "done")) for run in (first, second, third))
+    assert first == second
+    assert first != third
 
 
-def test_shutdown_lets_every_run_save_and_leaves_no_process(registry):
-    runs = [start(registry, steps=100_000) for _ in range(3)]
-    wait_for(lambda: all(run.points for run in runs), what="points of all")
-    assert registry.shutdown(20) == (3, 0)
-    for run in runs:
-        assert read_manifest(run.folder).step >= steps_of(run)[-1] > 0
-        assert not psutil.pid_exists(run.worker.process.pid)
+def test_a_kept_checkpoint_stays_and_of_the_others_only_the_latest(registry):
+    run = slow(registry)
+    wait_for_steps(run)
+    registry.control(run, "keep")
+    wait_for(lambda: run.saved == 1, what="a kept checkpoint")
+    (kept,) = (path.name for path, _ in run.checkpoints())
+    assert kept.endswith("-kept")
+    for count in (2, 3, 4, 5):
+        held(registry, run, run.step + 1)
+        wait_for(lambda: run.saved == count, what="a checkpoint")  # noqa: B023
+        registry.control(run, "resume")
+        wait_for_status(run, "training")
+    names = [path.name for path, _ in run.checkpoints()]
+    assert len(names) == 3
+    assert names[-1] == kept
+    assert names == sorted(names, reverse=True)
+
+
+# Waiting for a place
+
+
+def test_more_runs_than_places_wait_in_line_and_move_up(serve):
+    registry = serve(slots=1)
+    first, second, third, fourth = (slow(registry) for _ in range(4))
+    wait_for_steps(first)
+    runs = (first, second, third, fourth)
+    assert [registry.place(run) for run in runs] == [None, 1, 2, 3]
+    assert [Page(registry, run).poll()["place"] for run in runs] == [None, 1, 2, 3]
+    assert [row["place"] for row in registry.rows("ada")] == [3, 2, 1, None]
+    registry.control(third, "stop")
+    assert (third.status, registry.place(third), registry.place(fourth)) == ("stopped", None, 2)
+    registry.control(first, "stop")
+    wait_for_steps(second)
+    assert [registry.place(run) for run in runs] == [None, None, None, 1]
+    registry.control(second, "stop")
+    wait_for_steps(fourth)
+    assert sum(run.live for run in runs) == 1
+    registry.control(third, "resume")
+    assert (third.status, registry.place(third)) == ("waiting", 1)
+
+
+def test_a_waiting_run_that_is_paused_leaves_the_line_and_joins_it_at_the_end(serve):
+    registry = serve(slots=1)
+    first, second, third = (slow(registry) for _ in range(3))
+    registry.control(second, "pause")
+    assert (second.status, registry.place(third)) == ("paused", 1)
+    registry.control(second, "resume")
+    assert [registry.place(run) for run in (second, third)] == [2, 1]
+    for action in ("step", "keep", "resume"):
+        registry.control(second, action)
+    assert [registry.place(run) for run in (second, third)] == [2, 1]
+    assert first.live
+
+
+def test_who_has_fewest_places_comes_first(serve):
+    registry = serve(slots=2)
+    going = [slow(registry, "ada"), slow(registry, "ada")]
+    ada, ada_2, bob, bob_2, eve = (slow(registry, owner) for owner in ("ada", "ada", "bob", "bob", "eve"))
+    assert [registry.place(run) for run in (bob, eve, bob_2, ada, ada_2)] == [1, 2, 3, 4, 5]
+    registry.control(going[0], "stop")
+    wait_for_steps(bob)
+    assert [registry.place(run) for run in (eve, ada, bob_2, ada_2)] == [1, 2, 3, 4]
+    registry.control(bob, "stop")
+    wait_for_steps(eve)
+    assert [run.status for run in (ada, ada_2, bob_2)] == ["waiting"] * 3
+
+
+def test_one_owner_may_be_held_to_fewer_places_than_there_are(serve):
+    registry = serve(slots=3, slots_an_owner=1)
+    first, second, other = slow(registry, "ada"), slow(registry, "ada"), slow(registry, "bob")
+    assert (second.status, registry.place(second)) == ("waiting", 1)
+    wait_for_steps(other)
+    assert (first.live, second.live, other.live) == (True, False, True)
+    registry.control(first, "stop")
+    wait_for_steps(second)
+
+
+def test_a_paused_run_gives_its_place_to_a_waiting_one_and_goes_on_afterwards(serve):
+    registry = serve(slots=1)
+    run = held(registry, slow(registry))
+    at = run.step
+    other = start(registry, "bob", steps=30)
+    wait_for_status(other, "starting", "training", "done")
+    assert (run.status, run.live, newest(run)) == ("paused", False, at)
+    registry.control(run, "resume")
+    wait_for_status(other, "done")
+    wait_for_steps(run, at + 2)
+    assert len(losses(run)) >= at + 2
+
+
+def test_a_run_that_trains_gives_its_place_to_nobody(serve):
+    registry = serve(slots=2)
+    going, other = slow(registry), held(registry, slow(registry))
+    wait_for_steps(going)
+    waiting = slow(registry, "bob")
+    wait_for_steps(waiting)
+    assert (going.status, other.live) == ("training", False)
+
+
+def test_a_run_resumed_while_it_gives_up_its_place_waits_for_the_next_one(serve):
+    registry = serve(slots=1)
+    run = held(registry, slow(registry))
+    at = run.step
+    other = slow(registry, "bob")  # asks the paused run for its place
+    registry.control(run, "resume")
+    wait_for_steps(other)
+    wait_for_status(run, "waiting")
+    assert registry.place(run) == 1
+    registry.control(other, "stop")
+    wait_for_steps(run, at + 2)
+
+
+def test_nobody_may_have_any_number_of_runs_waiting(serve):
+    registry = serve(slots=1)
+    runs = [slow(registry) for _ in range(WAITING_AN_OWNER + 1)]
+    with pytest.raises(Refused, match=f"you have {WAITING_AN_OWNER} runs waiting for a place already"):
+        slow(registry)
+    assert len(registry.of_owner("ada")) == len(runs)
+    registry.control(runs[-1], "stop")
+    assert slow(registry).status == "waiting"
+    assert slow(registry, "bob").status == "waiting"
 
 
 def test_a_run_that_does_not_fit_into_memory_is_refused_with_the_number(registry):
@@ -162,98 +441,121 @@ def test_a_run_that_does_not_fit_into_memory_is_refused_with_the_number(registry
     assert registry.of_owner("ada") == []
 
 
-def test_two_runs_with_one_seed_tell_the_same_losses(registry):
-    first, second = start(registry, steps=30, seed=7, dropout=0.2), start(registry, steps=30, seed=7, dropout=0.2)
-    third = start(registry, steps=30, seed=8, dropout=0.2)
-    for run in (first, second, third):
-        wait_for_status(run, "done")
-    losses = [[point["loss"] for point in run.points] for run in (first, second, third)]
-    assert losses[0] == losses[1]
-    assert losses[0] != losses[2]
-
-
-def test_a_checkpoint_can_be_viewed_and_asked_and_a_broken_one_says_why(registry, tmp_path):
-    run = start(registry, steps=20)
-    wait_for_status(run, "done")
-    view = registry.inspect("view", run.folder).result(60)
-    assert len(view["points"]) == 20
-    assert view["snapshot"]["step"] == 20
-    source, written = len(view["stage"]["source"]), len(view["stage"]["written"])
-    heads = view["snapshot"]["attention"]["cross"]
-    assert [len(heads), len(heads[0]), len(heads[0][0])] == [1, 2, source * written]
-    for row in range(written):
-        assert abs(sum(heads[0][0][row * source : (row + 1) * source]) - 1000) <= source
-    (run.folder / "model.safetensors").write_bytes(b"12345678")
-    os.utime(run.folder / "config.json")
-    assert "model.safetensors" in registry.inspect("view", run.folder).result(20)["error"]
-    assert "no config.json" in registry.inspect("view", tmp_path / "nothing").result(20)["error"]
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [("3 x 4", "'x' is not a symbol"), ("", "type a sequence"), ("1 2 3 4 5 6", "this model has positions for 5"), ("<b>", "'<' is not")],
-)
-def test_what_cannot_be_asked_is_explained(registry, text, says):
-    run = start(registry, steps=100_000)
-    assert says in registry.ask(run, text).result(60)["error"]
-
-
-def test_one_owner_may_be_held_to_fewer_places_than_there_are(registry):
-    registry.slots_an_owner = 1
-    start(registry, "ada", steps=100_000)
-    with pytest.raises(SlotsBusy, match="you have a run going"):
-        start(registry, "ada")
-    assert start(registry, "bob", steps=5).live
-
-
-def test_an_owner_of_any_letters_harms_nobody(registry):
-    start(registry, "\u00e9", steps=1)
+def test_a_folder_that_cannot_be_made_is_said(tmp_path):
+    (tmp_path / "runs").write_text("in the way")
+    registry = Registry(tmp_path, slots=1)
+    with pytest.raises(Refused, match=r"folder .* could not be made"):
+        start(registry)
     assert registry.of_owner("ada") == []
-    assert len(registry.of_owner("\u00e9")) == 1
+    registry.shutdown()
 
 
-def test_an_answer_that_nobody_waits_for_any_more_harms_nothing(registry):
-    run = start(registry, steps=100_000)
-    wait_for(lambda: run.points, what="the first points")
-    for _ in range(3):
-        registry.ask(run, "1 2 3").cancel()
-    assert registry.ask(run, "1 2 3").result(20)["answer"] == ["3", "2", "1"]
-    assert run.live
+# When nobody watches
 
 
-def test_a_flood_of_questions_is_turned_away_and_stop_still_works(registry):
-    run = start(registry, steps=100_000, batch_size=2048)
-    replies = [registry.ask(run, "1 2 3") for _ in range(300)]
-    registry.control(run, "stop")
-    assert any("busy" in reply.result(30).get("error", "") for reply in replies)
-    wait_for_status(run, "stopped")
+def test_a_run_that_nobody_watches_pauses_says_why_and_gives_its_worker_back(serve):
+    registry = serve(slots=2, lease=3, reap=1)
+    run, watched = slow(registry), slow(registry)
+    page = Page(registry, watched)
+    page.poll_until(lambda told: not run.live and run.step)
+    assert run.status == "paused"
+    assert "paused by itself, because nobody was watching for 3 s" in run.message
+    assert newest(run) == run.step
+    assert watched.status == "training"
+    assert "nobody was watching" in Run.read(run.folder).message
+    told = Page(registry, run).poll()
+    assert (told["status"], told["live"], told["points"]["count"]) == ("paused", False, run.step)
+    before = run.step
+    registry.control(run, "resume")
+    Page(registry, run).poll_until(lambda told: told["step"] > before + 2)
+    assert run.message == ""
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("paused", [False, True])
-def test_a_worker_that_is_signalled_saves_first(registry, number, paused):
-    run = start(registry, steps=100_000)
-    wait_for(lambda: run.points, what="the first points")
-    if paused:
-        registry.control(run, "pause")
-        wait_for_status(run, "paused")
-    os.kill(run.worker.process.pid, number)
-    wait_for_status(run, "stopped")
-    assert read_manifest(run.folder).step == steps_of(run)[-1]
+def test_whoever_looks_at_the_list_keeps_the_runs_in_it_going(serve):
+    registry = serve(slots=2, lease=8)
+    mine, theirs = slow(registry, "ada"), slow(registry, "bob")
+    wait_for(lambda: registry.rows("ada") and theirs.status == "paused", what="the run of somebody who is away to pause")
+    assert mine.status == "training"
 
 
-def test_a_worker_whose_server_was_killed_saves_and_ends(tmp_path):
+def test_without_a_lease_nobody_has_to_watch(serve):
+    registry = serve(slots=1, lease=0, reap=0, hung_after=0)
+    run = slow(registry)
+    wait_for_steps(run)
+    run.watched_at -= 10**6
+    wait_for(lambda: not run.watched, what="a round of the house")
+    wait_for_steps(run, run.step + 5)
+    held(registry, run)
+    run.paused_at -= 10**6
+    other = start(registry, "bob", steps=1)
+    wait_for_status(other, "done")
+
+
+def test_what_nobody_watches_is_let_go_from_memory_and_comes_back(registry):
+    run = wait_for_the_end(wait_for_status(start(registry, steps=40), "done"))
+    page = Page(registry, run)
+    page.poll_until(lambda told: told["snapshot"])
+    told, at, before = (page.looks, page.known), page.epoch, page.losses
+    run.watched_at -= 1000
+    wait_for(lambda: run.points is None, what="letting go")
+    assert (run.snapshot, run.stage, run.recorded) == (None, None, None)
+    assert registry.rows("ada")[0]["step"] == 40
+    assert told == (page.looks, 40)
+    page.poll_until(lambda told: told["snapshot"])
+    assert page.epoch != at
+    assert (page.begun, page.losses) == (2, before)
+
+
+# After a restart
+
+
+def test_the_next_server_finds_the_runs_paused_with_all_their_points_and_resumes_them_to_the_bit(serve):
+    registry = serve(slots=3)
+    undisturbed = start(registry, steps=60, dropout=0.1)
+    going, paused, waiting = (start(registry, changes=SLOWLY, steps=60, dropout=0.1) for _ in range(3))
+    wait_for_steps(going, 5)
+    held(registry, paused, 3)
+    wait_for_the_end(wait_for_status(undisturbed, "done"))
+    registry.control(waiting, "pause")
+    wait_for(lambda: waiting.status == "paused", what="a pause")
+    registry.edit(paused, name="Mine", hidden=True)
+    workers = [run.worker for run in (going, paused) if run.live]
+    assert len(workers) == 2
+    _, killed = registry.shutdown(60)
+    assert killed == 0
+    assert all(gone(worker.process.pid) for worker in workers)
+    before = {run.id: run for run in (going, paused, waiting)}
+
+    registry = serve(slots=3)
+    for run_id, old in before.items():
+        run = registry.find(run_id, "ada")
+        assert run is not old
+        assert (run.status, run.live, run.step, run.watch_id, run.name) == ("paused", False, old.step, old.watch_id, old.name)
+        page = Page(registry, run)
+        page.poll()
+        assert page.losses == losses(undisturbed)[: old.step]
+    assert registry.find(paused.id, "ada").hidden is True
+    assert registry.find(undisturbed.id, "ada").status == "done"
+    for run_id in before:
+        registry.control(registry.find(run_id, "ada"), "resume")
+    for run_id in before:
+        assert losses(wait_for_status(registry.find(run_id, "ada"), "done")) == losses(undisturbed)
+
+
+def test_after_a_servers_violent_end_its_workers_save_and_the_next_server_goes_on(serve, tmp_path):
     script = f"""
-import time
+import sys, time
 from pathlib import Path
 from playground.runs.registry import Registry
-from playground.training.config import RunConfig
+from playground.training.config import Change, RunConfig
 if __name__ == "__main__":
-    registry = Registry(Path({str(tmp_path)!r}))
-    run = registry.start(RunConfig.from_fields({SMALL | {"steps": 100_000}!r}), "ada")
-    while not run.points:
+    registry = Registry(Path({str(tmp_path)!r}), slots=1)
+    config = RunConfig.from_fields({SMALL | {"steps": 60, "dropout": 0.1}!r})
+    run = registry.start(config, "ada", changes=[Change(0, "speed", 20)])
+    waiting = registry.start(config, "ada")
+    while run.step < 5:
         time.sleep(0.01)
-    print(run.worker.process.pid, run.folder, flush=True)
+    print(run.worker.process.pid, run.id, waiting.id, flush=True)
     time.sleep(600)
 """
     (tmp_path / "server.py").write_text(script)
@@ -261,33 +563,688 @@ if __name__ == "__main__":
         [sys.executable, tmp_path / "server.py"], stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)}
     )
     with server:
-        pid, folder = server.stdout.readline().split()
+        pid, run_id, waiting_id = server.stdout.readline().split()
         server.kill()
-    wait_for(lambda: not psutil.pid_exists(int(pid)) or psutil.Process(int(pid)).status() == "zombie", 30, "the worker's end")
-    assert read_manifest(Path(folder)).step > 0
+    registry = serve(slots=2)  # at once: the worker of the old server may still be at it
+    run, waiting = registry.find(run_id, "ada"), registry.find(waiting_id, "ada")
+    assert (run.status, waiting.status, waiting.step) == ("paused", "paused", 0)
+    registry.control(run, "resume")
+    registry.control(waiting, "resume")
+    wait_for_status(run, "done")
+    wait_for_status(waiting, "done")
+    assert gone(int(pid))
+    assert newest(run) == 60
+    assert len(losses(run)) == 60
+    assert losses(run) == losses(waiting)
 
 
-def test_a_run_that_cannot_save_says_so_keeps_its_weights_and_saves_later(registry):
-    run = start(registry, steps=100_000)
-    wait_for(lambda: run.points, what="the first points")
-    registry.control(run, "pause")
-    wait_for_status(run, "paused")
-    wait_for(lambda: run.folder.exists(), what="the checkpoint")
-    os.rename(run.folder, run.folder.with_name("aside"))
-    run.folder.write_text("in the way")  # as a full disk would, it makes every save fail, for root too
+def test_shutdown_lets_every_run_save_and_leaves_no_process(registry):
+    runs = [slow(registry) for _ in range(3)]
+    waiting = slow(registry)
+    for run in runs:
+        wait_for_steps(run)
+    pids = [run.worker.process.pid for run in runs]
+    assert registry.shutdown(60) == (3, 0)
+    for run, pid in zip(runs, pids, strict=True):
+        assert newest(run) >= run.step > 0
+        assert gone(pid)
+        assert Run.read(run.folder).status == "paused"
+    assert (waiting.status, waiting.live) == ("paused", False)
+
+
+def test_a_run_that_another_server_trains_is_not_trained_twice(serve):
+    first = serve(slots=1)
+    run = held(first, slow(first))
+    second = serve(slots=1)
+    same = second.find(run.id, "ada")
+    second.control(same, "resume")
+    wait_for_the_end(wait_for_status(same, "failed"))
+    assert "another process is training this run; end that one first" in same.message
+    at = run.step
+    first.control(run, "resume")
+    wait_for_steps(run, at + 2)
+
+
+def test_a_broken_newest_checkpoint_is_passed_over_with_a_word(registry):
+    undisturbed = start(registry, steps=60, dropout=0.1)
+    run = start(registry, changes=SLOWLY, steps=60, dropout=0.1)
+    held(registry, run, 3)
+    wait_for(lambda: run.saved == 1, what="a checkpoint")
+    registry.control(run, "resume")
+    held(registry, run, run.step + 5)
+    wait_for(lambda: run.saved == 2, what="another checkpoint")
+    run.send("park")
+    wait_for_the_end(run)
+    (last, _), (_, before) = run.checkpoints()
+    (last / "training.safetensors").write_bytes((last / "training.safetensors").read_bytes()[:-100])
+    page = Page(registry, run)
+    page.poll()
     registry.control(run, "step")
-    registry.control(run, "stop")
-    wait_for(lambda: "could not write the checkpoint" in run.message, what="the trouble")
-    wait_for_status(run, "paused")
-    assert registry.ask(run, "1 2").result(20)["answer"] == ["2", "1"]
-    run.folder.unlink()
+    wait_for(lambda: run.status == "paused" and run.step == before.step + 1, what="a step from the checkpoint before")
+    assert str(last) in run.message
+    assert "An earlier one was taken" in run.message
+    page.poll()
+    assert page.steps == list(range(1, before.step + 2))
+    assert kept_steps(run.folder)[-1] == before.step + 1
+    finished(registry, run)
+    assert losses(run) == losses(wait_for_status(undisturbed, "done"))
+    assert len(list(read_lines(run.folder))) == 60
+
+
+def test_where_no_checkpoint_can_be_used_the_run_goes_on_from_its_history(registry):
+    run = parked(registry, slow(registry, steps=ENDLESS))
+    registry.control(run, "resume")
+    wait_for_steps(run, 40)
+    run.send("park")
+    wait_for_the_end(run)
+    for path, _ in run.checkpoints():
+        (path / "model.safetensors").write_bytes(b"")
+    states = kept_states(run.folder)
+    assert states
+    registry.control(run, "step")
+    wait_for(lambda: run.status == "paused" and run.step == states[-1] + 1, what="a step from the history")
+    assert "An earlier one was taken" in run.message
+    run.send("park")
+    wait_for_the_end(run)
+    shutil.rmtree(run.folder / "history")
+    for path in (run.folder / "checkpoints").iterdir():
+        (path / "model.safetensors").write_bytes(b"")
+    registry.control(run, "resume")
+    wait_for_status(run, "failed")
+    assert "no checkpoint of this run can be used" in run.message
+
+
+# Branches
+
+
+def test_a_branch_waits_at_its_step_goes_on_like_its_parent_and_a_changed_one_does_not(registry):
+    parent = wait_for_the_end(wait_for_status(start(registry, steps=60, dropout=0.1, eval_every=10), "done"))
+    for step in (0, 16, 23):  # before the first, with a state, without one
+        same, other = registry.branch(parent, step, "ada"), registry.branch(parent, step, "ada")
+        for branch in (same, other):
+            wait_for(lambda: branch.status == "paused" and branch.step == step, what="a branch at its step")  # noqa: B023
+            assert losses(branch) == losses(parent)[:step]
+            assert branch.load().scored == [score for score in parent.load().scored if score[0] <= step]
+            assert branch.name.startswith(f"{parent.name} from {step}")
+        registry.change(other, "learning_rate", 0.05)
+        finished(registry, same)
+        finished(registry, other)
+        assert losses(same) == losses(parent)
+        assert same.scores == parent.scores
+        assert losses(other)[: step + 1] == losses(parent)[: step + 1]
+        assert losses(other)[step + 2 :] != losses(parent)[step + 2 :]
+        assert other.changes == [Change(step, "learning_rate", 0.05)]
+        for branch in (same, other):
+            assert set(kept_steps(branch.folder)) >= {s for s in kept_steps(parent.folder) if s <= min(step, 16)}
+    assert parent.changes == []
+
+
+def test_a_branch_keeps_the_changes_until_its_step_and_none_after(registry):
+    changes = [Change(10, "learning_rate", 0.02), Change(30, "learning_rate", 0.05)]
+    parent = wait_for_status(start(registry, steps=50, changes=changes), "done")
+    branch = registry.branch(parent, 20, "ada")
+    wait_for(lambda: branch.status == "paused" and branch.step == 20, what="a branch at its step")
+    finished(registry, branch)
+    assert branch.changes == changes[:1]
+    assert losses(branch)[:31] == losses(parent)[:31]
+    assert losses(branch)[32:] != losses(parent)[32:]
+
+
+def test_a_run_that_is_going_can_be_branched_and_is_not_disturbed(registry):
+    parent = slow(registry)
+    wait_for_steps(parent, 12)
+    branch = registry.branch(parent, 9, "bob")
+    wait_for(lambda: branch.status == "paused" and branch.step == 9, what="a branch at its step")
+    assert losses(branch) == losses(parent)[:9]
+    assert parent.status == "training"
+    assert registry.of_owner("bob") == [branch]
+    assert (branch.id, branch.watch_id) != (parent.id, parent.watch_id)
+
+
+def test_a_branch_from_the_last_step_goes_further(registry):
+    parent = wait_for_status(start(registry, steps=30), "done")
+    branch = registry.branch(parent, 30, "ada")
+    wait_for(lambda: branch.status == "paused" and branch.step == 30, what="a branch at its step")
+    assert branch.steps == 60
+    finished(registry, branch)
+    assert len(losses(branch)) == 60
+    assert losses(branch)[:30] == losses(parent)
+    assert branch.changes == [Change(30, "steps", 60)]
+
+
+def test_a_branch_from_the_last_step_of_a_run_that_ended_early_waits_there_too(registry):
+    parent = wait_for_status(start(registry, steps=500, until=0.001, eval_every=5, eval_n=2000, learning_rate=0.02), "done")
+    last = parent.step
+    assert last < 500
+    branch = registry.branch(parent, last, "ada")
+    wait_for(lambda: branch.step == last and branch.status in ("paused", "done"), what="a branch at its step")
+    assert branch.status == "paused"
+    finished(registry, branch)
+    assert branch.step > last
+
+
+@pytest.mark.parametrize("step", [-1, 31, 10**9])
+def test_a_step_that_was_not_reached_has_no_branch(registry, step):
+    parent = wait_for_status(start(registry, steps=30), "done")
+    with pytest.raises(Refused, match=f"step {step} is not a step of this run, which has 30"):
+        registry.branch(parent, step, "ada")
+
+
+def test_a_branch_that_gave_its_worker_back_at_its_step_goes_on_at_the_first_resume(registry):
+    parent = wait_for_the_end(wait_for_status(start(registry, steps=30), "done"))
+    branch = registry.branch(parent, 9, "ada")
+    wait_for(lambda: branch.status == "paused" and branch.step == 9, what="a branch at its step")
+    branch.send("park")
+    wait_for_the_end(branch)
+    registry.control(branch, "resume")
+    wait_for_status(branch, "done")
+    assert losses(branch) == losses(parent)
+
+
+def test_a_branch_outlives_its_parent(registry):
+    parent = wait_for_the_end(wait_for_status(start(registry, steps=40), "done"))
+    branch = registry.branch(parent, 20, "ada")
+    wait_for(lambda: branch.status == "paused" and branch.step == 20, what="a branch at its step")
+    expected = losses(parent)
+    registry.delete(parent)
+    parent.deleted_at -= UNDO_FOR + 1
+    wait_for(lambda: not parent.folder.exists(), what="the parent's folder to go")
+    branch.send("park")
+    wait_for_the_end(branch)
+    assert answer(registry.look(branch, 10))["snapshot"]["step"] == 10
+    finished(registry, branch)
+    assert losses(branch) == expected
+
+
+# Changes on the way
+
+
+def test_a_change_takes_effect_at_the_next_step_and_again_repeats_it(registry):
+    plain = wait_for_status(start(registry, steps=60), "done")
+    run = start(registry, steps=60, changes=SLOWLY)
+    wait_for_steps(run, 5)
+    registry.change(run, "learning_rate", 0.05)
+    wait_for(lambda: run.changes != SLOWLY, what="the change")
+    registry.change(run, "speed", 0)
+    registry.change(run, "steps", 70)
+    wait_for_the_end(wait_for_status(run, "done"))
+    (rate,) = (change for change in run.changes if change.setting == "learning_rate")
+    assert (rate.value, run.step) == (0.05, 70)
+    assert 5 <= rate.step < 60
+    assert losses(run)[: rate.step + 1] == losses(plain)[: rate.step + 1]
+    assert losses(run)[rate.step + 2 : 60] != losses(plain)[rate.step + 2 :]
+    again = registry.again(run, "ada")
+    assert again.changes == run.changes
+    assert losses(wait_for_status(again, "done")) == losses(run)
+    assert again.id != run.id
+    assert Run.read(run.folder).changes == run.changes
+
+
+def test_a_run_that_is_not_going_changes_when_it_is_resumed(registry):
+    run = parked(registry, slow(registry))
+    at = run.step
+    registry.change(run, "learning_rate", 0.01)
+    registry.change(run, "learning_rate", 0.05)
+    registry.change(run, "steps", at + 5)
+    registry.change(run, "speed", 0)
+    assert run.changes == [*SLOWLY, Change(at, "learning_rate", 0.05), Change(at, "steps", at + 5), Change(at, "speed", 0)]
+    assert (run.learning_rate, run.steps, run.speed) == (0.05, at + 5, 0.0)
+    finished(registry, run)
+    assert run.step == at + 5
+    rates = list(run.load().columns["learning_rate"])
+    assert rates[at] / rates[at - 1] > 5
+    assert run.changes == Run.read(run.folder).changes
+
+
+def test_a_run_that_is_done_can_be_made_longer(registry):
+    run = wait_for_the_end(wait_for_status(start(registry, steps=20), "done"))
+    registry.change(run, "steps", 35)
+    assert run.status == "paused"
+    finished(registry, run)
+    assert len(losses(run)) == 35
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_a_change_that_cannot_be_is_refused_whether_a_run_is_going_or_not(registry, live):
+    run = held(registry, slow(registry)) if live else parked(registry, slow(registry))
+    before = list(run.changes)
+    for setting, value in (("learning_rate", -1), ("learning_rate", None), ("speed", "fast"), ("steps", 1.5)):
+        with pytest.raises(SettingError, match=setting):
+            registry.change(run, setting, value)
+    with pytest.raises(SettingError, match="cannot change while a run goes on"):
+        registry.change(run, "seed", 3)
+    with pytest.raises(Refused, match=f"the run has taken {run.step} steps already; give a larger number"):
+        registry.change(run, "steps", run.step)
+    assert run.changes == before
+    assert run.live == live
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_a_change_that_was_still_to_come_gives_way_to_a_new_one(registry, live):
+    run = start(registry, steps=ENDLESS, changes=[*SLOWLY, Change(90_000, "learning_rate", 0.5), Change(90_000, "steps", 95_000)])
+    held(registry, run) if live else parked(registry, run)
+    at = run.step
+    registry.change(run, "learning_rate", 0.05)
+    registry.control(run, "resume")
+    wait_for_steps(run, at + 2)
+    assert sorted(run.changes, key=lambda c: c.step) == [*SLOWLY, Change(at, "learning_rate", 0.05), Change(90_000, "steps", 95_000)]
+
+
+def test_slow_motion_shows_every_step_and_full_speed_ends_it(registry):
+    run = start(registry, steps=200, changes=[Change(0, "speed", 10)])
+    page = Page(registry, run)
+    page.poll_until(lambda told: told["step"] >= 5)
+    assert page.poll()["speed"] == 10
+    held(registry, run)
+    assert set(range(1, run.step + 1)) <= set(run.records())
+    registry.control(run, "resume")
+    registry.change(run, "speed", 0)
+    wait_for_status(run, "done")
+
+
+# Looking and asking
+
+
+def test_one_can_look_and_ask_at_every_step_that_was_kept(registry):
+    run = wait_for_the_end(wait_for_status(start(registry, steps=120, learning_rate=0.02), "done"))
+    recorded = run.records()
+    assert recorded[0] == 0
+    assert recorded[-1] == 120
+    assert set(range(40)) <= set(recorded)
+    seen = {}
+    for step in (0, 1, 37, 120, 0):
+        told = answer(registry.look(run, step))
+        assert told["snapshot"]["step"] == step
+        assert seen.setdefault(step, told) == told
+        assert answer(registry.ask(run, "1 2 3", step))["step"] == step
+    assert seen[0]["snapshot"] != seen[120]["snapshot"]
+    heads = seen[120]["snapshot"]["attention"]["cross"]
+    source, written = len(seen[120]["stage"]["source"]), len(seen[120]["stage"]["written"])
+    assert [len(heads), len(heads[0]), len(heads[0][0])] == [1, 2, source * written]
+    for row in range(written):
+        assert abs(sum(heads[0][0][row * source : (row + 1) * source]) - 1000) <= source
+    assert answer(registry.ask(run, "1 2 3"))["step"] == 120
+    thinned = next(step for step in range(1, 120) if step not in recorded) if len(recorded) < 121 else None
+    for missing, near in [(10**9, 120), (-5, 0)] + ([(thinned, None)] if thinned else []):
+        found = answer(registry.look(run, missing))["snapshot"]["step"]
+        assert found in recorded
+        assert near in (None, found)
+
+
+def test_weights_that_are_broken_are_said_and_do_no_harm_to_the_next_look(registry):
+    run = wait_for_the_end(wait_for_status(start(registry, steps=20), "done"))
+    whole = answer(registry.look(run, 10))
+    weights_path(run.folder, 11).write_bytes(b"12345678")
+    assert "11.safetensors" in answer(registry.look(run, 11))["error"]
+    assert answer(registry.look(run, 10)) == whole
+    weights_path(run.folder, 11).unlink()
+    assert answer(registry.look(run, 11))["snapshot"]["step"] == 10
+
+
+def test_a_run_that_has_no_weights_yet_says_so(serve):
+    registry = serve(slots=1)
+    first, waiting = slow(registry), slow(registry)
+    assert "has no weights yet" in answer(registry.ask(waiting, "1 2"))["error"]
+    assert "no weights of this run were kept yet" in answer(registry.look(waiting, 3))["error"]
+    assert Page(registry, waiting).poll()["snapshot"] is None
+    assert first.live
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("3 x 4", "'x' is not a symbol"), ("", "type a sequence"), ("1 2 3 4 5 6", "this model has positions for 5"), ("<b>", "'<' is not")],
+)
+def test_what_cannot_be_asked_is_explained(registry, text, says):
+    run = slow(registry)
+    wait_for(lambda: run.newest is not None, what="weights")
+    assert says in answer(registry.ask(run, text))["error"]
+
+
+def test_an_answer_that_nobody_waits_for_any_more_harms_nothing(registry):
+    run = slow(registry)
+    wait_for(lambda: run.newest is not None, what="weights")
+    for _ in range(3):
+        registry.ask(run, "1 2 3").cancel()
+    assert answer(registry.ask(run, "1 2 3"))["answer"] == ["3", "2", "1"]
+    assert run.live
+
+
+def test_a_flood_of_questions_is_turned_away_and_the_run_and_others_go_on(registry):
+    run, other = slow(registry), slow(registry, "bob")
+    wait_for(lambda: run.newest is not None and other.newest is not None, what="weights")
+    replies = [registry.ask(run, "1 2 3") for _ in range(300)]
+    assert "answer" in answer(registry.ask(other, "1 2"))
+    told = [answer(reply) for reply in replies]
+    assert sum("answer" in reply for reply in told) >= ASKING
+    assert any("still busy with earlier questions" in reply.get("error", "") for reply in told)
     registry.control(run, "stop")
     wait_for_status(run, "stopped")
-    assert read_manifest(run.folder).step == steps_of(run)[-1]
+
+
+def test_when_the_process_that_looks_is_killed_the_next_question_has_a_new_one(registry):
+    run = slow(registry)
+    page = Page(registry, run)
+    page.poll_until(lambda told: told["snapshot"])
+    registry.eyes._child.process.kill()
+    registry.eyes._child.ended.wait(60)
+    assert answer(registry.ask(run, "1 2"))["answer"] == ["2", "1"]
+    looks = page.looks
+    page.poll_until(lambda told: told["looks"] > looks + 1)
+    assert run.status == "training"
+
+
+def test_looking_and_asking_change_no_bit(registry):
+    watched, alone = start(registry, steps=80, dropout=0.1), start(registry, steps=80, dropout=0.1, changes=[Change(0, "speed", 0)])
+    page = Page(registry, watched)
+    while watched.status != "done":
+        page.poll()
+        registry.ask(watched, "1 2 3")
+        registry.look(watched, 0)
+        time.sleep(0.005)
+    assert losses(watched) == losses(wait_for_status(alone, "done"))
 
 
 def test_a_long_probe_with_many_heads_stays_small_on_the_way_to_the_page(registry):
     run = start(registry, steps=1, min_length=200, max_length=200, n_layers=4, n_heads=8, d_model=64, batch_size=2)
-    wait_for(lambda: run.snapshot, what="a snapshot")
-    assert sum(len(head) for kind in run.snapshot["attention"].values() for layer in kind for head in layer) <= 100_000
-    assert len(run.stage["source"]) > 20
+    told = Page(registry, run).poll_until(lambda told: told["snapshot"])
+    assert sum(len(head) for kind in told["snapshot"]["attention"].values() for layer in kind for head in layer) <= 100_000
+    assert len(told["stage"]["source"]) > 20
+
+
+# What a page is told
+
+
+def test_a_page_that_polls_has_every_point_once(registry):
+    run = start(registry, steps=120)
+    page = Page(registry, run)
+    page.poll_until(lambda told: told["status"] == "done" and told["points"]["count"] == 120 and run.snapshot["step"] == 120)
+    assert page.steps == list(range(1, 121))
+    assert page.begun <= 2
+    told = page.poll()
+    assert (told["snapshot"], told["stage"], told["points"]["steps"]) == (None, None, [])
+    assert (told["step"], told["steps"], told["recorded"][-1], told["scores"]) == (120, 120, 120, run.scores)
+    assert Page(registry, run).poll()["points"]["steps"] == page.steps
+    assert registry.poll(run, -5, page.epoch, 0)["points"]["steps"] == page.steps
+
+
+def test_a_page_that_follows_a_run_through_a_kill_and_a_resume_has_every_point_once_and_in_order(registry):
+    undisturbed = start(registry, steps=80, dropout=0.1)
+    run = start(registry, steps=80, dropout=0.1, changes=SLOWLY)
+    page = Page(registry, run)
+    page.poll_until(lambda told: told["step"] >= 5)
+    registry.control(run, "pause")
+    page.poll_until(lambda told: told["status"] == "paused" and told["saved"])
+    kept = run.step
+    registry.control(run, "resume")
+    page.poll_until(lambda told: told["step"] >= kept + 10)
+    os.kill(run.worker.process.pid, signal.SIGKILL)
+    page.poll_until(lambda told: told["status"] == "failed" and not told["live"])
+    epoch, seen = page.epoch, list(page.losses)
+    registry.control(run, "resume")
+    page.poll_until(lambda told: told["status"] == "done" and told["points"]["count"] == 80)
+    assert page.epoch != epoch
+    assert len(page.losses) == 80
+    assert page.losses[: len(seen)] == seen
+    assert page.losses == losses(wait_for_status(undisturbed, "done"))
+
+
+# Whose is what
+
+
+def test_owners_see_their_own_runs_only(registry):
+    mine, theirs = start(registry, "ada", steps=5), start(registry, "bob", steps=5)
+    assert registry.of_owner("ada") == [mine]
+    assert registry.of_owner("bob") == [theirs]
+    assert registry.of_owner("") == []
+    assert registry.find(mine.id, "ada") is mine
+    for guess in ("", None, 7, mine.folder.name, mine.id[:-1], mine.watch_id, {"id": mine.id}, theirs.id):
+        assert registry.find(guess, "ada") is None
+    assert registry.find(mine.id, "bob") is registry.find(mine.id, "") is None
+    assert mine.id not in str(mine.folder)
+    assert mine.watch_id not in str(mine.folder)
+
+
+def test_an_owner_of_any_letters_harms_nobody(registry):
+    for owner in ("\u00e9", "\ud800", "x" * 100_000, "\0"):
+        start(registry, owner, steps=1)
+        assert registry.of_owner("ada") == []
+        assert len(registry.of_owner(owner)) == 1
+
+
+def test_a_link_to_watch_leads_to_the_run_and_to_nothing_of_its_owners(registry):
+    run, other = start(registry, steps=5), start(registry, steps=5)
+    assert registry.find_watched(run.watch_id) is run
+    assert registry.find_watched(other.watch_id) is other
+    for guess in ("", None, 7, run.id, run.watch_id[:-1], run.watch_id + "x", "\u00e9", "\ud800", run.folder.name, {"id": 1}):
+        assert registry.find_watched(guess) is None
+    assert registry.find(run.watch_id, "ada") is None
+    told = json.dumps(Page(registry, run).poll())
+    for secret in ("ada", run.id, run.owner, run.watch_id, str(run.folder)):
+        assert secret not in told
+    registry.delete(run)
+    assert registry.find_watched(run.watch_id) is None
+    registry.undelete(run)
+    assert registry.find_watched(run.watch_id) is run
+
+
+def test_names_are_told_apart_and_never_too_long(registry):
+    first, second, third = (start(registry, steps=1) for _ in range(3))
+    assert (second.name, third.name) == (f"{first.name} (2)", f"{first.name} (3)")
+    assert start(registry, "bob", steps=1).name == first.name
+    config = RunConfig.from_fields(SMALL | {"steps": 2})
+    long = [registry.start(config, "eve", name="x" * 300) for _ in range(3)]
+    wait_for_status(long[0], "done")
+    long.append(registry.branch(long[0], 1, "eve"))
+    assert len({run.name for run in long}) == 4
+    assert max(len(run.name) for run in long) <= LONGEST_NAME
+
+
+def test_a_run_can_be_renamed_and_hidden_and_that_lasts(serve):
+    registry = serve(slots=1)
+    run = wait_for_the_end(wait_for_status(start(registry, steps=1), "done"))
+    registry.edit(run, name="  My \n best\trun ")
+    registry.edit(run, hidden=True)
+    assert (run.name, run.hidden) == ("My best run", True)
+    for name in ("", " \n ", "x" * (LONGEST_NAME + 1)):
+        with pytest.raises(Refused, match="a name has 1 to 80 characters"):
+            registry.edit(run, name=name)
+    assert run.name == "My best run"
+    later = serve(slots=1).find(run.id, "ada")
+    assert (later.name, later.hidden) == ("My best run", True)
+    registry.edit(run, hidden=False)
+    assert registry.rows("ada")[0]["hidden"] is False
+
+
+def test_a_deleted_run_stops_can_be_brought_back_for_a_while_and_is_gone_then(serve):
+    registry = serve(slots=1)
+    run, waiting = slow(registry), slow(registry)
+    wait_for_steps(run)
+    registry.delete(waiting)
+    registry.delete(run)
+    wait_for_the_end(run)
+    assert [row["deleted"] for row in registry.rows("ada")] == [True, True]
+    for each in (run, waiting):
+        registry.control(each, "resume")
+        assert each.status in ("stopped", "paused")
+    registry.undelete(run)
+    assert registry.rows("ada")[1]["deleted"] is False
+    at = run.step
+    registry.control(run, "resume")
+    wait_for_steps(run, at + 2)
+    registry.delete(run)
+    wait_for_the_end(run)
+    assert run.folder.exists()
+    assert serve(slots=1).find(run.id, "ada").deleted_at is not None
+    run.deleted_at -= UNDO_FOR + 1
+    wait_for(lambda: not run.folder.exists(), what="the folder to go")
+    assert registry.find(run.id, "ada") is None
+    assert registry.find(waiting.id, "ada") is waiting
+
+
+# Checkpoints from elsewhere
+
+
+@pytest.fixture
+def trained(small_run):
+    """A trainer after twelve of thirty steps, with its metrics."""
+    trainer = Trainer(small_run.replace(steps=30, d_model=16, d_ff=16, batch_size=8, eval_n=32), [Change(3, "learning_rate", 0.02)])
+    return trainer, [trainer.step() for _ in range(12)]
+
+
+def test_a_checkpoint_from_elsewhere_becomes_a_run_that_goes_on(registry, trained, tmp_path):
+    trainer, metrics = trained
+    save_checkpoint(tmp_path / "upload", trainer, metrics)
+    run = registry.adopt(tmp_path / "upload", "ada", "Uploaded")
+    assert not (tmp_path / "upload").exists()
+    assert (run.name, run.status, run.step, run.steps) == ("Uploaded", "stopped", 12, 30)
+    page = Page(registry, run)
+    told = page.poll_until(lambda told: told["snapshot"])
+    assert (told["snapshot"]["step"], page.steps, told["learning_rate"]) == (12, list(range(1, 13)), 0.02)
+    assert answer(registry.ask(run, "1 2"))["step"] == 12
+    finished(registry, run)
+    expected = metrics + list(trainer)
+    assert losses(run) == pytest.approx([each.loss for each in expected], rel=1e-5)
+    assert registry.find(run.id, "ada") is run
+    assert registry.find(run.id, "bob") is None
+
+
+def test_a_checkpoint_without_metrics_becomes_a_run_whose_points_begin_later(registry, trained, tmp_path):
+    trainer, _ = trained
+    save_checkpoint(tmp_path / "upload", trainer, None)
+    run = registry.adopt(tmp_path / "upload", "ada", "")
+    assert run.name
+    assert registry.poll(run, 0, -1, 0)["points"]["steps"] == []
+    finished(registry, run)
+    assert registry.poll(run, 0, -1, 0)["points"]["steps"] == list(range(13, 31))
+    branch = registry.branch(run, 20, "ada")
+    wait_for(lambda: branch.status == "paused" and branch.step == 20, what="a branch at its step")
+
+
+def test_weights_alone_can_be_looked_at_and_not_trained_on(registry, trained, tmp_path):
+    trainer, metrics = trained
+    save_checkpoint(tmp_path / "upload", trainer, metrics, resumable=False)
+    run = registry.adopt(tmp_path / "upload", "ada", "Weights")
+    assert answer(registry.ask(run, "1 2"))["answer"] == ["2", "1"]
+    assert not run.live
+    registry.change(run, "steps", 100)
+    for action in ("resume", "step"):
+        with pytest.raises(Refused, match="holds weights only"):
+            registry.control(run, action)
+    assert not run.live
+
+
+def test_what_is_no_checkpoint_is_not_adopted(registry, tmp_path):
+    (tmp_path / "upload").mkdir()
+    with pytest.raises(CheckpointError, match="is no checkpoint"):
+        registry.adopt(tmp_path / "upload", "ada", "x")
+    assert registry.of_owner("ada") == []
+
+
+def test_the_checkpoints_for_everybody_can_be_looked_at_and_a_broken_one_says_why(registry, trained, tmp_path):
+    trainer, metrics = trained
+    save_checkpoint(tmp_path / "shared", trainer, metrics)
+    (tmp_path / ".hidden").mkdir()
+    (tmp_path / ".hidden" / "config.json").write_text("{}")
+    assert registry.checkpoints() == {"shared": tmp_path / "shared"}
+    assert answer(registry.eyes.ask("look", tmp_path / "shared"))["snapshot"]["step"] == 12
+    assert answer(registry.eyes.ask("check", tmp_path / "shared")) == {"step": 12, "resumable": True}
+    (tmp_path / "shared" / "model.safetensors").write_bytes(b"12345678")
+    os.utime(tmp_path / "shared" / "config.json")
+    for kind in ("look", "check"):
+        assert "model.safetensors" in answer(registry.eyes.ask(kind, tmp_path / "shared"))["error"]
+    assert "no config.json" in answer(registry.eyes.ask("look", tmp_path / "nothing"))["error"]
+
+
+# When things go wrong
+
+
+def test_a_worker_that_hangs_is_ended_and_the_others_are_left_alone(serve):
+    registry = serve(slots=3, hung_after=4)
+    hung, other = slow(registry), slow(registry)
+    held(registry, hung)
+    wait_for(lambda: hung.saved, what="a checkpoint")
+    registry.control(hung, "resume")
+    wait_for_status(hung, "training")
+    wait_for_steps(other)
+    pid, theirs = hung.worker.process.pid, other.worker.process.pid
+    os.kill(pid, signal.SIGSTOP)
+    wait_for_the_end(wait_for_status(hung, "failed"))
+    assert "the training process hung for 4 s and was ended; its checkpoint of step " in hung.message
+    assert gone(pid)
+    assert (other.status, other.worker.process.pid) == ("training", theirs)
+    wait_for_steps(other, other.step + 2)
+    registry.control(hung, "resume")
+    wait_for_steps(hung, newest(hung) + 2)
+
+
+def test_a_run_in_very_slow_motion_does_not_hang(serve):
+    registry = serve(slots=1, hung_after=2)
+    run = start(registry, steps=ENDLESS, changes=[Change(1, "speed", 0.01)])
+    wait_for_steps(run, 1)
+    began = time.monotonic()
+    wait_for(lambda: time.monotonic() > began + 3 * registry.hung_after or not run.live, what="thrice the patience to pass")
+    assert (run.status, run.message) == ("training", "")
+    registry.change(run, "speed", 0)
+    wait_for_steps(run, 3)
+
+
+def test_a_run_that_cannot_save_says_so_keeps_its_weights_and_saves_later(registry):
+    run = held(registry, slow(registry))
+    wait_for(lambda: run.saved, what="the checkpoint")
+    folder = run.folder / "checkpoints"
+    os.rename(folder, run.folder / "aside")
+    folder.write_text("in the way")  # as a full disk would, it makes every save fail, for root too
+    registry.control(run, "step")
+    registry.control(run, "stop")
+    wait_for(lambda: "the run waits, make room on the disk and resume" in run.message, what="the trouble")
+    wait_for_status(run, "paused")
+    assert run.live
+    assert answer(registry.ask(run, "1 2"))["answer"] == ["2", "1"]
+    folder.unlink()
+    registry.control(run, "stop")
+    wait_for_the_end(wait_for_status(run, "stopped"))
+    assert newest(run) == run.step == len(losses(run))
+    assert run.message == ""
+
+
+def test_on_a_full_disk_a_run_waits_and_goes_on_without_a_gap_when_there_is_room(tmp_path):
+    root = tmp_path / "small"
+    root.mkdir()
+    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", root], capture_output=True, text=True, check=False)
+    if mount.returncode:
+        pytest.skip(f"no small file system can be mounted here: {mount.stderr.strip()}")
+    registry = Registry(root, slots=1)
+    try:
+        run = start(registry, steps=ENDLESS)
+        wait_for(lambda: "No space left on device" in run.message, what="the disk to be full")
+        wait_for_status(run, "paused")
+        at = run.step
+        assert run.live
+        subprocess.run(["mount", "-o", "remount,size=40m", root], check=True)
+        registry.control(run, "resume")
+        wait_for_steps(run, at + 20)
+        registry.control(run, "stop")
+        wait_for_the_end(wait_for_status(run, "stopped"))
+        assert [line["step"] for line in read_lines(run.folder)] == list(range(1, run.step + 1))
+        assert (newest(run), run.message) == (run.step, "")
+    finally:
+        registry.shutdown(30)
+        wait_for(lambda: subprocess.run(["umount", root], capture_output=True, check=False).returncode == 0, what="unmounting")
+
+
+def test_metrics_that_are_broken_on_disk_are_said(registry):
+    run = parked(registry, slow(registry))
+    path = run.folder / "metrics.jsonl"
+    path.write_bytes(b"garbage\n" + path.read_bytes())
+    registry.control(run, "resume")
+    wait_for_the_end(wait_for_status(run, "failed"))
+    assert "metrics.jsonl, line 1" in run.message
+
+
+def test_the_manifests_of_a_run_hold_its_changes(registry):
+    run = parked(registry, slow(registry))
+    path, manifest = run.checkpoints()[0]
+    assert manifest.changes == tuple(SLOWLY)
+    assert read_manifest(path) == manifest
+    assert not (path / "metrics.jsonl").exists()
+    assert Path(run.folder / "metrics.jsonl").is_file()
