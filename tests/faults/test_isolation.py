@@ -67,14 +67,15 @@ class Visitor:
         chance, mine, theirs = self.chance, self.chance.choice(self.runs), self.chance.choice(other.runs)
         endpoint = chance.choice(list(ENDPOINTS))
         subject = chance.choice([f"run:{mine.id}", f"run:{mine.id}", f"run:{theirs.id}", f"watch:{theirs.watch_id}",
-                                 f"watch:{mine.watch_id}", f"run:{theirs.watch_id}", f"watch:{theirs.id}", f"checkpoint:runs/{theirs.folder.name}",
+                                 f"watch:{mine.watch_id}", f"run:{theirs.watch_id}", f"watch:{theirs.id}",
+                                 f"checkpoint:runs/{theirs.folder.name}",
                                  f"checkpoint:../runs/{theirs.folder.name}", "run:", "watch:", f"run:{theirs.owner}"])  # fmt: skip
         owner = chance.choice([self.owner] * 6 + [theirs.owner, theirs.id, theirs.watch_id, "", None, [other.canary], "\0"])
         do = chance.choice(ACTS)
         if do in ("again", "branch") and len(self.runs) >= MOST_RUNS:
             do = "rename"
         return endpoint, {
-            "owner": owner, "subject": subject, "do": do, "known": chance.choice([0, 3, -1, 10**9]), "epoch": chance.choice([-1, 3]), "looks": 0,
+            "owner": owner, "subject": subject, "do": do, "known": chance.choice([0, 3, -1, 10**9]), "epoch": -1, "looks": 0,
             "step": chance.choice([0, 1, 5]), "text": self.sequence, "setting": chance.choice(["learning_rate", "steps", "speed"]),
             "value": chance.choice([1e-3, 10**6, 50]), "name": f"{self.canary} renamed {chance.randrange(100)}",
             "checkpoint": f"{chance.choice([0, 5]):07d}", "subjects": [subject, f"run:{theirs.id}", f"run:{mine.id}"],

@@ -66,6 +66,7 @@ def test_an_app_that_is_told_to_end_saves_every_run_and_the_next_one_takes_them_
             assert again.stop() == 0
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_other_ways_to_end_the_app_save_as_well(tmp_path, number):
     app, page, subjects = app_with_runs_going(tmp_path)

@@ -12,7 +12,7 @@ from tests.faults.harness import check_every_point_is_there_once, counts, held, 
 from tests.servers import wait_for
 
 MORE = 30  # steps that a run still takes once it has been taken up again
-LARGE = {"d_model": 64, "d_ff": 512, "batch_size": 512, "max_length": 32, "n_heads": 4}  # each step takes memory anew
+LARGE = {"d_model": 32, "d_ff": 128, "batch_size": 256, "max_length": 32, "n_heads": 2}  # each step takes memory anew
 
 
 def pid(run):
@@ -137,8 +137,25 @@ def test_what_is_changed_after_a_worker_broke_down_holds_from_the_step_where_the
     assert set(run.load().columns["learning_rate"][saved:]) == {5e-4}
 
 
+def test_what_is_changed_while_a_branch_waits_for_a_place_leaves_its_past_alone(registries):
+    registry = registries(slots=1)
+    run = start(registry)
+    wait_for(lambda: run.step > 10, 60, "some steps")
+    branch = registry.branch(run, 10, "ada")
+    if branch.status == "waiting":
+        registry.change(branch, "learning_rate", 5e-4)
+        assert [change.to_list() for change in branch.changes] == [[10, "learning_rate", 5e-4]]
+    registry.control(run, "stop")
+    wait_for_status(branch, "paused")
+    registry.change(branch, "steps", 20)
+    registry.control(branch, "resume")
+    wait_for_status(branch, "done")
+    check_every_point_is_there_once(registry, branch, 20)
+    assert list(branch.load().columns["learning_rate"]) == [1e-3] * 10 + [5e-4] * 10
+
+
 def test_a_worker_that_is_busy_for_long_is_not_taken_for_a_hung_one(registries):
     registry = registries(hung_after=1.0)
-    run = start(registry, steps=2, batch_size=20_000, max_length=32, d_model=64, d_ff=256, n_heads=1, eval_n=10_000, eval_every=1)
+    run = start(registry, steps=2, batch_size=2_000, max_length=32, d_model=64, d_ff=256, eval_n=2_000, eval_every=1)
     wait_for_status(run, "done", "failed", seconds=200)
     assert run.status == "done", run.message
