@@ -28,7 +28,7 @@ from .history import weights_path
 from .memory import check_memory
 from .points import Points
 from .processes import Child, usable_cores
-from .run import KEPT, LONGEST_NAME, WORKING, Answer, Order, Run, fingerprint, summary
+from .run import KEPT, LONGEST_NAME, WORKING, Answer, Order, Run, better, fingerprint, summary
 
 STALE = 600.0  # seconds after which an unfinished write is nobody's any more
 ASKING = 8  # questions and looks that may wait for one run
@@ -202,7 +202,7 @@ class Registry:
         run = self._new(manifest.config, owner, name, home)
         run.status = "stopped" if resumable and manifest.step < steps else "done"
         run.changes, run.scores, run.step, run.seconds = list(manifest.changes), manifest.scores, manifest.step, manifest.seconds
-        run.best, run.device = manifest.scores["exact_match"] if manifest.scores else None, manifest.device
+        run.best, run.device = better(run.load().best, manifest.scores and manifest.scores["exact_match"]), manifest.device
         run.write()
         with self._lock:
             self._runs[run.id] = run
@@ -345,9 +345,13 @@ class Registry:
             run.write()
 
     def delete(self, run: Run) -> None:
-        """Take a run out of the list; for ten minutes it can be brought back."""
-        self.control(run, "pause" if run in self._line else "stop")
-        with run.lock:
+        """Take a run out of the list; for ten minutes it can be brought back, paused if it was going."""
+        with self._lock, run.lock:
+            if run in self._line:
+                self._line.remove(run)
+                run.status = "paused"
+            elif run.live:
+                run.parking = run.send("park")
             run.deleted_at = time.time()
             run.write()
 
@@ -392,6 +396,7 @@ class Registry:
                 "changes": [change.to_list() for change in run.changes],
                 "saved": run.saved,
                 "live": run.live,
+                "branched": run.origin[1] if run.origin else None,
             }
 
     def look(self, run: Run, step: int) -> Future[Answer]:
@@ -474,7 +479,7 @@ class Registry:
             elif kind == "ended":
                 run.status, run.message, scores = content
                 run.scores = scores or run.scores
-                run.best = max(filter(None, (run.best, scores and scores["exact_match"])), default=run.best)
+                run.best = better(run.best, scores and scores["exact_match"])
                 if run.status == "failed" and run.checkpoints():
                     run.message = f"{run.message}; {run.last_checkpoint()}"
                 run.write()
@@ -510,6 +515,8 @@ class Registry:
                 run.message = run.message or f"paused by itself, because nobody was watching for {_time(self.lease)}"
                 run.send("pause")
             if run.status == "paused" and self.reap and now - run.paused_at > self.reap and not run.parking:
+                run.parking = run.send("park")
+            if run.deleted_at is not None and not run.parking:
                 run.parking = run.send("park")
             self._end_if_hung(run, now)
         elif alone > max(60.0, WATCHED_FOR) and run.points is not None and not run.looking and run not in self._line:

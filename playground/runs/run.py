@@ -44,6 +44,11 @@ class Order:
     origin: tuple[str, int] | None = None  # folder and step of the run that this one branches off
 
 
+def better(*scores: float | None) -> float | None:
+    """The best of some scores, of which some may be missing."""
+    return max((score for score in scores if score is not None), default=None)
+
+
 def fingerprint(owner: str) -> str:
     """What is kept of an owner's secret: enough to know it again."""
     return hashlib.sha256(owner.encode("utf-8", "replace")).hexdigest()
@@ -133,7 +138,7 @@ class Run:
                 except (CheckpointError, ValueError, OSError) as error:
                     self.message = self.message or f"the metrics are cut short: {error}"
                 if not self.live and len(self.points):  # a killed server's last words are on disk, not in run.json
-                    self.step, self.best = self.points.last, max(filter(None, (self.best, self.points.best)), default=None)
+                    self.step, self.best = self.points.last, better(self.best, self.points.best)
             return self.points
 
     def records(self) -> list[int]:
@@ -221,7 +226,8 @@ def summary(run: Run) -> dict[str, Any]:
         "parameters": model.parameter_count(),
         "step": run.step,
         "steps": run.steps,
-        "best": run.best,
+        "best": run.scores["exact_match"] if run.scores else run.best,
+        "scored": run.scores["n"] if run.scores else run.config.training.eval_n,
         "created": run.created,
         "hidden": run.hidden,
         "deleted": run.deleted_at is not None,

@@ -40,6 +40,7 @@ from .run import KEPT, Order
 TELL_EVERY = 0.1  # seconds between two messages with points
 LOOK_EVERY = 0.2  # seconds between two weights for those who watch, more where writing them is slow
 EVERY_STEP = 20  # steps a second up to which slow motion shows every single one
+FIRST_SAVE = 2.0  # seconds until the first checkpoint of a worker
 SAVE_EVERY = 15.0  # seconds between two checkpoints of a run that goes on
 LISTEN_FOR = 0.5  # seconds that a paused worker waits before it looks for signals again
 GENERATIONS = 2  # checkpoints that stay, beside those that the owner keeps
@@ -97,25 +98,26 @@ class Worker:
         self.pipe, self.folder = pipe, Path(order.folder)
         self.history = History(self.folder)
         self.trouble = ""  # what could not be written
-        self.trainer, note = self.begin(order)
+        self.trainer, note, fresh = self.begin(order)
         self.weights = WeightsPacker(self.trainer.family)
-        self.paused = order.begin in ("pause", "step")
+        # A branch waits where it leaves the run that it comes from, once.
+        arrives_at = order.origin[1] if order.origin else -1
+        self.pause_at = arrives_at if fresh or self.trainer.step_count < arrives_at else None
+        self.paused = order.begin in ("pause", "step") or self.pause_at == self.trainer.step_count
         self.steps_to_go = int(order.begin == "step")  # single steps asked for while paused
-        self.pause_at = order.origin[1] if order.origin else None
-        self.paused = self.paused or self.pause_at == self.trainer.step_count
         self.leaving = ""  # the status to end with, once it is to end
         self.orphaned = False  # the parent has gone
         self.watched = True
         self.untold: list[Metrics] = []
         self.told_at = self.look_again_at = self.step_again_at = 0.0
-        self.save_again_at = time.monotonic() + SAVE_EVERY
+        self.save_again_at = time.monotonic() + FIRST_SAVE
         self.saved_as: tuple[int, list[Change], bool] | None = None
         self.kept_told: list[int] = []
         if note:
             self.tell("trouble", note)
 
-    def begin(self, order: Order) -> tuple[Trainer, str]:
-        """The trainer where it is to go on, the history cut to that step, and what should be known about it.
+    def begin(self, order: Order) -> tuple[Trainer, str, bool]:
+        """The trainer where it is to go on, the history cut to that step; what should be known about it; whether it is new.
 
         Raises:
             CheckpointError: when there are checkpoints and none of them, nor a state of the history, can be used.
@@ -133,13 +135,17 @@ class Worker:
             own = [change for change in trainer.changes if (change.step, change.setting) not in known]
             trainer.changes = sorted([*changes, *own], key=lambda change: change.step)
             self.history.open(trainer.step_count)
-            return trainer, note
+            return trainer, note, False
         trainer = Trainer(config, changes)
-        if note and self.restore_until(trainer, self.folder, trainer.settings.steps) is None:
+        written = max((line["step"] for line in read_lines(self.folder)), default=0)
+        if self.restore_until(trainer, self.folder, written) is not None:
+            self.history.open(trainer.step_count)
+            return trainer, note, False
+        if note:
             raise CheckpointError(f"no checkpoint of this run can be used ({note.rpartition('.')[0]}); run it again from the list")
-        lines = self.branch(trainer, *order.origin) if order.origin and not note else []
+        lines = self.branch(trainer, *order.origin) if order.origin else []
         self.history.open(trainer.step_count, lines)
-        return trainer, note
+        return trainer, note, True
 
     def branch(self, trainer: Trainer, origin: str, step: int) -> list[dict[str, Any]]:
         """Put the trainer at the last step, up to `step`, where the other run's state was kept, and take over its history

@@ -85,8 +85,8 @@ def _with_checkpoint(run: Run, name: str, do: str) -> dict[str, Any]:
         raise Refused("this checkpoint is no longer there")
     if do == "download":
         return {"ticket": tickets.issue(found[name], run)}
-    if run.live and len(found) == 1:
-        raise Refused("this is the only checkpoint of a run that is going on; stop the run first")
+    if len(found) == 1:
+        raise Refused("this is the run's only checkpoint, and without it the run could not go on; delete the run instead")
     shutil.rmtree(found[name])
     run.saved += 1
     return {}
@@ -124,13 +124,10 @@ def checkpoints_of(run: Run) -> list[dict[str, Any]]:
 
 
 def settings_of(config: RunConfig) -> dict[str, Any]:
-    """A run's settings by name, those that differ from the defaults marked."""
-    fields, usual = config.to_fields(), RunConfig().to_fields()
+    """A run's settings by name, without those that follow from the others."""
+    fields = config.to_fields()
     fitted = ("source_vocabulary", "target_vocabulary", "max_positions")
-    return {
-        "fields": {name: value for name, value in fields.items() if name not in fitted},
-        "own": {name: value for name, value in fields.items() if value != usual[name] and name not in fitted},
-    }
+    return {name: value for name, value in fields.items() if name not in fitted}
 
 
 def settings_from(text: str) -> RunConfig:
@@ -142,7 +139,7 @@ def settings_from(text: str) -> RunConfig:
     try:
         content = parse_json(text.encode("utf-8", "replace")) if len(text) < 20_000 else None
     except ValueError as error:
-        raise ValueError(f"they are no JSON ({error}); copy the whole of them") from None
+        raise ValueError("they are no JSON; copy the whole of them") from error
     if not isinstance(content, dict):
         raise ValueError("these are no settings: a JSON object of names and values is expected")
     try:

@@ -1,6 +1,8 @@
 // ---------------------------------------------------------------- drawing
-// Up to eight curves: the accent for the run on show, then Okabe and Ito's colours for those laid over it.
-const OVERLAY = ["#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#b5a000", "#7a6fd0"];
+// Up to eight curves: the accent for the run on show, then colours after Okabe and Ito for those laid over it, that differ from the
+// accent and from each other in light and in dark; every second one is dashed as well.
+const OVERLAY = [["#d98200", "#ffb000"], ["#00795a", "#2fd6a5"], ["#b8478c", "#f08fc4"], ["#c0392b", "#ff7b61"], ["#6b7280", "#c3c8d1"], ["#7a5c00", "#d9c34a"], ["#5b3fc4", "#b7a4ff"]];
+const overlayColour = (place) => OVERLAY[place][document.body.classList.contains("dark") ? 1 : 0];
 const css = (name) => getComputedStyle(root).getPropertyValue(name).trim();
 function prepare(canvas, height) {
   const ratio = devicePixelRatio || 1, width = canvas.clientWidth;
@@ -141,10 +143,10 @@ function chart(canvas, series, range, ticks, label) {
     c.strokeStyle = css("--pg-quiet"); c.setLineDash([2, 3]); c.beginPath(); c.moveTo(x(step), top); c.lineTo(x(step), bottom); c.stroke(); c.setLineDash([]);
   }
   c.save(); c.beginPath(); c.rect(left - 4, top - 5, right - left + 8, bottom - top + 10); c.clip();
-  for (const { values, colour, dots } of series) {
-    c.strokeStyle = c.fillStyle = colour; c.lineWidth = 1.6; c.lineJoin = "round"; c.beginPath();
+  for (const { values, colour, dots, dashed } of series) {
+    c.strokeStyle = c.fillStyle = colour; c.lineWidth = 1.6; c.lineJoin = "round"; c.setLineDash(dashed ? [6, 3] : []); c.beginPath();
     decimate(values, x, right - left).forEach(([step, v], i) => (i ? c.lineTo(x(step), y(v)) : c.moveTo(x(step), y(v))));
-    c.stroke();
+    c.stroke(); c.setLineDash([]);
     if (dots && values.length <= 40) for (const [step, v] of values) { c.beginPath(); c.arc(x(step), y(v), 2, 0, 7); c.fill(); }
   }
   c.restore();
@@ -160,7 +162,7 @@ function drawCharts() {
   const log = $(".log").checked && metric !== "learning_rate", scale = log ? (v) => Math.log10(Math.max(v, 1e-9)) : (v) => v;
   const line = (c) => c.steps.map((step, i) => [step, scale(c[metric][i])]);
   const laid = [...overlays.values()].filter((o) => o.curve);
-  const series = [...laid.map((o) => ({ values: line(o.curve), colour: o.colour })), { values: line(curve), colour: css("--pg-accent") }];
+  const series = [...laid.map((o) => ({ values: line(o.curve), colour: overlayColour(o.place), dashed: o.place % 2 })), { values: line(curve), colour: css("--pg-accent") }];
   let low = log ? Infinity : 0, high = -Infinity;
   for (const { values } of series) for (const [, v] of values) { if (v < low) low = v; if (v > high) high = v; }
   if (high === -Infinity) { low = log ? -2 : 0; high = log ? 0.5 : metric === "loss" ? 3 : 0.01; }
@@ -177,7 +179,7 @@ function drawCharts() {
   const exact = (list) => list.map((s) => [s[0], s[1]]);
   chart($(".score-chart"), [
     ...(laid.length ? [] : [{ values: scored.map((s) => [s[0], s[2]]), colour: css("--pg-quiet") }]),
-    ...laid.map((o) => ({ values: exact(o.curve.scored), colour: o.colour, dots: true })),
+    ...laid.map((o) => ({ values: exact(o.curve.scored), colour: overlayColour(o.place), dashed: o.place % 2, dots: true })),
     { values: exact(scored), colour: css("--pg-accent"), dots: true },
   ], [0, 1], [[0, "0"], [0.5, "50 %"], [1, "100 %"]], "first score after a few steps");
   $(".loss-chart").steps = curve.steps; // what is drawn, for whoever wants to check
@@ -185,7 +187,7 @@ function drawCharts() {
   const asked = hoverStep === null ? viewed : hoverStep, at = asked === null ? curve.steps.length - 1 : nearest(curve.steps, asked);
   const told = (step) => (asked === null ? "" : " at step " + step.toLocaleString("en"));
   $(".loss-value").textContent = at >= 0 && curve.steps.length ? number(curve[metric][at]) + told(curve.steps[at]) : "";
-  const q = scored.length ? scored[asked === null ? scored.length - 1 : nearest(scored.map((s) => s[0]), asked)] : null;
+  const q = scored.length && (asked === null || asked >= scored[0][0]) ? scored[asked === null ? scored.length - 1 : nearest(scored.map((s) => s[0]), asked)] : null;
   $(".score-value").textContent = q ? percent(q[1]) + told(q[0]) : "";
   $(".score-value").title = q ? "of " + plural(q[3], "held-out sequence") + "; symbols " + percent(q[2]) : "";
 }

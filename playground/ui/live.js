@@ -41,6 +41,7 @@ async function follow(mine) {
 function take(told) {
   const before = fresh ? "" : status, sawBefore = shown;
   if (fresh) begin();
+  if ($(".hand-note").dataset.lost) note($(".hand-note"), "");
   last = told; status = told.status; scores = told.scores || null; recorded = told.recorded || [];
   const p = told.points;
   if (p.whole || told.epoch !== epoch) { curve = { steps: [], loss: [], learning_rate: [], gradient_norm: [] }; scored = []; }
@@ -50,7 +51,7 @@ function take(told) {
   count = curve.steps.length > 20000 ? 0 : p.count;
   if (told.epoch !== epoch) { epoch = told.epoch; forgetLooks(); }
   if (told.stage) { stage = told.stage; $(".accepts").textContent = "symbols " + stage.accepts; }
-  if (told.snapshot) { snapshot = told.snapshot; looks = told.looks; if (viewed === null) shown = snapshot; }
+  if (told.snapshot) { snapshot = told.snapshot; looks = told.looks; if (viewed === null) { shown = snapshot; root.classList.remove("old"); } }
   if (shown !== sawBefore) drawSamples();
   drawLengths(); say(); draw();
   if (viewed === null && (status !== before || (told.snapshot && (status !== "training" || Date.now() - askedAt > 1000)))) ask();
@@ -61,28 +62,35 @@ function take(told) {
 function begin() {
   fresh = false; curve = { steps: [], loss: [], learning_rate: [], gradient_norm: [] }; scored = []; count = 0; epoch = -1; looks = 0;
   stage = snapshot = shown = scores = null; viewed = hoverStep = hoverCell = null; recorded = []; stopPlaying();
-  $(".answer").replaceChildren(); $(".samples tbody").replaceChildren(); $(".heads").replaceChildren(); delete $(".heads").dataset.signature;
-  for (const selector of [".right-of", ".probe", "figcaption", ".hand-note"]) $(selector).textContent = "";
-  prepare($(".focus-map"));
+  // The last model's pictures stay, dimmed, until this one's are there: nothing jumps.
+  root.classList.add("old"); delete $(".heads").dataset.signature;
+  for (const selector of [".hand-note", ".runs-note", ".saved-note", ".try-note"]) note($(selector), "");
+}
+
+function note(box, text, kind = "") {
+  box.textContent = text; box.classList.toggle("error", kind === "error"); delete box.dataset.lost;
 }
 
 async function ask() {
-  const text = $(".sequence").value, note = $(".try-note"), mine = ++asked, step = viewed;
+  const text = $(".sequence").value, mine = ++asked, step = viewed;
   askedAt = Date.now();
-  if (!text.trim()) { $(".answer").replaceChildren(); note.textContent = ""; $(".sequence").removeAttribute("aria-invalid"); return; }
+  if (!text.trim()) { $(".answer").replaceChildren(); note($(".try-note"), ""); $(".sequence").removeAttribute("aria-invalid"); return; }
+  if (!shown) return; // there is nothing to ask yet; it is asked when there is
   let reply;
   try { reply = await call("ask", { owner, subject, text, ...(step === null ? {} : { step }) }); } catch (error) { reply = { error: "no answer from the server; try again" }; }
   if (mine !== asked) return;
-  note.classList.toggle("error", Boolean(reply.error));
-  note.textContent = reply.error || [step !== null && "with the weights of step " + reply.step.toLocaleString("en"), reply.note].filter(Boolean).join("; ");
+  note($(".try-note"), reply.error || [step !== null && "with the weights of step " + reply.step.toLocaleString("en"), reply.note].filter(Boolean).join("; "), reply.error ? "error" : "");
   if (reply.error) { $(".answer").replaceChildren(); $(".sequence").setAttribute("aria-invalid", "true"); }
   else { $(".sequence").removeAttribute("aria-invalid"); spell($(".answer"), reply.given, reply.answer); }
 }
 
 // Show another model; the browser remembers it for the next visit.
 function open(wanted) {
-  const mine = ++generation;
-  asked += 1; subject = wanted || ""; fresh = true;
+  const mine = ++generation, left = subject;
+  asked += 1;
+  // Two runs that were compared stay compared, whichever of them is on show.
+  if (overlays.has(wanted) && left.startsWith("run:") && left !== wanted) { const place = overlays.get(wanted).place; overlays.delete(wanted); overlays.set(left, { place, curve: null }); }
+  subject = wanted || ""; fresh = true;
   try { if (!subject.startsWith("watch:")) localStorage.setItem("transformer-playground-subject", subject); } catch (error) { /* a browser without a memory */ }
   if (location.search.includes("watch=") && !subject.startsWith("watch:")) history.replaceState(null, "", location.pathname);
   offer();

@@ -26,7 +26,7 @@ async function view(step) {
     if (mine !== wanting || followed !== generation) return;
     shown = look; drawSamples(); draw(); ask();
   } catch (error) {
-    if (mine === wanting) { $(".rewind-note").textContent = error.message; stopPlaying(); }
+    if (mine === wanting) { note($(".rewind-note"), error.message, "error"); stopPlaying(); }
   }
 }
 
@@ -68,7 +68,7 @@ function drawRewind() {
   $(".now").hidden = viewed === null;
   $(".branch").hidden = !last.own || !count || (viewed === null && !["paused", "done", "stopped", "failed"].includes(status));
   $(".branch").textContent = "Continue from step " + at.toLocaleString("en") + " as a new run";
-  if (viewed === null) $(".rewind-note").textContent = "";
+  if (viewed === null) note($(".rewind-note"), "");
 }
 
 $(".scrub").addEventListener("input", (event) => { stopPlaying(); +event.target.value >= recorded[recorded.length - 1] ? now() : view(+event.target.value); });
@@ -83,5 +83,5 @@ $(".play").addEventListener("click", () => ($(".play").dataset.playing ? stopPla
 $(".now").addEventListener("click", now);
 $(".branch").addEventListener("click", async () => {
   const reply = await doing({ do: "branch", step: viewed === null ? last.step : viewed });
-  if (reply.subject) { await list(); open(reply.subject); }
+  if (reply.subject) { const from = subject; await list(); open(reply.subject); if (overlays.size < OVERLAY.length) lay(from, true); }
 });

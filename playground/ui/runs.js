@@ -1,14 +1,15 @@
 // ---------------------------------------------------------------- the runs, and what their owner does with them
-let runs = [], checkpoints = [], serverNow = 0, slots = 0, listing = null, listAgainAt = 0, showHidden = false, deleted = null, savedShown = "";
+let runs = [], checkpoints = [], serverNow = 0, slots = 0, listing = null, listAgainAt = 0, showHidden = false, savedShown = "";
 const known = (s) => offered().includes(s);
 const offered = () => [...runs.filter((r) => !r.deleted).map((r) => r.subject), ...checkpoints.map((c) => c.subject)];
 const base = () => new URL("playground/checkpoint", location.origin + location.pathname.replace(/\/?$/, "/"));
 
-async function doing(what, about = subject) {
-  const note = about === subject ? $(".hand-note") : $(".runs-note");
-  let reply;
-  try { reply = await call("do", { owner, subject: about, ...what }); } catch (error) { reply = { error: "no answer from the server; try again" }; }
-  note.textContent = reply.error ? reply.error[0].toUpperCase() + reply.error.slice(1) + "." : "";
+// Have the server do something with a run; what it answers stands where the hand is: at the run on show, or at the list.
+async function doing(what, of = subject, box = of === subject ? $(".hand-note") : $(".runs-note")) {
+  let reply, lost = false;
+  try { reply = await call("do", { owner, subject: of, ...what }); } catch (error) { reply = { error: "no answer from the server; try again" }; lost = true; }
+  note(box, reply.error ? reply.error[0].toUpperCase() + reply.error.slice(1) + "." : "", "error");
+  if (lost) box.dataset.lost = "yes";
   listSoon();
   return reply;
 }
@@ -78,13 +79,13 @@ function drawRuns() {
     cell("state", r.place ? nth(r.place) : STATES[r.status] || r.status).dataset.status = r.status;
     cell("task", r.task + " " + (r.lengths[0] < r.lengths[1] ? r.lengths[0] + "–" + r.lengths[1] : r.lengths[1]));
     cell("size", r.shape[0] + " × " + r.shape[1] + ", " + Math.round(r.parameters / 1000) + " K").title = plural(r.shape[0], "layer") + ", " + plural(r.shape[1], "head") + ", d_model " + r.shape[2] + ", " + r.parameters.toLocaleString("en") + " parameters";
-    cell("best", r.best === null ? "–" : percent(r.best));
+    cell("best", r.best === null ? "–" : percent(r.best)).title = r.best === null ? "" : "of " + plural(r.scored, "held-out sequence");
     cell("step-of", r.step.toLocaleString("en") + (r.step < r.steps ? " of " + r.steps.toLocaleString("en") : ""));
     cell("age", ago(serverNow - r.created));
     const box = row.querySelector(".lay"), on = overlays.has(r.subject), self = r.subject === subject;
     box.checked = on || self; box.disabled = self || (!on && overlays.size >= OVERLAY.length);
     box.title = self ? "On show" : box.disabled ? "Eight curves are as many as can be told apart" : "Lay its curves over those on show";
-    row.style.setProperty("--colour", self ? "var(--pg-accent)" : on ? overlays.get(r.subject).colour : "transparent");
+    row.style.setProperty("--colour", self ? "var(--pg-accent)" : on ? overlayColour(overlays.get(r.subject).place) : "transparent");
     row.querySelector("[data-do=hide]").textContent = r.hidden ? "Show again" : "Hide";
     row.querySelector("[data-do=resume]").hidden = !["paused", "stopped", "failed"].includes(r.status);
     row.querySelector("[data-do=stop]").hidden = !GOING.includes(r.status);
@@ -92,8 +93,17 @@ function drawRuns() {
   });
   for (const row of rows.values()) row.remove();
   wanted.forEach((row, at) => { if (body.children[at] !== row) body.insertBefore(row, body.children[at] || null); });
-  $(".undo").hidden = !deleted;
-  if (deleted) $(".undo span").textContent = "Deleted “" + deleted.name + "”. It stays on disk for ten minutes.";
+  const deleted = runs.filter((r) => r.deleted);
+  $(".undo").hidden = !deleted.length;
+  if ($(".undo").dataset.of !== deleted.map((r) => r.subject).join()) {
+    $(".undo").dataset.of = deleted.map((r) => r.subject).join();
+    $(".undo").replaceChildren("Deleted, and gone for good after ten minutes: ", ...deleted.map((r) => {
+      const button = document.createElement("button");
+      button.type = "button"; button.className = "quiet"; button.textContent = "Undo “" + r.name + "”";
+      button.addEventListener("click", async () => { await doing({ do: "undelete" }, r.subject); await list(); open(r.subject); });
+      return button;
+    }));
+  }
   $(".differ").disabled = !overlays.size;
 }
 
@@ -101,7 +111,7 @@ function newRow(of) {
   const row = $(".row-template").content.firstElementChild.cloneNode(true);
   row.dataset.subject = of;
   const find = () => runs.find((r) => r.subject === of);
-  row.querySelector(".name").addEventListener("click", () => open(of));
+  row.querySelector(".name").addEventListener("click", () => { open(of); if ($(".top").getBoundingClientRect().top < 0) $(".top").scrollIntoView({ behavior: "smooth" }); });
   row.querySelector(".lay").addEventListener("change", (event) => { lay(of, event.target.checked); });
   const menu = row.querySelector("details");
   menu.addEventListener("toggle", () => { menu.classList.toggle("up", menu.getBoundingClientRect().bottom + 280 > document.documentElement.scrollHeight - scrollY); });
@@ -112,7 +122,7 @@ function newRow(of) {
     if (what === "rename") return rename(row, run);
     if (what === "use") return use(of);
     if (what === "hide") await doing({ do: run.hidden ? "show" : "hide" }, of);
-    else if (what === "delete") { const reply = await doing({ do: "delete" }, of); if (!reply.error) { deleted = run; overlays.delete(of); if (of === subject) open(first); } }
+    else if (what === "delete") { const reply = await doing({ do: "delete" }, of); if (!reply.error) { overlays.delete(of); if (of === subject) open(first); } }
     else if (what === "again") { const reply = await doing({ do: "again" }, of); if (reply.subject) { await list(); open(reply.subject); } }
     else await doing({ do: what }, of);
     await list();
@@ -135,14 +145,17 @@ function rename(row, run) {
   input.addEventListener("blur", () => end(true));
 }
 
+root.addEventListener("keydown", (event) => {
+  const menu = event.key === "Escape" && element.querySelector("details.menu[open]");
+  if (menu) { menu.open = false; menu.querySelector("summary").focus(); }
+});
 document.addEventListener("click", (event) => { for (const menu of element.querySelectorAll("details.menu[open]")) if (!menu.contains(event.target)) menu.open = false; });
 $(".show-hidden").addEventListener("click", () => { showHidden = !showHidden; drawRuns(); });
-$(".undo button").addEventListener("click", async () => { const run = deleted; deleted = null; await doing({ do: "undelete" }, run.subject); await list(); });
 $(".subject").addEventListener("change", (event) => open(event.target.value));
 
 // ---- curves laid over those on show
 function lay(of, on) {
-  if (on) overlays.set(of, { colour: OVERLAY.find((c) => ![...overlays.values()].some((o) => o.colour === c)), curve: null });
+  if (on) overlays.set(of, { place: OVERLAY.findIndex((_, place) => ![...overlays.values()].some((o) => o.place === place)), curve: null });
   else overlays.delete(of);
   drawRuns(); drawLegend(); draw();
   overlay(true);
@@ -163,9 +176,9 @@ async function overlay(now = false) {
 function drawLegend() {
   const box = $(".overlay-legend"), name = (runs.find((r) => r.subject === subject) || last).name || "on show";
   box.hidden = !overlays.size;
-  const entry = (colour, text, of) => {
+  const entry = (colour, text, of, dashed) => {
     const item = document.createElement("span"), swatch = document.createElement("i"), words = document.createElement("span");
-    item.className = "entry"; swatch.style.borderTopColor = colour; words.textContent = text; words.title = text;
+    item.className = "entry"; swatch.style.borderTopColor = colour; swatch.style.borderTopStyle = dashed ? "dashed" : "solid"; words.textContent = text; words.title = text;
     item.append(swatch, words);
     if (of) {
       const off = document.createElement("button");
@@ -176,19 +189,19 @@ function drawLegend() {
     return item;
   };
   const nameOf = (s, o) => (runs.find((r) => r.subject === s) || o).name || "";
-  box.replaceChildren(entry(css("--pg-accent"), name), ...[...overlays].map(([s, o]) => entry(o.colour, nameOf(s, o), s)));
+  box.replaceChildren(entry(css("--pg-accent"), name), ...[...overlays].map(([s, o]) => entry(overlayColour(o.place), nameOf(s, o), s, o.place % 2)));
 }
 
 // ---- two configurations, field by field
 async function differ() {
   const subjects = [subject, ...overlays.keys()].slice(0, 8), told = [];
   for (const s of subjects) told.push(await about(s));
-  const names = subjects.map((s, i) => told[i].name || s.split(":")[1]), fields = Object.keys(told[0].settings?.fields || {});
+  const names = subjects.map((s, i) => told[i].name || s.split(":")[1]), fields = Object.keys(told[0].settings || {});
   const all = $(".every-field").checked, table = $(".differences");
-  const rows = fields.filter((f) => all || new Set(told.map((t) => JSON.stringify(t.settings?.fields[f]))).size > 1);
-  const line = (tag, cells) => { const row = document.createElement("tr"); row.append(...cells.map((text) => { const cell = document.createElement(tag); cell.textContent = text; return cell; })); return row; };
-  const changed = (t) => (t.changes || []).map(([step, setting, value]) => setting + " " + value + " from step " + step).join("; ") || "none";
-  const body = rows.map((f) => line("td", [f, ...told.map((t) => String(t.settings?.fields[f] ?? ""))]));
+  const rows = fields.filter((f) => all || new Set(told.map((t) => JSON.stringify(t.settings?.[f]))).size > 1);
+  const line = (tag, cells) => { const row = document.createElement("tr"); row.append(...cells.map((text) => { const cell = document.createElement(tag); cell.textContent = text; return cell; })); if (tag === "th") [...row.cells].forEach((cell, at) => { cell.title = cell.textContent; if (at) cell.style.borderBottom = "3px solid " + (at === 1 ? css("--pg-accent") : overlayColour(overlays.get(subjects[at - 1]).place)); }); return row; };
+  const changed = (t) => (t.changes || []).filter(([, setting]) => setting !== "speed").map(([step, setting, value]) => setting + " " + value + " from step " + step).join("; ") || "none";
+  const body = rows.map((f) => line("td", [f, ...told.map((t) => String(t.settings?.[f] ?? ""))]));
   if (all || new Set(told.map(changed)).size > 1) body.push(line("td", ["changed on the way", ...told.map(changed)]));
   table.replaceChildren(line("th", ["setting", ...names]), ...body);
   $(".alike").hidden = body.length > 0; table.hidden = !body.length;
@@ -205,15 +218,19 @@ function drawHand() {
   if (own && document.activeElement !== $(".speed") && GOING.includes(status)) set($(".speed"), last.speed || 0);
   $(".resume-here").hidden = !own || !["stopped", "failed", "done"].includes(status);
   $(".resume-here").textContent = status === "done" ? "Train on" : "Resume";
+  $(".speed").title = "Slow motion, to watch single steps. A new run begins with it too.";
   $(".keep").hidden = !own || !["training", "paused"].includes(status) || !last.live;
   $(".share").disabled = !subject || status === "gone";
   $(".saved").hidden = !own;
 }
 for (const [name, setting] of Object.entries(SETTINGS))
-  $("." + name).addEventListener("change", (event) => { if (event.target.value.trim()) doing({ do: "change", setting, value: Number(event.target.value) }); });
+  $("." + name).addEventListener("change", async (event) => {
+    const box = event.target, reply = box.value.trim() ? await doing({ do: "change", setting, value: Number(box.value) }) : {};
+    if (reply.error || !box.value.trim()) box.value = last[setting];
+  });
 $(".speed").addEventListener("change", (event) => { if (last.own && GOING.includes(status)) doing({ do: "change", setting: "speed", value: Number(event.target.value) }); });
 $(".resume-here").addEventListener("click", () => doing({ do: status === "done" ? "extend" : "resume" }));
-$(".keep").addEventListener("click", async () => { const reply = await doing({ do: "keep" }); if (!reply.error) $(".hand-note").textContent = "Checkpoint of step " + last.step + " kept."; });
+$(".keep").addEventListener("click", async () => { const reply = await doing({ do: "keep" }); if (!reply.error) note($(".hand-note"), "Checkpoint of step " + last.step + " kept."); });
 root.addEventListener("command", (event) => command(event.detail));
 
 async function command(what) {
@@ -236,7 +253,12 @@ async function drawSaved() {
     const actions = row.insertCell(), add = (text, act) => { const b = document.createElement("button"); b.type = "button"; b.className = "quiet"; b.textContent = text; b.setAttribute("aria-label", text + ", step " + c.step); b.addEventListener("click", act); actions.append(b); };
     add("Download", () => download(c.name));
     if (c.resumable) add("Continue as a new run", async () => { const reply = await doing({ do: "branch", step: c.step }); if (reply.subject) { await list(); open(reply.subject); } });
-    add("Delete", async () => { await doing({ do: "remove", checkpoint: c.name }); await drawSaved(); });
+    let sure = false;
+    add("Delete", async (event) => {
+      if (!sure) { sure = true; event.target.textContent = "Delete for good"; return; }
+      await doing({ do: "remove", checkpoint: c.name }, subject, $(".saved-note"));
+      await drawSaved();
+    });
     return row;
   }));
 }
@@ -251,32 +273,32 @@ async function download(name) {
 }
 $(".upload").addEventListener("click", () => $(".file").click());
 $(".file").addEventListener("change", async (event) => {
-  const file = event.target.files[0], note = $(".runs-note");
+  const file = event.target.files[0], box = $(".runs-note");
   if (!file) return;
-  note.textContent = "Checking " + file.name;
+  note(box, "Checking " + file.name);
   try {
     const answer = await fetch(base(), { method: "POST", body: file, headers: { "x-owner": owner, "x-name": encodeURIComponent(file.name.replace(/\.zip$/i, "")) } });
     const reply = answer.headers.get("content-type")?.includes("json") ? await answer.json() : { error: await answer.text() };
-    note.textContent = reply.error ? file.name + " was not taken: " + reply.error + "." : "";
+    note(box, reply.error ? file.name + " was not taken: " + reply.error + "." : "", "error");
     if (reply.subject) { await list(); open(reply.subject); }
-  } catch (error) { note.textContent = file.name + " could not be sent; it may be too large, or the server is gone."; }
+  } catch (error) { note(box, file.name + " could not be sent; it may be too large, or the server is gone.", "error"); }
   event.target.value = "";
 });
 
 // ---- sharing
 async function use(of) {
   const told = await about(of);
-  if (told.settings) { trigger("select", { index: 0, value: told.settings.fields }); $(".runs-note").textContent = "Its settings are in the form now; press Train to start from them."; }
+  if (told.settings) { trigger("select", { index: 0, value: told.settings }); note($(".runs-note"), "Its settings are in the form now; press Train to start from them."); }
 }
 const page = () => location.origin + location.pathname;
 async function share() {
   const told = await about(subject);
-  if (told.error) { $(".hand-note").textContent = told.error; return; }
+  if (told.error) { note($(".hand-note"), told.error, "error"); return; }
   const watch = told.watch || (subject.startsWith("watch:") ? subject.slice(6) : "");
   $(".watch-link").closest("label").hidden = !watch;
   $(".watch-link").value = watch ? page() + "?watch=" + watch : "";
-  $(".settings-link").value = page() + "?settings=" + encodeURIComponent(JSON.stringify(told.settings.own));
-  $(".settings-json").value = JSON.stringify(told.settings.fields, null, 1);
+  $(".settings-link").value = page() + "?settings=" + encodeURIComponent(JSON.stringify(told.settings));
+  $(".settings-json").value = JSON.stringify(told.settings, null, 1);
   $(".sharing").showModal();
 }
 $(".share").addEventListener("click", share);

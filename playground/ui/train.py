@@ -68,9 +68,11 @@ def build_train_tab(registry: Registry, visit: gr.BrowserState) -> tuple[list[An
         return [fine, fine, *(gr.validate(name not in wrong, wrong.get(name, "")) for name in names)]
 
     def filled(config: RunConfig) -> list[Any]:
-        """What the form shows of a run; no recipe is chosen, for it may be none."""
+        """What the form shows of a run, and which recipe it follows, if any."""
         fields = config.to_fields()
-        return [gr.Radio(value=None, info="Settings of a run or a link.") if name == "preset" else fields[name] for name in names]
+        recipe = next((name for name in PRESETS if preset_values(name).items() <= fields.items()), None)
+        shown = gr.Radio(value=recipe, info=PRESETS[recipe].sentence if recipe else "Settings of a run or a link.")
+        return [shown if name == "preset" else fields[name] for name in names]
 
     def opening(visit_value: Any, request: gr.Request) -> list[Any]:
         owner = known(visit_value) or new_owner()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import secrets
 import shutil
 import tempfile
@@ -81,7 +82,7 @@ def routes(registry: Registry) -> list[Route]:
             packed = await asyncio.to_thread(pack_checkpoint, folder, run)
         except OSError as error:
             return PlainTextResponse(f"The checkpoint could not be packed: {error.strerror or error}.", status_code=500)
-        name = f"{run.folder.name}-{folder.name}.zip"
+        name = f"{re.sub(r'[^A-Za-z0-9]+', '-', run.name).strip('-') or 'run'}-step-{int(folder.name[:7])}.zip"
         return FileResponse(packed, media_type="application/zip", filename=name, background=BackgroundTask(packed.unlink, missing_ok=True))
 
     async def take(request: Request) -> Response:
@@ -104,7 +105,9 @@ def routes(registry: Registry) -> list[Route]:
                 run = await asyncio.to_thread(registry.adopt, folder / "checkpoint", owner, name)
             finally:
                 await asyncio.to_thread(shutil.rmtree, folder, True)
-        except (CheckpointError, SettingError, Refused, zipfile.BadZipFile) as error:
+        except zipfile.BadZipFile:
+            return JSONResponse({"error": "it is no zip file; send one as Download gives it"}, status_code=400)
+        except (CheckpointError, SettingError, Refused) as error:
             return JSONResponse({"error": str(error).replace(str(folder / "checkpoint") + os.sep, "")}, status_code=400)
         except TimeoutError:
             return JSONResponse({"error": f"it could not be checked within {CHECKED_WITHIN} s; try again"}, status_code=503)
