@@ -201,7 +201,7 @@ def test_points_that_are_read_anew_are_another_epoch(run):
 
 @pytest.mark.parametrize(
     "odd",
-    [b"{", b'{"step": 9, "loss": 1}', b'{"step": 2, "loss": 1}', b'{"step": 3, "loss": "low"}', b'{"step": 3, "loss": 1, "seconds": []}',
+    [b"{", b'{"step": 9, "loss": 1}', b'{"step": 2, "loss": 1}', b'{"step": 3, "loss": "low"}', b'{"step": 3, "loss": 1, "seconds": [1]}',
      b'{"step": 3, "loss": 1, "gradient_norm": 1' + b"0" * 400 + b"}"],
 )  # fmt: skip
 def test_metrics_that_are_broken_are_told_up_to_there(run, odd):
