@@ -91,6 +91,7 @@ def check_it_waits_and_names_the_disk(run, before):
     assert str(run.folder) in run.message
     wait_for_status(run, "paused")
     assert run.live  # what is not on disk waits in memory
+    assert run.step < STEPS  # it did not train on regardless
     assert readable(run)[0] >= before
 
 
