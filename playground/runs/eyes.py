@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from pathlib import Path
@@ -22,38 +23,42 @@ class Eyes:
         self._lock = threading.Lock()
         self._child: Child | None = None
         self._asked: dict[int, Future[Answer]] = {}
+        self._since: dict[int, float] = {}  # when each question was asked
 
     def warm_up(self) -> None:
         """Start the process in the background, so that nobody waits for it later."""
         threading.Thread(target=self.ask, args=("warm", {}), name="warm-eyes", daemon=True).start()
 
     def ask(self, kind: str, what: dict[str, Any] | Path, text: str = "") -> Future[Answer]:
-        """The answer that will come; its `error` says what was wrong. May wait while the process starts."""
+        """The answer that will come; its `error` says what was wrong."""
         what = {"checkpoint": str(what)} if isinstance(what, Path) else what
         number, future = next(self._numbers), Future[Answer]()
         with self._lock:
             if self._child is None or self._child.ended.is_set():
                 asked: dict[int, Future[Answer]] = {}
-                try:
-                    self._child = Child(
-                        "playground.runs.inspector:inspect",
-                        "inspector",
-                        on_message=lambda n, answer: resolve(asked.pop(n), answer),
-                        on_end=lambda code: _give_up(asked, f"the process that looks into models ended (exit code {code}); ask again"),
-                    )
-                except (OSError, EOFError, RuntimeError) as error:
-                    resolve(future, {"error": f"no process to look into models could be started: {error}"})
-                    return future
-                self._asked = asked
+                self._child = Child(
+                    "playground.runs.inspector:inspect",
+                    "inspector",
+                    on_message=lambda n, answer: resolve(asked.pop(n), answer),
+                    on_end=lambda code: _give_up(asked, f"the process that looks into models ended (exit code {code}); ask again"),
+                )
+                self._asked, self._since = asked, {}
             self._asked[number] = future
+            self._since = {n: at for n, at in self._since.items() if n in self._asked} | {number: time.monotonic()}
             if not self._child.send(number, kind, what, text):
                 self._asked.pop(number, None)
                 resolve(future, {"error": "too many are asking at once; ask again in a moment"})
         return future
 
+    def supervise(self, seconds: float) -> None:
+        """End a process that has been at one question for so long; the next question starts another."""
+        oldest = min((at for n, at in list(self._since.items()) if n in self._asked), default=None)
+        if oldest is not None and time.monotonic() - oldest > seconds:
+            self.close()
+
     def close(self) -> None:
         if self._child:
-            self._child.process.kill()
+            self._child.kill()
 
 
 def resolve(future: Future[Answer], answer: Answer) -> None:

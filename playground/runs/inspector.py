@@ -22,14 +22,15 @@ import torch
 
 from playground.families.family import Family
 from playground.tasks import load_task
-from playground.training.checkpoint import build_family, load_model, load_trainer, load_weights, read_metrics
+from playground.training.checkpoint import METRICS, build_family, load_model, load_trainer, load_weights
 from playground.training.config import RunConfig
-from playground.training.manifest import CheckpointError
+from playground.training.manifest import CheckpointError, is_number
 
-from .history import kept_steps, nearest, weights_path
+from .history import kept_steps, nearest, read_lines, weights_path
+from .points import COLUMNS
 from .view import View
 
-KEPT = 8  # models kept loaded
+LOADED = 8  # models kept loaded
 
 
 class Opened:
@@ -86,17 +87,24 @@ class Inspector:
 
     def check(self, folder: Path) -> dict[str, Any]:
         manifest, _ = load_model(folder)
-        lines = read_metrics(folder)
+        steps = 0
+        for steps, line in enumerate(read_lines(folder), start=1):
+            if line["step"] != steps or steps > manifest.step:
+                raise CheckpointError("metrics.jsonl does not hold a line for each step; remove it and try again")
+            if not set(COLUMNS) <= set(line) <= METRICS or not all(is_number(v) and abs(v) < 1e30 for v in line.values()):
+                raise CheckpointError(f"metrics.jsonl, line {steps}: these are not the metrics of a step; remove it and try again")
+            if not all(0 <= line.get(score, 0) <= 1 for score in ("exact_match", "token_accuracy")):
+                raise CheckpointError(f"metrics.jsonl, line {steps}: a score must be from 0 to 1; remove it and try again")
+        if (folder / "metrics.jsonl").is_file() and steps != manifest.step:
+            raise CheckpointError("metrics.jsonl does not hold a line for each step; remove it and try again")
         resumable = (folder / "training.safetensors").is_file()
         if resumable:
             load_trainer(folder, device="cpu", threads=1)
-        if lines and [line["step"] for line in lines] != list(range(1, manifest.step + 1)):
-            raise CheckpointError("metrics.jsonl does not hold a line for each step; remove it and try again")
         return {"step": manifest.step, "resumable": resumable}
 
     def _recent(self, key: tuple[str, int]) -> Opened:
         self._opened.move_to_end(key)
-        while len(self._opened) > KEPT:
+        while len(self._opened) > LOADED:
             self._opened.popitem(last=False)
         return self._opened[key]
 

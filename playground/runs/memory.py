@@ -23,13 +23,13 @@ def free_memory() -> int:
         return free
 
 
-def check_memory(config: RunConfig) -> None:
-    """Refuse a run that would not fit into free memory.
+def check_memory(config: RunConfig, besides: int = 0) -> None:
+    """Refuse a run that would not fit into free memory; `besides` are bytes that others are about to take.
 
     Raises:
         SettingError: with the estimate and what is free.
     """
-    needed, free = config.memory_estimate() + TORCH_ITSELF, free_memory()
+    needed, free = config.memory_estimate() + TORCH_ITSELF, free_memory() - besides
     if needed > 0.9 * free:
         raise SettingError(
             "batch_size",

@@ -47,28 +47,20 @@ class Child:
     """A process that is spoken to: `module:function(pipe, *arguments)` at the other end of a pipe.
 
     Whoever sends never waits: messages go through a queue and a thread of their own, so a busy child or a full pipe stops
-    neither a page nor the event loop. What the child says goes to `on_message(*message)`, its end, however it came, to
-    `on_end(exit code)`; both are called from one thread, and `ended` is set after them.
-
-    Raises:
-        OSError, EOFError, RuntimeError: when no process could be started.
+    neither a page nor the event loop; nor does who starts it, for the fork server may still be importing. What the child says
+    goes to `on_message(*message)`, its end, however it came, to `on_end(exit code)`, with None when it could not even be
+    started; both are called from one thread, and `ended` is set after them.
     """
 
     def __init__(
         self, entry: str, name: str, *arguments: Any, on_message: Callable[..., None], on_end: Callable[[int | None], None]
     ) -> None:
         self.ended = threading.Event()
-        self._pipe, theirs = context().Pipe()
+        self._pipe, self._theirs = context().Pipe()
+        self._doomed = False
         self._unsent: queue.Queue[tuple[Any, ...] | None] = queue.Queue(UNSENT)
         self._on_message, self._on_end = on_message, on_end
-        self.process = context().Process(target=_enter, args=(entry, theirs, *arguments), name=name, daemon=True)
-        try:
-            self.process.start()
-        except BaseException:
-            self._pipe.close()
-            raise
-        finally:
-            theirs.close()
+        self.process = context().Process(target=_enter, args=(entry, self._theirs, *arguments), name=name, daemon=True)
         for work in (self._read, self._write):
             threading.Thread(target=work, name=f"{name}-{work.__name__}", daemon=True).start()
 
@@ -82,6 +74,12 @@ class Child:
         except queue.Full:
             return False
 
+    def kill(self) -> None:
+        """End it at once, also when it has not started yet."""
+        self._doomed = True
+        if self.process.pid is not None:
+            self.process.kill()
+
     def _write(self) -> None:
         while (message := self._unsent.get()) is not None:
             try:
@@ -90,6 +88,14 @@ class Child:
                 return
 
     def _read(self) -> None:
+        try:
+            self.process.start()
+            self._theirs.close()
+            if self._doomed:
+                self.process.kill()
+        except Exception:
+            logging.getLogger(__name__).exception("%s could not be started", self.process.name)
+            self._theirs.close()
         try:
             while True:
                 message = self._pipe.recv()
@@ -100,9 +106,10 @@ class Child:
         except (EOFError, OSError):
             pass
         finally:
-            self.process.join(5)
+            if self.process.pid is not None:
+                self.process.join(5)
             try:
-                self._on_end(self.process.exitcode)
+                self._on_end(self.process.exitcode if self.process.pid is not None else None)
             finally:
                 self.ended.set()
                 with suppress(queue.Full):

@@ -12,13 +12,16 @@ import secrets
 import shutil
 import threading
 import time
+from collections import Counter
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import filelock
 import psutil
 
+from playground.models.config import SettingError
 from playground.training.config import Change, RunConfig, settings_at
 from playground.training.files import sweep
 from playground.training.manifest import read_manifest
@@ -32,10 +35,12 @@ from .run import KEPT, LONGEST_NAME, WORKING, Answer, Order, Run, better, finger
 
 STALE = 600.0  # seconds after which an unfinished write is nobody's any more
 ASKING = 8  # questions and looks that may wait for one run
+WAITING_IN_ALL = 100
 WAITING_AN_OWNER = 16  # runs that one owner may have waiting for a place
 RUNS_AN_OWNER = 200
 WATCHED_FOR = 5.0  # seconds since its last poll that a page counts as watching
 HOUSEKEEPING = 0.5  # seconds between two rounds
+LONGEST_LOOK = 60.0  # seconds after which the process that looks into models is started anew
 UNDO_FOR = 600.0  # seconds that a deleted run stays on disk
 COMMANDS = ("pause", "resume", "step", "stop", "keep")
 
@@ -66,6 +71,8 @@ class Registry:
         self.reap = seconds_from("PLAYGROUND_REAP", 600) if reap is None else reap
         self.hung_after = seconds_from("PLAYGROUND_HUNG_AFTER", 60) if hung_after is None else hung_after
         self.eyes = Eyes()
+        self.checker = Eyes()  # for what strangers send, so that it can take away nobody's view
+        self.local_owner = ""  # on a machine that serves nobody else, everything belongs to one owner
         self._runs: dict[str, Run] = {}
         self._line: list[Run] = []  # those that wait for a place, first come first
         self._lock = threading.RLock()
@@ -110,9 +117,10 @@ class Registry:
     def rows(self, owner: str) -> list[dict[str, Any]]:
         """An owner's runs as rows, newest first. Whoever asks is there: none of these runs is left alone."""
         now, rows = time.monotonic(), []
+        places = {run.id: at for at, run in enumerate(self._order(), start=1)}
         for run in reversed(self.of_owner(owner)):
             run.watched_at = max(run.watched_at, now - WATCHED_FOR)  # the list is on screen, though not this run's pictures
-            rows.append(summary(run) | {"place": self.place(run)})
+            rows.append(summary(run) | {"place": places.get(run.id)})
         return rows
 
     # Beginning
@@ -130,6 +138,8 @@ class Registry:
             mine = self.of_owner(owner)
             if sum(run in self._line for run in mine) >= WAITING_AN_OWNER:
                 raise Refused(f"you have {WAITING_AN_OWNER} runs waiting for a place already; wait for one, or stop one")
+            if len(self._line) >= WAITING_IN_ALL:
+                raise Refused(f"{WAITING_IN_ALL} runs are waiting for a place already; try again later")
             if len(mine) >= RUNS_AN_OWNER:
                 raise Refused(f"you have {RUNS_AN_OWNER} runs, which is as many as are kept; delete some first")
             folder = self._folder(config)
@@ -191,18 +201,23 @@ class Registry:
             raise Refused(f"you have {RUNS_AN_OWNER} runs, which is as many as are kept; delete some first")
         home = self._folder(manifest.config)
         place = home / "checkpoints" / f"{manifest.step:07d}{KEPT}"
-        place.parent.mkdir(parents=True)
-        shutil.move(folder, place)
-        (home / "history").mkdir()
-        shutil.copyfile(place / "model.safetensors", weights_path(home, manifest.step))
-        if (place / "metrics.jsonl").is_file():
-            shutil.move(place / "metrics.jsonl", home / "metrics.jsonl")
+        try:
+            place.parent.mkdir(parents=True)
+            shutil.move(folder, place)
+            (home / "history").mkdir()
+            shutil.copyfile(place / "model.safetensors", weights_path(home, manifest.step))
+            if (place / "metrics.jsonl").is_file():
+                shutil.move(place / "metrics.jsonl", home / "metrics.jsonl")
+        except OSError:
+            shutil.rmtree(home, ignore_errors=True)
+            raise
+        name = "".join(letter for letter in name if letter.isprintable())
         resumable = (place / "training.safetensors").is_file()
         steps = settings_at(manifest.config.training, manifest.changes, manifest.step).steps
         run = self._new(manifest.config, owner, name, home)
         run.status = "stopped" if resumable and manifest.step < steps else "done"
         run.changes, run.scores, run.step, run.seconds = list(manifest.changes), manifest.scores, manifest.step, manifest.seconds
-        run.best, run.device = better(run.load().best, manifest.scores and manifest.scores["exact_match"]), manifest.device
+        run.best, run.device = better(run.load().best, manifest.scores["exact_match"] if manifest.scores else None), manifest.device
         run.write()
         with self._lock:
             self._runs[run.id] = run
@@ -224,24 +239,28 @@ class Registry:
         with self._lock:
             while not self._closing.is_set() and (run := next(iter(self._order()), None)):
                 live = [other for other in self._runs.values() if other.live]
-                if len(live) < self.slots and self._places_of(run.owner) < self.slots_an_owner:
+                mine = sum(other.owner == run.owner for other in live)
+                if len(live) < self.slots and mine < self.slots_an_owner:
+                    starting = sum(other.config.memory_estimate() for other in live if other.status == "starting")
+                    try:
+                        check_memory(run.config, besides=starting)
+                    except SettingError as error:
+                        run.message = f"it waits for memory: {error}"
+                        return
                     self._line.remove(run)
                     self._launch(run)
                     continue
-                own = self._places_of(run.owner) >= self.slots_an_owner
+                own = mine >= self.slots_an_owner
                 idle = [o for o in live if o.status == "paused" and (not own or o.owner == run.owner) and not o.parking]
                 if idle and not any(o.parking for o in live):
                     leaver = min(idle, key=lambda o: o.watched_at)
                     leaver.parking = leaver.send("park")
                 return
 
-    def _places_of(self, owner: str) -> int:
-        return sum(run.live for run in self._runs.values() if run.owner == owner)
-
     def _order(self) -> list[Run]:
         """Who comes next: owners with the fewest places first, among equals first come first."""
         with self._lock:
-            places = {run.owner: self._places_of(run.owner) for run in self._line}
+            places = Counter(run.owner for run in self._runs.values() if run.live)
             left, order = list(self._line), []
             while left:
                 run = min(left, key=lambda r: places[r.owner])  # the first of the smallest
@@ -263,16 +282,13 @@ class Registry:
             run.heard_at, run.worked = time.monotonic(), 0.0
             origin = (str(self.root / "runs" / run.origin[0]), run.origin[1]) if run.origin else None
             order = Order(str(run.folder), run.config.to_fields(), [c.to_list() for c in run.changes], run.begin, origin)
-            try:
-                run.worker = Child(
-                    "playground.runs.worker:work",
-                    f"run-{run.folder.name}",
-                    order,
-                    on_message=lambda *message: self._take(run, *message),
-                    on_end=lambda code: self._ended(run, code),
-                )
-            except (OSError, EOFError, RuntimeError) as error:
-                run.status, run.message = "failed", f"could not start a worker: {error or type(error).__name__}; try again"
+            run.worker = Child(
+                "playground.runs.worker:work",
+                f"run-{run.folder.name}",
+                order,
+                on_message=lambda *message: self._take(run, *message),
+                on_end=lambda code: self._ended(run, code),
+            )
             run.write()
 
     # What an owner does
@@ -291,16 +307,26 @@ class Registry:
                 self._line.remove(run)
                 run.status = "paused" if action == "pause" else "stopped"
                 run.write()
+            elif run.live and run.parking:  # its worker is on its way out
+                if action in ("resume", "step") and run.status in ("paused", "stopped", "failed") and run.deleted_at is None:
+                    run.wanted = "train" if action == "resume" else "step"
+                elif action in ("pause", "stop"):
+                    run.wanted = ""
+                    if action == "stop" and run.status == "paused":
+                        run.status = "stopped"
             elif run.live:
                 if action == "stop" and run.status == "stopping":
                     run.verdict = ("stopped", f"ended at once, on a second Stop; {run.last_checkpoint()}")
-                    run.worker.process.kill()  # type: ignore[union-attr]  # a live run has one
-                elif action == "stop":
+                    run.worker.kill()  # type: ignore[union-attr]  # a live run has one
+                    return
+                if not run.send(*(("step", 1) if action == "step" else (action,))):
+                    raise Refused("the run's process does not take commands now; try again in a moment")
+                if action != "keep" and action != "pause":
+                    run.unanswered = run.unanswered or time.monotonic()
+                if action == "stop":
                     run.status = "stopping"
-                    run.send("stop")
-                else:
-                    run.message = "" if action in ("resume", "step") else run.message
-                    run.send(*(("step", 1) if action == "step" else (action,)))
+                elif action in ("resume", "step"):
+                    run.message = ""
             elif action in ("resume", "step") and run.status in ("paused", "stopped", "failed") and run.deleted_at is None:
                 found = [path for path, _ in run.checkpoints()]
                 if found and not any((path / "training.safetensors").is_file() for path in found):
@@ -317,14 +343,16 @@ class Registry:
             SettingError: for a setting that cannot change, or a value that it does not take.
             Refused: for fewer steps than were taken.
         """
+        run.load()
         with run.lock:
-            change = Change(run.step, setting, value)
+            change = Change(max(run.step, run.origin[1] if run.origin else 0), setting, value)
             if setting == "steps" and change.value <= run.step:
                 raise Refused(f"the run has taken {run.step} steps already; give a larger number")
-            if run.live:
-                run.send("change", setting, change.value)
+            if run.live and not run.parking:
+                if not run.send("change", setting, change.value):
+                    raise Refused("the run's process does not take commands now; try again in a moment")
                 return
-            run.changes = [c for c in run.changes if c.setting != setting or c.step < run.step] + [change]
+            run.changes = [c for c in run.changes if c.setting != setting or c.step < change.step] + [change]
             if setting == "steps" and run.status == "done":
                 run.status = "paused"
             run.write()
@@ -338,11 +366,11 @@ class Registry:
         with run.lock:
             if name is not None:
                 name = " ".join(name.split())
-                if not 1 <= len(name) <= LONGEST_NAME:
-                    raise Refused(f"a name has 1 to {LONGEST_NAME} characters, this one has {len(name)}")
+                if not 1 <= len(name) <= LONGEST_NAME or not name.isprintable():
+                    raise Refused(f"a name has 1 to {LONGEST_NAME} characters that can be printed, this one has {len(name)}")
                 run.name = name
             run.hidden = run.hidden if hidden is None else hidden
-            run.write()
+            run.write(flush=True)
 
     def delete(self, run: Run) -> None:
         """Take a run out of the list; for ten minutes it can be brought back, paused if it was going."""
@@ -352,8 +380,8 @@ class Registry:
                 run.status = "paused"
             elif run.live:
                 run.parking = run.send("park")
-            run.deleted_at = time.time()
-            run.write()
+            run.wanted, run.deleted_at = "", time.time()
+            run.write(flush=True)
 
     def undelete(self, run: Run) -> None:
         with run.lock:
@@ -368,8 +396,9 @@ class Registry:
         if run.live and not run.watched:
             run.watched = run.send("watch", True)
         place = self.place(run)
+        run.load()
         with run.lock:
-            points, recorded = run.load(), run.records()
+            points, recorded = run.points or Points(), run.records()
             if run.epoch != epoch:
                 known, looks = 0, 0
             if run.newest is not None and (run.snapshot is None or run.snapshot["step"] != run.newest):
@@ -438,6 +467,8 @@ class Registry:
                     run.newest, run.message = None, run.message or answer["error"]  # asking again would not help
                 elif "error" not in answer:
                     run.stage, run.snapshot, run.looks = answer["stage"], answer["snapshot"], run.looks + 1
+                    if not run.live:
+                        run.newest = run.snapshot["step"]  # the nearest one that is still there
                     if time.monotonic() - run.watched_at < WATCHED_FOR and run.snapshot["step"] != run.newest:
                         self._look(run)
 
@@ -448,13 +479,10 @@ class Registry:
     def _take(self, run: Run, kind: str, *content: Any) -> None:
         """Take in one message of a worker."""
         with run.lock:
-            run.heard_at = time.monotonic()
+            run.heard_at, run.unanswered = time.monotonic(), None
             if kind == "points":
-                points = run.load()  # from disk it may hold what this message is only about to tell
-                if lines := [line for line in content[0] if not len(points) or line["step"] > points.last]:
-                    points.add(lines)
-                    latest, run.paused_at = lines[-1], time.monotonic()
-                    run.step, run.seconds, run.best = latest["step"], latest["seconds"], points.best
+                run.take_points(content[0])
+                run.paused_at = time.monotonic() if content[0] else run.paused_at
             elif kind == "history":
                 run.recorded, run.newest = content
                 if time.monotonic() - run.watched_at < WATCHED_FOR:
@@ -466,7 +494,7 @@ class Registry:
                     run.epoch = secrets.randbelow(2**31)
                 run.step, run.recorded = step, None
             elif kind == "trouble":
-                run.message = content[0]
+                run.message = self._plain(content[0])
             elif kind == "changes":
                 run.changes = Change.read(content[0])
                 run.write()
@@ -474,10 +502,11 @@ class Registry:
                 run.saved += 1
                 run.write()
             elif kind == "status" and (run.status != "stopping" or content[0] == "paused"):
-                run.status, run.paused_at = content[0], time.monotonic()
+                run.status, run.paused_at, run.parking = content[0], time.monotonic(), False
                 run.write()
             elif kind == "ended":
-                run.status, run.message, scores = content
+                run.status, run.message, scores = content[0], self._plain(content[1]), content[2]
+                run.parking = True  # whatever comes now is for its next worker
                 run.scores = scores or run.scores
                 run.best = better(run.best, scores and scores["exact_match"])
                 if run.status == "failed" and run.checkpoints():
@@ -492,14 +521,22 @@ class Registry:
             elif run.status in WORKING or (run.status == "paused" and code):
                 run.status, run.message = "failed", f"{_why(code)}; {run.last_checkpoint()}"
             run.verdict = None
-            run.worker, run.parking = None, False
-            run.write()
+            run.worker, run.parking, run.unanswered = None, False, None
+            begin, run.wanted = run.wanted, ""
+            run.write(flush=True)
+        if begin and not self._closing.is_set():
+            self._queue(run, begin)
         self._dispatch()
+
+    def _plain(self, sentence: str) -> str:
+        """A worker's sentence without this machine's folders: those who watch read it too."""
+        return sentence.replace(f"{self.root}{os.sep}", "")
 
     # Keeping house
 
     def _keep_house(self) -> None:
         while not self._closing.wait(HOUSEKEEPING):
+            self.eyes.supervise(LONGEST_LOOK)
             for run in list(self._runs.values()):
                 with suppress(Exception):  # one odd run must not stop the house
                     self._look_after(run)
@@ -523,23 +560,25 @@ class Registry:
             with run.lock:  # what is on disk need not stay in memory
                 run.points = run.snapshot = run.stage = run.recorded = None
         if run.deleted_at is not None and not run.live and time.time() - run.deleted_at > UNDO_FOR:
-            with self._lock:
-                self._runs.pop(run.id, None)
-            shutil.rmtree(run.folder, ignore_errors=True)
+            with suppress(filelock.Timeout, OSError), filelock.FileLock(run.folder / ".lock", timeout=0):
+                with self._lock:
+                    self._runs.pop(run.id, None)
+                shutil.rmtree(run.folder, ignore_errors=True)
 
     def _end_if_hung(self, run: Run, now: float) -> None:
         """A worker that has not said a word for long and has not used the processor either will not come back."""
-        if not self.hung_after or run.status == "paused" or now - run.heard_at < self.hung_after:
+        owes = run.unanswered or (run.heard_at if run.status != "paused" else None)
+        if not self.hung_after or owes is None or now - max(owes, run.heard_at) < self.hung_after:
             return
         with suppress(psutil.Error):
-            process = psutil.Process(run.worker.process.pid)  # type: ignore[union-attr]  # a live run has one
+            process = psutil.Process(run.worker.process.pid or 0)  # type: ignore[union-attr]  # a live run has one
             times = process.cpu_times()
             worked = times.user + times.system
             if worked > run.worked + 0.02 * self.hung_after:
                 run.worked, run.heard_at = worked, now - self.hung_after / 2  # busy with a long step, or with scoring
                 return
             run.verdict = ("failed", f"the training process hung for {_time(self.hung_after)} and was ended; {run.last_checkpoint()}")
-            process.kill()
+            run.worker.kill()  # type: ignore[union-attr]
 
     def shutdown(self, seconds: float = 5.0) -> tuple[int, int]:
         """Let every worker save and end, all at once; what has not ended in time is killed. The runs can be resumed by the next
@@ -558,8 +597,9 @@ class Registry:
             if worker.ended.wait(max(0.0, deadline - time.monotonic())):
                 ended += 1
             else:
-                worker.process.kill()
+                worker.kill()
         self.eyes.close()
+        self.checker.close()
         return ended, len(workers) - ended
 
     # Checkpoints for everybody

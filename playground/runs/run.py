@@ -13,6 +13,7 @@ import secrets
 import threading
 import time
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,12 @@ from .processes import Child
 
 WORKING = ("starting", "training", "stopping")  # a worker is at it
 OVER = ("done", "stopped", "failed")
+MOST_UNTAKEN = 2000  # points
 LONGEST_NAME = 80
 KEPT = "-kept"  # ends the folder name of a checkpoint that the owner wants to keep
+
+RECORDED = ("id", "watch_id", "owner", "name", "created", "status", "message", "scores", "step", "best", "seconds", "device", "hidden",
+            "deleted_at")  # fmt: skip
 
 Answer = dict[str, Any]
 
@@ -95,6 +100,9 @@ class Run:
     worker: Child | None = None
     watched_at: float = field(default_factory=time.monotonic)
     watched: bool = False  # what the worker was told last
+    wanted: str = ""  # what its next worker is to begin with, once the one that is leaving has gone
+    unanswered: float | None = None  # since when the worker owes an answer to a command
+    untaken: list[dict[str, Any]] = field(default_factory=list)  # points that came while those on disk were not in memory
     parking: bool = False  # its worker was asked to save and leave
     heard_at: float = field(default_factory=time.monotonic)
     verdict: tuple[str, str] | None = None  # status and message of a run whose worker is being ended by force
@@ -102,6 +110,7 @@ class Run:
     paused_at: float = field(default_factory=time.monotonic)
     asked: set[Future[Answer]] = field(default_factory=set)
     lock: threading.RLock = field(default_factory=threading.RLock)
+    loading: threading.Lock = field(default_factory=threading.Lock)  # taken before `lock`, never after it
 
     @property
     def live(self) -> bool:
@@ -128,18 +137,41 @@ class Run:
         return self.worker is not None and self.worker.send(*command)
 
     def load(self) -> Points:
-        """The points, read from disk if they are not in memory."""
-        with self.lock:
-            if self.points is None:
-                self.epoch = secrets.randbelow(2**31)
-                self.points = Points()
-                try:
-                    self.points.add(read_lines(self.folder))
-                except (CheckpointError, ValueError, OSError) as error:
-                    self.message = self.message or f"the metrics are cut short: {error}"
-                if not self.live and len(self.points):  # a killed server's last words are on disk, not in run.json
-                    self.step, self.best = self.points.last, better(self.best, self.points.best)
-            return self.points
+        """The points, read from disk if they are not in memory. Not to be called with the lock held: it may take seconds."""
+        if (points := self.points) is not None:
+            return points
+        with self.loading:
+            if (points := self.points) is not None:
+                return points
+            fresh, trouble = Points(), ""
+            try:
+                fresh.add(read_lines(self.folder))
+            except (CheckpointError, ValueError, OSError) as error:
+                trouble = f"the metrics are cut short: {error}"
+            with self.lock:
+                with suppress(ValueError):  # then they are read again with the next ones
+                    fresh.add(line for line in self.untaken if line["step"] > fresh.last or not len(fresh))
+                self.untaken = []
+                self.points, self.epoch = fresh, secrets.randbelow(2**31)
+                self.message = self.message or trouble
+                self.best = better(self.best, fresh.best)
+                if not self.live and len(fresh):  # a killed server's last words are on disk, not in run.json
+                    self.step = fresh.last
+            return fresh
+
+    def take_points(self, lines: list[dict[str, Any]]) -> None:
+        """Append what a worker tells. With the lock held."""
+        if self.points is None:
+            self.untaken = [*self.untaken, *lines][-MOST_UNTAKEN:]  # older ones are on disk by now
+        else:
+            points = self.points
+            try:  # read from disk, the points may hold what this message is only about to tell
+                points.add(line for line in lines if not len(points) or line["step"] > points.last)
+            except ValueError:
+                self.points, self.untaken = None, list(lines)
+        if lines:
+            scored = [line["exact_match"] for line in lines if "exact_match" in line]
+            self.step, self.seconds, self.best = lines[-1]["step"], lines[-1]["seconds"], better(self.best, *scored)
 
     def records(self) -> list[int]:
         """The steps to which one can go back."""
@@ -155,18 +187,16 @@ class Run:
 
     # run.json
 
-    def write(self) -> None:
+    def write(self, flush: bool = False) -> None:
         """Keep the record. A disk that does not take it is no reason to stop: the worker will meet it too, and says so."""
         if self.folder.is_dir():
             try:
-                write_file(self.folder / "run.json", self.to_json(), flush=False)
+                write_file(self.folder / "run.json", self.to_json(), flush=flush)
             except OSError as error:
                 self.message = self.message or f"could not write {self.folder / 'run.json'}: {error.strerror or error}"
 
     def to_json(self) -> bytes:
-        names = ("id", "watch_id", "owner", "name", "created", "status", "message", "scores", "step", "best", "seconds", "device",
-                 "hidden", "deleted_at", "origin")  # fmt: skip
-        content: dict[str, Any] = {name: getattr(self, name) for name in names}
+        content: dict[str, Any] = {name: getattr(self, name) for name in (*RECORDED, "origin")}
         content |= {"config": self.config.to_fields(), "changes": [change.to_list() for change in self.changes]}
         return json.dumps(content, indent=1).encode() + b"\n"
 
@@ -183,6 +213,7 @@ class Run:
         try:
             config, changes = RunConfig.from_fields(content.pop("config")), Change.read(content.pop("changes"))
             origin = content.pop("origin")
+            content = {name: value for name, value in content.items() if name in RECORDED}  # a newer version may have written more
             run = cls(**content, config=config, changes=changes, folder=folder, origin=tuple(origin) if origin else None)
         except (TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"{folder / 'run.json'} is no run's record: {error}") from None

@@ -132,13 +132,16 @@ class Worker:
                 note = note or f"{error}. An earlier one was taken"
                 continue
             known = {(change.step, change.setting) for change in changes}
-            own = [change for change in trainer.changes if (change.step, change.setting) not in known]
+            # Those of the checkpoint count, too, as far as they are past: the server may have been killed before it heard of them.
+            past = [change for change in trainer.changes if change.step <= trainer.step_count]
+            own = [change for change in past if (change.step, change.setting) not in known]
             trainer.changes = sorted([*changes, *own], key=lambda change: change.step)
             self.history.open(trainer.step_count)
             return trainer, note, False
         trainer = Trainer(config, changes)
-        written = max((line["step"] for line in read_lines(self.folder)), default=0)
-        if self.restore_until(trainer, self.folder, written) is not None:
+        lines = list(read_lines(self.folder))
+        if (at := self.restore_until(trainer, self.folder, lines[-1]["step"] if lines else 0)) is not None:
+            trainer.seconds = next((line.get("seconds", 0.0) for line in reversed(lines) if line["step"] == at), 0.0)
             self.history.open(trainer.step_count)
             return trainer, note, False
         if note:
@@ -162,7 +165,7 @@ class Worker:
                 with suppress(OSError):  # thinned away meanwhile
                     os.link(path, self.folder / "history" / path.name)
         lines = [line for line in lines if line["step"] <= at]
-        trainer.seconds = lines[-1]["seconds"] if lines else 0.0
+        trainer.seconds = lines[-1].get("seconds", 0.0) if lines else 0.0
         return lines
 
     def restore_until(self, trainer: Trainer, run: Path, step: int) -> int | None:
@@ -276,7 +279,8 @@ class Worker:
             if self.watched:
                 self.guard(self.look)
         elif kind == "change":
-            self.trainer.change(*arguments)
+            setting, value = arguments
+            self.trainer.change(setting, value, self.pause_at)
             self.step_again_at = 0.0
             self.tell("changes", [change.to_list() for change in self.trainer.changes])
 
@@ -339,8 +343,10 @@ class Worker:
             name = f"{step:07d}{KEPT if keep else ''}"
             save_checkpoint(self.folder / "checkpoints" / name, self.trainer, None, scores)
             self.saved_as = as_it_is
-            older = sorted((path for path in (self.folder / "checkpoints").glob("[0-9]*") if not path.name.endswith(KEPT)), key=_step_of)
-            for path in older[:-GENERATIONS]:
+            own = sorted((path for path in (self.folder / "checkpoints").glob("[0-9]*") if not path.name.endswith(KEPT)), key=_step_of)
+            older = [path for path in own if _step_of(path) <= step]
+            given_up = own[len(older) :]  # damaged ones, of steps that are being trained again
+            for path in [*given_up, *older[:-GENERATIONS]]:
                 shutil.rmtree(path, ignore_errors=True)
             self.tell("saved", step)
         now = time.monotonic()

@@ -137,7 +137,7 @@ class RunConfig:
 
 
 # What may change while a run goes on. Speed is no setting of the run: it only says how fast one wants to watch.
-CHANGEABLE = ("learning_rate", "steps", "speed")
+CHANGEABLE = ("learning_rate", "steps", "until", "speed")
 FASTEST = 1000.0  # steps a second beyond which slow motion is none
 
 
@@ -145,7 +145,8 @@ FASTEST = 1000.0  # steps a second beyond which slow motion is none
 class Change:
     """A setting that changed on the way: from the update after `step` on, `setting` is `value`.
 
-    `learning_rate` is the schedule's base, `steps` the length of the run, `speed` the most steps a second (0: as many as can be).
+    `learning_rate` is the schedule's base, `steps` the length of the run, `until` where it may end early, `speed` the most steps
+    a second (0: as many as can be).
 
     Raises:
         SettingError: for another setting, or a value that it does not take.

@@ -108,14 +108,15 @@ class Trainer:
             self._in_force = (due, settings_at(self.config.training, due, self.step_count))
         return self._in_force[1]
 
-    def change(self, setting: str, value: float) -> None:
-        """Change a setting from the next update on; what was still to come for the same setting no longer comes.
+    def change(self, setting: str, value: float, step: int | None = None) -> None:
+        """Change a setting from the next update on, or from the one after `step`; what was still to come after that for the same
+        setting no longer comes.
 
         Raises:
             SettingError: for a setting that cannot change on the way, or a value that it does not take.
         """
-        change = Change(self.step_count, setting, value)
-        self.changes = [c for c in self.changes if c.setting != setting or c.step < self.step_count] + [change]
+        change = Change(max(self.step_count, step or 0), setting, value)
+        self.changes = [c for c in self.changes if c.setting != setting or c.step < change.step] + [change]
 
     def step(self) -> Metrics:
         """One update of the weights, and a look at held-out sequences when one is due.

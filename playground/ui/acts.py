@@ -56,6 +56,8 @@ def _act(registry: Registry, run: Run, request: dict[str, Any]) -> dict[str, Any
         registry.change(run, _text(request.get("setting")), request.get("value"))
     elif do == "extend":
         registry.change(run, "steps", min(1_000_000, run.step + run.config.training.steps))
+        if run.config.training.until:
+            registry.change(run, "until", 0.0)  # it was reached
         registry.control(run, "resume")
     elif do == "rename":
         registry.edit(run, name=_text(request.get("name")))

@@ -22,6 +22,7 @@ from playground.runs.registry import Registry
 from .hosts import middleware
 from .train import build_train_tab
 from .transfer import routes
+from .visit import owner_of_this_machine
 
 HERE = Path(__file__).parent
 TITLE = "<h1>Transformer Playground</h1><p>A small encoder-decoder transformer, written from scratch, learns while you watch.</p>"
@@ -106,6 +107,8 @@ def serve(host: str | None = None, port: int | None = None) -> None:
     warm_up()
     registry = Registry(Path(os.environ.get("PLAYGROUND_CHECKPOINTS", CHECKPOINTS)))
     registry.eyes.warm_up()
+    if not opened:
+        registry.local_owner = owner_of_this_machine(registry.root)
     if opened:
         registry.slots_an_owner = max(1, registry.slots - 1)  # nobody holds every place among strangers
 

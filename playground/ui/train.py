@@ -54,7 +54,7 @@ def build_train_tab(registry: Registry, visit: gr.BrowserState) -> tuple[list[An
         return dict(zip(names, values, strict=True))
 
     def start(visit_value: Any, speed: Any, *values: Any) -> tuple[Any, Any, Any]:
-        owner = known(visit_value) or new_owner()
+        owner = registry.local_owner or known(visit_value) or new_owner()
         try:
             wanted = Change(0, "speed", float(speed))
             run = registry.start(run_config(valued(values)), owner, changes=[wanted] if wanted.value else [])
@@ -75,7 +75,7 @@ def build_train_tab(registry: Registry, visit: gr.BrowserState) -> tuple[list[An
         return [shown if name == "preset" else fields[name] for name in names]
 
     def opening(visit_value: Any, request: gr.Request) -> list[Any]:
-        owner = known(visit_value) or new_owner()
+        owner = registry.local_owner or known(visit_value) or new_owner()
         asked = dict(request.query_params) if request else {}
         trouble, fields = "", [gr.skip() for _ in names]
         if "settings" in asked:

@@ -14,18 +14,22 @@ import os
 import re
 import secrets
 import shutil
+import struct
 import tempfile
 import threading
 import time
 import zipfile
 import zlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
-from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from playground.models.config import SettingError
 from playground.runs.history import read_lines
@@ -41,6 +45,8 @@ FILES = ("config.json", "model.safetensors", "training.safetensors", "metrics.js
 LARGEST_UPLOAD = int(os.environ.get("PLAYGROUND_UPLOAD_MB", 50)) * 1_000_000  # bytes, packed
 UNPACKED = 3  # times as large it may be unpacked
 CHECKED_WITHIN = 60  # seconds
+RECEIVED_AT_ONCE = 2
+LARGEST_DIRECTORY = 10_000  # bytes of a zip file's list of files
 TICKET_FOR = 60.0  # seconds
 MOST_TICKETS = 200
 
@@ -73,49 +79,71 @@ tickets = Tickets()
 def routes(registry: Registry) -> list[Route]:
     """The two ways, to be put before Gradio's own."""
 
+    receiving = asyncio.Semaphore(RECEIVED_AT_ONCE)
+    workers = ThreadPoolExecutor(RECEIVED_AT_ONCE + 1, "transfer")  # so that Pause never waits behind a zip file
+
+    async def on_its_own(work: Callable[..., Any], *arguments: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(workers, work, *arguments)
+
     async def give(request: Request) -> Response:
         found = tickets.redeem(request.path_params["ticket"])
         if found is None:
             return PlainTextResponse("This link has been used or is too old: press Download again.", status_code=404)
         folder, run = found
         try:
-            packed = await asyncio.to_thread(pack_checkpoint, folder, run)
-        except OSError as error:
-            return PlainTextResponse(f"The checkpoint could not be packed: {error.strerror or error}.", status_code=500)
+            packed = await on_its_own(pack_checkpoint, folder, run)
+        except (OSError, CheckpointError) as error:
+            return PlainTextResponse(f"The checkpoint could not be packed, it may be gone by now: {error}.", status_code=404)
         name = f"{re.sub(r'[^A-Za-z0-9]+', '-', run.name).strip('-') or 'run'}-step-{int(folder.name[:7])}.zip"
-        return FileResponse(packed, media_type="application/zip", filename=name, background=BackgroundTask(packed.unlink, missing_ok=True))
+        return Packed(packed, media_type="application/zip", filename=name)
 
     async def take(request: Request) -> Response:
         owner = request.headers.get("x-owner", "")
         name = " ".join(unquote(request.headers.get("x-name", ""))[:LONGEST_NAME].split())
         if not OWNER.fullmatch(owner):
             return JSONResponse({"error": "this upload does not say whose it is; reload the page and try again"}, status_code=400)
+        if receiving.locked():
+            return JSONResponse({"error": "others are sending checkpoints just now; try again in a moment"}, status_code=503)
+        async with receiving:
+            return await checked(request, owner, name)
+
+    async def checked(request: Request, owner: str, name: str) -> Response:
         try:
             folder = registry.root / "runs" / f".{secrets.token_hex(8)}.tmp"
             folder.mkdir(parents=True)
             try:
                 await receive(request, folder / "packed.zip")
-                await asyncio.to_thread(unpack, folder / "packed.zip", folder / "checkpoint")
+                await on_its_own(unpack, folder / "packed.zip", folder / "checkpoint")
                 manifest = read_manifest(folder / "checkpoint")
                 check_memory(manifest.config)
-                future = await asyncio.to_thread(registry.eyes.ask, "check", folder / "checkpoint")
-                answer = await asyncio.wait_for(asyncio.wrap_future(future), CHECKED_WITHIN)
+                answer = await asyncio.wait_for(asyncio.wrap_future(registry.checker.ask("check", folder / "checkpoint")), CHECKED_WITHIN)
                 if "error" in answer:
                     raise CheckpointError(answer["error"])
-                run = await asyncio.to_thread(registry.adopt, folder / "checkpoint", owner, name)
+                run = await on_its_own(registry.adopt, folder / "checkpoint", owner, name)
             finally:
-                await asyncio.to_thread(shutil.rmtree, folder, True)
+                await on_its_own(shutil.rmtree, folder, True)
         except zipfile.BadZipFile:
             return JSONResponse({"error": "it is no zip file; send one as Download gives it"}, status_code=400)
         except (CheckpointError, SettingError, Refused) as error:
             return JSONResponse({"error": str(error).replace(str(folder / "checkpoint") + os.sep, "")}, status_code=400)
         except TimeoutError:
+            registry.checker.close()
             return JSONResponse({"error": f"it could not be checked within {CHECKED_WITHIN} s; try again"}, status_code=503)
         except OSError as error:
             return JSONResponse({"error": f"it could not be stored: {error.strerror or error}"}, status_code=507)
         return JSONResponse({"subject": f"run:{run.id}"})
 
     return [Route(PATH + "/{ticket}", give, methods=["GET"]), Route(PATH, take, methods=["POST"])]
+
+
+class Packed(FileResponse):
+    """A file that is gone once it was sent, or could not be."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            Path(self.path).unlink(missing_ok=True)
 
 
 def pack_checkpoint(folder: Path, run: Run) -> Path:
@@ -151,6 +179,21 @@ async def receive(request: Request, path: Path) -> None:
             file.write(chunk)
 
 
+def check_directory(packed: Path) -> None:
+    """Look at a zip file's end before anything reads its list of files, which may have a million lines.
+
+    Raises:
+        zipfile.BadZipFile: for what is no zip file.
+        Refused: for one with more than a checkpoint can have.
+    """
+    data = packed.read_bytes()[-42:]
+    if len(data) < 22 or data[-22:-18] != b"PK\5\6":
+        raise zipfile.BadZipFile("no end of a zip file without a comment")
+    size = struct.unpack("<L", data[-10:-6])[0]
+    if size > LARGEST_DIRECTORY or b"PK\6\7" in data[:-22]:
+        raise Refused(f"the zip holds too much; a checkpoint has {', '.join(FILES)}, as Download gives them")
+
+
 def unpack(packed: Path, folder: Path) -> None:
     """Take a checkpoint's files, and nothing else, out of a zip file that may be hostile.
 
@@ -160,6 +203,7 @@ def unpack(packed: Path, folder: Path) -> None:
     """
     folder.mkdir()
     left = UNPACKED * LARGEST_UPLOAD
+    check_directory(packed)
     with zipfile.ZipFile(packed) as archive:
         members = [member for member in archive.infolist() if not member.is_dir()]
         names = [member.filename.rpartition("/")[2] for member in members]
@@ -169,6 +213,8 @@ def unpack(packed: Path, folder: Path) -> None:
             raise Refused(f"the zip holds {what}; a checkpoint has {', '.join(FILES)}, as Download gives them")
         if missing := set(FILES[:2]) - set(names):
             raise Refused(f"the zip lacks {sorted(missing)[0]}; a checkpoint has {', '.join(FILES)}, as Download gives them")
+        if any(member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for member in members):
+            raise Refused("the zip is packed in an unusual way; pack it anew as usual zip files are")
         for member, name in zip(members, names, strict=True):
             try:
                 with archive.open(member) as source, open(folder / name, "xb") as target:
@@ -180,5 +226,5 @@ def unpack(packed: Path, folder: Path) -> None:
                         target.write(chunk)
             except Refused:
                 raise
-            except (RuntimeError, NotImplementedError, EOFError, zlib.error) as error:
+            except (RuntimeError, NotImplementedError, EOFError, ValueError, struct.error, zlib.error) as error:
                 raise Refused(f"{name} cannot be unpacked ({error}); pack it anew, without a password") from None

@@ -40,9 +40,9 @@ def app(tmp_path_factory):
     server.stop()
 
 
-def zipped(files, prefix="", **more):
+def zipped(files, prefix="", method=zipfile.ZIP_DEFLATED, **more):
     packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(packed, "w", method) as archive:
         for name, data in (files | more).items():
             archive.writestr(prefix + name, data)
     return packed.getvalue()
@@ -66,7 +66,7 @@ def in_line(work):
 
 
 def leftovers(app):
-    return list((app.checkpoints / "runs").glob(".*"))
+    return list((app.checkpoints / "runs").glob(".*.tmp"))
 
 
 @pytest.mark.parametrize("prefix", ["", "my run/"])
@@ -83,7 +83,7 @@ def test_weights_alone_are_taken_too(app, files):
 
 
 HOSTILE = {
-    "no zip": (lambda files: b"hello", "not a zip file"),
+    "no zip": (lambda files: b"hello", "it is no zip file"),
     "empty": (lambda files: zipped({}), "the zip lacks config.json"),
     "another file": (lambda files: zipped(files, **{"evil.py": b"x"}), "the zip holds the file 'evil.py'"),
     "a pickle": (lambda files: zipped(files, **{"pytorch_model.bin": b"x"}), "the zip holds the file"),
@@ -98,6 +98,18 @@ HOSTILE = {
     "missing steps": (
         lambda files: zipped(files, **{"metrics.jsonl": files["metrics.jsonl"].split(b"\n", 1)[1]}),
         "metrics.jsonl does not hold a line for each step",
+    ),
+    "a million names": (lambda files: zipped(files, **{f"a{n}/": b"" for n in range(300)}), "the zip holds too much"),
+    "another packing": (lambda files: zipped(files, method=zipfile.ZIP_LZMA), "packed in an unusual way"),
+    "a line too many": (lambda files: zipped(files, **{"metrics.jsonl": files["metrics.jsonl"] * 2}), "a line for each step"),
+    "half a line": (lambda files: zipped(files, **{"metrics.jsonl": files["metrics.jsonl"][:-1]}), "a line for each step"),
+    "absurd figures": (
+        lambda files: zipped(files, **{"metrics.jsonl": files["metrics.jsonl"].replace(b'"seconds": ', b'"seconds": ' + b"9" * 400)}),
+        "metrics.jsonl",
+    ),
+    "lines without figures": (
+        lambda files: zipped(files, **{"metrics.jsonl": b"".join(b'{"step": %d, "loss": 1}\n' % n for n in range(1, 5))}),
+        "these are not the metrics of a step",
     ),
     "a zip bomb": (lambda files: zipped(files, **{"metrics.jsonl": b"\n" * 200_000_000}), "unpacked it has more than 150 MB"),
 }
