@@ -571,14 +571,15 @@ if __name__ == "__main__":
     with server:
         pid, run_id, waiting_id = server.stdout.readline().split()
         server.kill()
-    registry = serve(slots=2)  # at once: the worker of the old server may still be at it
+    wait_for(lambda: gone(int(pid)), what="the worker's end")
+    registry = serve(slots=2)
     run, waiting = registry.find(run_id, "ada"), registry.find(waiting_id, "ada")
     assert (run.status, waiting.status, waiting.step) == ("paused", "paused", 0)
+    assert newest(run) == run.load().last >= 5
     registry.control(run, "resume")
     registry.control(waiting, "resume")
     wait_for_status(run, "done")
     wait_for_status(waiting, "done")
-    assert gone(int(pid))
     assert newest(run) == 60
     assert len(losses(run)) == 60
     assert losses(run) == losses(waiting)
@@ -861,7 +862,7 @@ def test_one_can_look_and_ask_at_every_step_that_was_kept(registry):
         assert told["snapshot"]["step"] == step
         assert seen.setdefault(step, told) == told
         assert answer(registry.ask(run, "1 2 3", step))["step"] == step
-    assert seen[0]["snapshot"] != seen[120]["snapshot"]
+    assert len({json.dumps(seen[step]["snapshot"]["attention"]) for step in (0, 37, 120)}) == 3
     heads = seen[120]["snapshot"]["attention"]["cross"]
     source, written = len(seen[120]["stage"]["source"]), len(seen[120]["stage"]["written"])
     assert [len(heads), len(heads[0]), len(heads[0][0])] == [1, 2, source * written]
@@ -989,6 +990,21 @@ def test_a_page_that_follows_a_run_through_a_kill_and_a_resume_has_every_point_o
     assert len(page.losses) == 80
     assert page.losses[: len(seen)] == seen
     assert page.losses == losses(wait_for_status(undisturbed, "done"))
+
+
+def test_a_page_that_follows_a_run_that_was_killed_before_it_had_saved_begins_anew(registry):
+    run = start(registry, steps=60, changes=SLOWLY)
+    page = Page(registry, run)
+    page.poll_until(lambda told: told["points"]["count"] >= 5)
+    os.kill(run.worker.process.pid, signal.SIGKILL)
+    page.poll_until(lambda told: told["status"] == "failed" and not told["live"])
+    assert "it had no checkpoint yet" in run.message
+    seen = list(page.losses)
+    registry.control(run, "resume")
+    page.poll_until(lambda told: told["status"] == "done" and told["points"]["count"] == 60)
+    assert page.steps == list(range(1, 61))
+    assert page.losses[: len(seen)] == seen
+    assert page.begun > 1
 
 
 # Whose is what
