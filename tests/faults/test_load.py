@@ -34,9 +34,11 @@ def test_sixteen_pages_watch_four_runs_and_are_answered_quickly_and_alike(tmp_pa
     try:
         server = psutil.Process(app.process.pid)
         owner = Page(app, new_owner())
-        assert "error" not in owner.call("ask", subject="checkpoint:reverse", text="3 1 4")  # the process that looks is there
-        idle, memory = len(workers(app)), server.memory_info().rss
+        assert "error" not in owner.call(
+            "ask", subject="checkpoint:reverse", text="3 1 4"
+        )  # the processes that look, and check uploads, stay
         first = owner.upload(small_checkpoint(tmp_path, tiny(**MODEL)))
+        idle, memory = len(workers(app)), server.memory_info().rss
         subjects = [owner.do(first, "again")["subject"] for _ in range(SLOTS)]
         fifth = owner.do(first, "again")["subject"]
         for subject in subjects:
