@@ -158,7 +158,9 @@ class History:
     def put_weights(self, step: int, data: bytes, keep: bool = False) -> None:
         """Keep weights, if they belong into the history or a state needs them; otherwise until newer ones have come."""
         self._put(WEIGHTS, step, data)
-        if not (keep or self.wants_weights(step)) and step not in self._passing:
+        if keep or self.wants_weights(step) or step in self._sizes[STATE]:
+            self._passing = [other for other in self._passing if other != step]
+        elif step not in self._passing:
             self._passing.append(step)
         while len(self._passing) > PASSING:
             self._drop(WEIGHTS, self._passing.pop(0))
@@ -198,11 +200,11 @@ class History:
                 out = [step for step in steps if step % self._stride]
             else:
                 coarser = [fineness for fineness in FINENESS if fineness < self._fineness]
-                if not coarser:
-                    return
-                self._fineness = coarser[0]
+                self._fineness = coarser[0] if coarser else self._fineness
                 stay = {0, max(steps), *self._passing, *self._sizes[STATE]}
-                out = [step for step in steps if step not in stay and not on_grid(step, self._fineness)]
+                out = [step for step in steps if step not in stay and not (coarser and on_grid(step, self._fineness))]
+                if not coarser and not out:
+                    return
             for step in out:
                 self._drop(suffix, step)
 

@@ -43,14 +43,19 @@ class Points:
         """
         for line in lines:
             step = line["step"]
+            try:
+                row = [float(line.get(name) or 0.0) for name in COLUMNS]
+                score = [float(line.get(name) or 0.0) for name in ("exact_match", "token_accuracy") if line.get("exact_match") is not None]
+            except (TypeError, ValueError, OverflowError, KeyError) as error:
+                raise ValueError(f"step {step}: these are no metrics ({type(error).__name__})") from None
             if not len(self):
                 self.first = step
             elif step != self.last + 1:
                 raise ValueError(f"step {step} does not follow step {self.last}")
-            for name, column in self.columns.items():
-                column.append(line.get(name) or 0.0)
-            if line.get("exact_match") is not None:
-                self.scored.append((step, line["exact_match"], line.get("token_accuracy") or 0.0, line.get("scored") or 0))
+            for column, value in zip(self.columns.values(), row, strict=True):
+                column.append(value)
+            if score:
+                self.scored.append((step, score[0], score[1], line.get("scored") or 0))
 
     def since(self, known: int) -> dict[str, Any]:
         """What a page that has the first `known` points lacks: the following ones, or the whole curve instead (`whole`) when

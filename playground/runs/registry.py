@@ -89,7 +89,7 @@ class Registry:
                 run = Run.read(path.parent)
             except (ValueError, OSError):
                 continue  # not ours to judge: the folder stays, and its checkpoints can be opened by their path
-            self._runs[run.id] = run
+            self._runs.setdefault(run.id, run)
 
     # Whose is what
 
@@ -183,6 +183,7 @@ class Registry:
 
     def _free_name(self, name: str, among: list[Run]) -> str:
         taken = {run.name for run in among if run.deleted_at is None}
+        name = name[:LONGEST_NAME]
         number, base = 2, name[: LONGEST_NAME - 6]
         while name in taken:
             name, number = f"{base} ({number})", number + 1
@@ -505,7 +506,9 @@ class Registry:
                 run.status, run.paused_at, run.parking = content[0], time.monotonic(), False
                 run.write()
             elif kind == "ended":
-                run.status, run.message, scores = content[0], self._plain(content[1]), content[2]
+                run.status, scores = content[0], content[2]
+                if content[1] or run.status != "paused":  # who gives the worker back keeps why it was paused
+                    run.message = self._plain(content[1])
                 run.parking = True  # whatever comes now is for its next worker
                 run.scores = scores or run.scores
                 run.best = better(run.best, scores and scores["exact_match"])

@@ -12,15 +12,17 @@ import json
 import secrets
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from playground.models.config import shown
 from playground.training.config import Change, RunConfig, settings_at
 from playground.training.files import write_file
-from playground.training.manifest import CheckpointError, Manifest, read_json, read_manifest
+from playground.training.manifest import CheckpointError, Manifest, check_scores, is_number, read_json, read_manifest
 
 from .history import kept_steps, read_lines
 from .points import Points
@@ -32,8 +34,42 @@ MOST_UNTAKEN = 2000  # points
 LONGEST_NAME = 80
 KEPT = "-kept"  # ends the folder name of a checkpoint that the owner wants to keep
 
-RECORDED = ("id", "watch_id", "owner", "name", "created", "status", "message", "scores", "step", "best", "seconds", "device", "hidden",
-            "deleted_at")  # fmt: skip
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value) and value.isprintable()
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 <= value < 2**31
+
+
+def _is_time(value: object) -> bool:
+    return is_number(value) and value >= 0  # type: ignore[operator]
+
+
+def _are_scores(value: object) -> bool:
+    if value is not None:
+        check_scores(value)
+    return True
+
+
+# What run.json holds beside the configuration, and what it must be like; the file may be anybody's.
+RECORDED: dict[str, Callable[[Any], bool]] = {
+    "id": _is_text,
+    "watch_id": _is_text,
+    "owner": _is_text,
+    "name": _is_text,
+    "created": _is_time,
+    "status": lambda value: value in ("waiting", "paused", *WORKING, *OVER),
+    "message": lambda value: isinstance(value, str),
+    "scores": _are_scores,
+    "step": _is_count,
+    "best": lambda value: value is None or (is_number(value) and 0 <= value <= 1),
+    "seconds": _is_time,
+    "device": lambda value: isinstance(value, str),
+    "hidden": lambda value: isinstance(value, bool),
+    "deleted_at": lambda value: value is None or _is_time(value),
+}
 
 Answer = dict[str, Any]
 
@@ -214,8 +250,15 @@ class Run:
             config, changes = RunConfig.from_fields(content.pop("config")), Change.read(content.pop("changes"))
             origin = content.pop("origin")
             content = {name: value for name, value in content.items() if name in RECORDED}  # a newer version may have written more
+            for name, fits in RECORDED.items():
+                if not fits(content[name]):
+                    raise TypeError(f"{name} is {shown(content[name])}")
+            if origin is not None and not (
+                _is_text(origin[0]) and Path(origin[0]).name == origin[0] and _is_count(origin[1]) and len(origin) == 2
+            ):
+                raise TypeError(f"origin is {shown(origin)}")
             run = cls(**content, config=config, changes=changes, folder=folder, origin=tuple(origin) if origin else None)
-        except (TypeError, KeyError, AttributeError) as error:
+        except (TypeError, KeyError, AttributeError, IndexError) as error:
             raise ValueError(f"{folder / 'run.json'} is no run's record: {error}") from None
         if run.status not in OVER:
             run.status = "paused"

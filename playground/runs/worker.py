@@ -44,6 +44,7 @@ FIRST_SAVE = 2.0  # seconds until the first checkpoint of a worker
 SAVE_EVERY = 15.0  # seconds between two checkpoints of a run that goes on
 LISTEN_FOR = 0.5  # seconds that a paused worker waits before it looks for signals again
 GENERATIONS = 2  # checkpoints that stay, beside those that the owner keeps
+ALIVE_EVERY = 1.0  # seconds after which a worker that does not wait for its owner says a word
 LOCKED_FOR = 20.0  # seconds to wait for a worker of an earlier server that is still saving
 OUT_OF_MEMORY = "out of memory ({}); use a smaller batch_size, d_model or max_length"
 
@@ -199,6 +200,8 @@ class Worker:
         """Step, listen and tell until there is nothing left to do. Returns how it ended, and the sentence about it."""
         while self.trainer.should_continue() and not self.leaving:
             self.listen(self.idle_for())
+            if time.monotonic() - self.told_at > ALIVE_EVERY and not self.paused:
+                self.tell_points()  # in very slow motion too, the server hears that this is alive
             if self.leaving or (self.paused and not self.steps_to_go) or time.monotonic() < self.step_again_at:
                 continue
             started = time.monotonic()

@@ -111,7 +111,6 @@ ODD = {
     "origin": [3, "ab", ["x"], ["x", "y"], [1, 2], ["x", -1], ["../../etc", 3], {"a": 1}, True],
     "config": [None, 3, "x", {"task": "explode"}, {"surprise": 1}, {"d_model": -1}],
     "changes": [None, 3, "x", [3], [[1, "seed", 3]], [[-1, "steps", 3]], {}],
-    "worker": [3, None], "points": [3], "lock": [3], "folder": ["/etc"], "asked": [3], "surprise": [1],
 }  # fmt: skip
 CASES = [(name, value) for name, values in ODD.items() for value in values]
 
@@ -130,12 +129,24 @@ def test_a_record_that_no_server_writes_is_refused(run, name, value):
         Run.read(run.folder)
 
 
+def test_what_a_newer_version_may_have_written_besides_is_left_out(run):
+    edit(run, surprise=1, worker=3, folder="/etc", points=[3], lock=None)
+    assert Run.read(run.folder).to_json() == run.to_json()
+
+
 def test_a_record_that_lacks_something_is_refused(run):
     content = json.loads((run.folder / "run.json").read_text())
     for name in ("id", "watch_id", "owner", "name", "config", "changes", "origin"):
         (run.folder / "run.json").write_text(json.dumps({key: value for key, value in content.items() if key != name}))
         with pytest.raises(ValueError, match=r"run\.json"):
             Run.read(run.folder)
+
+
+def test_what_a_newer_version_wrote_beside_it_does_no_harm(run):
+    edit(run, worker=3, points=3, lock=3, folder="/etc", asked=3, surprise=1)
+    assert Run.read(run.folder).to_json() == run.to_json()
+    assert not Run.read(run.folder).live
+    assert Run.read(run.folder).folder == run.folder
 
 
 def test_a_giant_record_is_refused_unread(run):
