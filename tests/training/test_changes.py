@@ -12,6 +12,7 @@ from tests.fingerprint import fingerprint
 CHANGES = st.one_of(
     st.builds(Change, st.integers(0, 300), st.just("learning_rate"), st.floats(1e-9, 100)),
     st.builds(Change, st.integers(0, 300), st.just("steps"), st.integers(1, 1_000_000)),
+    st.builds(Change, st.integers(0, 300), st.just("until"), st.floats(0, 1)),
     st.builds(Change, st.integers(0, 300), st.just("speed"), st.floats(0, 1000)),
 )
 
@@ -30,7 +31,16 @@ def rates(trainer):
 
 @pytest.mark.parametrize(
     ("setting", "value"),
-    [("learning_rate", 1e-9), ("learning_rate", 100), ("steps", 1), ("steps", 1_000_000), ("speed", 0), ("speed", 1000)],
+    [
+        ("learning_rate", 1e-9),
+        ("learning_rate", 100),
+        ("steps", 1),
+        ("steps", 1_000_000),
+        ("until", 0),
+        ("until", 1),
+        ("speed", 0),
+        ("speed", 1000),
+    ],
 )
 def test_a_change_takes_what_its_setting_takes(setting, value):
     assert Change(0, setting, value).value == value
@@ -41,7 +51,7 @@ def test_a_change_takes_what_its_setting_takes(setting, value):
     ("setting", "value"),
     [("learning_rate", 0), ("learning_rate", 101), ("learning_rate", float("nan")), ("learning_rate", "0.1"), ("learning_rate", None),
      ("learning_rate", True), ("learning_rate", 10**400), ("steps", 0), ("steps", 1.5), ("steps", 1_000_001), ("steps", True),
-     ("steps", "9"), ("steps", [9]), ("speed", -1), ("speed", 1001), ("speed", float("nan")), ("speed", float("inf")), ("speed", True),
+     ("steps", "9"), ("steps", [9]), ("until", 1.5), ("until", None), ("speed", -1), ("speed", 1001), ("speed", float("nan")), ("speed", float("inf")), ("speed", True),
      ("speed", "fast"), ("speed", None), pytest.param("speed", 10**5000, id="endless"), ("speed", {})],
 )  # fmt: skip
 def test_a_value_that_the_setting_does_not_take_is_refused_by_the_settings_name(setting, value):
@@ -53,7 +63,7 @@ def test_a_value_that_the_setting_does_not_take_is_refused_by_the_settings_name(
 
 @pytest.mark.parametrize("setting", ["seed", "batch_size", "", "Speed", None, 3, ["steps"], {}, "x" * 10_000])
 def test_other_settings_cannot_change_and_the_error_names_those_that_can(setting):
-    with pytest.raises(SettingError, match="cannot change while a run goes on; these can: learning_rate, steps, speed") as caught:
+    with pytest.raises(SettingError, match="cannot change while a run goes on; these can: learning_rate, steps, until, speed") as caught:
         Change(5, setting, 1)
     assert len(str(caught.value)) < 300
 
