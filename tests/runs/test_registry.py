@@ -1179,7 +1179,7 @@ def test_the_checkpoints_for_everybody_can_be_looked_at_and_a_broken_one_says_wh
 
 
 def test_a_worker_that_hangs_is_ended_and_the_others_are_left_alone(serve):
-    registry = serve(slots=3, hung_after=4)
+    registry = serve(slots=3)
     hung, other = slow(registry), slow(registry)
     held(registry, hung)
     wait_for(lambda: hung.saved, what="a checkpoint")
@@ -1188,8 +1188,10 @@ def test_a_worker_that_hangs_is_ended_and_the_others_are_left_alone(serve):
     wait_for_steps(other)
     pid, theirs = hung.worker.process.pid, other.worker.process.pid
     os.kill(pid, signal.SIGSTOP)
+    registry.hung_after = 6
     wait_for_the_end(wait_for_status(hung, "failed"))
-    assert "the training process hung for 4 s and was ended; its checkpoint of step " in hung.message
+    registry.hung_after = 60
+    assert "the training process hung for 6 s and was ended; its checkpoint of step " in hung.message
     assert gone(pid)
     assert (other.status, other.worker.process.pid) == ("training", theirs)
     wait_for_steps(other, other.step + 2)
@@ -1198,11 +1200,11 @@ def test_a_worker_that_hangs_is_ended_and_the_others_are_left_alone(serve):
 
 
 def test_a_run_in_very_slow_motion_does_not_hang(serve):
-    registry = serve(slots=1, hung_after=2)
+    registry = serve(slots=1)
     run = start(registry, steps=ENDLESS, changes=[Change(1, "speed", 0.01)])
     wait_for_steps(run, 1)
-    began = time.monotonic()
-    wait_for(lambda: time.monotonic() > began + 3 * registry.hung_after or not run.live, what="thrice the patience to pass")
+    registry.hung_after, began = 5, time.monotonic()
+    wait_for(lambda: time.monotonic() > began + 2 * registry.hung_after or not run.live, what="twice the patience to pass")
     assert (run.status, run.message) == ("training", "")
     registry.change(run, "speed", 0)
     wait_for_steps(run, 3)

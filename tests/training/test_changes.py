@@ -51,7 +51,9 @@ def test_a_change_takes_what_its_setting_takes(setting, value):
     ("setting", "value"),
     [("learning_rate", 0), ("learning_rate", 101), ("learning_rate", float("nan")), ("learning_rate", "0.1"), ("learning_rate", None),
      ("learning_rate", True), ("learning_rate", 10**400), ("steps", 0), ("steps", 1.5), ("steps", 1_000_001), ("steps", True),
-     ("steps", "9"), ("steps", [9]), ("until", 1.5), ("until", None), ("speed", -1), ("speed", 1001), ("speed", float("nan")), ("speed", float("inf")), ("speed", True),
+     ("steps", "9"), ("steps", [9]), ("until", 1.5), ("until", None),
+     ("speed", -1), ("speed", 1001), ("speed", float("nan")), ("speed", float("inf")),
+     ("speed", True),
      ("speed", "fast"), ("speed", None), pytest.param("speed", 10**5000, id="endless"), ("speed", {})],
 )  # fmt: skip
 def test_a_value_that_the_setting_does_not_take_is_refused_by_the_settings_name(setting, value):
