@@ -117,7 +117,7 @@ def test_a_run_whose_newest_checkpoint_is_damaged_goes_on_from_the_one_before_an
     wait_for(lambda: run.step == step + 1, 20, f"a step from {step} on, {run.message}")
     assert run.status == "paused"
     assert "An earlier one was taken" in run.message
-    assert str(newest) in run.message
+    assert f"{run.folder.name}/checkpoints/{newest.name}" in run.message
     registry.change(run, "steps", step + 20)
     registry.control(run, "resume")
     wait_for_status(run, "done")
@@ -148,6 +148,7 @@ def test_a_run_of_which_nothing_can_be_used_says_so_and_harms_nothing(two_genera
     registry.control(run, "resume")
     wait_for_status(run, "failed")
     assert "no checkpoint of this run can be used" in run.message
-    assert str(folders[0]) in run.message
+    assert f"{run.folder.name}/checkpoints/{folders[0].name}" in run.message
+    assert "Resume goes on from there" not in run.message
     wait_for_end(run)
     assert ([sorted(path.name for path in folder.iterdir()) for folder in folders], (run.folder / "metrics.jsonl").read_bytes()) == before

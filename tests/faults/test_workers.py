@@ -39,8 +39,8 @@ def hung(registry, run):
 
 
 def raising(registry, run):
-    run.send("change")
-    return "TypeError"
+    run.send("watch")  # and not whether
+    return "IndexError"
 
 
 def diverging(registry, run):
