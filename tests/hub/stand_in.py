@@ -1,0 +1,964 @@
+"""A Hugging Face Hub on this machine, for tests: the HTTP that huggingface_hub 2.4 speaks, and faults on demand.
+
+    with StandInHub() as hub:
+        api = HfApi(endpoint=hub.url, token=hub.ADA)
+        hub.put("ben/counting", {"README.md": b"...", "model.safetensors": weights})   # a repository without a client
+        with hub.fault(hub.COMMIT, 503, times=1): ...                                 # the next commit is refused
+        with hub.watch() as seen: ...                                                 # what was asked meanwhile
+        assert not hub.told(hub.OWNER)                                                # this token never came
+
+As on the real Hub, files in LFS are kept by another host, which is given no token: the Hub is `127.0.0.1`, its
+storage is `localhost`, and storage refuses whoever shows a token beside a signed address. Where this client tells
+apart https and http (a 401 about a repository is RepositoryNotFoundError over https alone), the stand-in sends the
+`X-Error-Code` that makes it act as it does over https.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import hmac
+import json
+import os
+import re
+import secrets
+import select
+import socket
+import socketserver
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
+from pathlib import Path
+from typing import ClassVar
+from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
+
+from tests.hub.store import KINDS, LFS_SUFFIXES, WRITERS, Blob, Commit, Repo, Token, User, as_list, card_data, git_hash, stamp
+
+ANONYMOUS = "Invalid username or password."
+INVALID = "Invalid credentials in Authorization header"
+MESSAGES = {
+    401: ANONYMOUS,
+    403: "Forbidden: you must use a write token to upload to a repository.",
+    404: "Repository not found",
+    409: "Another operation is in progress",
+    412: "A commit has happened since. Please refresh and try again.",
+    429: "We had to rate limit your IP. To continue using our service, create a HF account or login.",
+    500: "Internal Error - We're working hard to fix this as soon as possible!",
+    503: "Service Unavailable",
+}
+DROPS = ("reset", "silent", "lost", "hang", "cut")
+_OF_A_REPO = re.compile(r"/api/(models|datasets|spaces)/|/resolve/")  # where a 401 means: no such repository
+
+
+@dataclass
+class Answer:
+    status: int = 200
+    body: bytes = b""
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+class Refused(Exception):
+    """An answer that is an error, with the words and the code that the client reads."""
+
+    def __init__(self, status: int, message: str = "", code: str = "", **fields: object) -> None:
+        super().__init__(message)
+        self.status, self.message, self.code, self.fields = status, message or MESSAGES.get(status, "Error"), code, fields
+
+
+class Dropped(Exception):
+    """This connection is over: nothing more is to be said on it."""
+
+
+@dataclass
+class Request:
+    """One request as it came. `path` is unquoted and has no query; `status` is 0 until it is answered."""
+
+    method: str
+    path: str
+    query: dict[str, list[str]]
+    host: str
+    headers: dict[str, str]
+    body: bytes = b""
+    status: int = 0
+
+    @property
+    def authorization(self) -> str:
+        return self.headers.get("authorization", "")
+
+    @property
+    def token(self) -> str:
+        """The token shown, or nothing."""
+        return self.authorization.removeprefix("Bearer ").strip()
+
+    def first(self, name: str, default: str = "") -> str:
+        return self.query.get(name, [default])[0]
+
+    def __contains__(self, text: str) -> bool:
+        """Whether `text` stands anywhere in the request."""
+        told = [self.path, self.host, *self.headers, *self.headers.values(), *(v for values in self.query.values() for v in values)]
+        return any(text in part for part in told) or text.encode() in self.body
+
+
+@dataclass
+class Fault:
+    """What happens to the requests that `pattern` and `method` fit, `times` times over. A context manager: over at its end."""
+
+    pattern: re.Pattern[str]
+    kind: int | str
+    times: int | None
+    method: str
+    headers: dict[str, str]
+    message: str
+    code: str
+    page: bool
+    seconds: float
+    hits: int = 0
+    over: threading.Event = field(default_factory=threading.Event)
+
+    def __enter__(self) -> Fault:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.over.set()
+
+    def fits(self, method: str, path: str) -> bool:
+        wanted = not self.over.is_set() and (self.times is None or self.hits < self.times)
+        return wanted and self.method in ("", method) and bool(self.pattern.search(path))
+
+
+class StandInHub:
+    """The Hub. Ada and Ben are in the club `attention`, where Ben only reads; Cy is a stranger; the owner is a canary."""
+
+    ADA = "hf_StandInTokenOfAdaWhoWrites"
+    ADA_READS = "hf_StandInTokenOfAdaWhoReads"
+    BEN = "hf_StandInTokenOfBenWhoWrites"
+    CY = "hf_StandInTokenOfCyTheStranger"
+    EXPIRED = "hf_StandInTokenOfAdaLongExpired"
+    OWNER = "hf_StandInTokenOfTheOwnerCanary"  # a Space's own HF_TOKEN: no visitor's request may bear it
+    UNKNOWN = "hf_StandInTokenThatNobodyHas"
+
+    # Paths at which a fault may strike.
+    WHOAMI = r"^/api/whoami-v2$"
+    CREATE = r"^/api/repos/create$"
+    DELETE = r"^/api/repos/delete$"
+    VALIDATE = r"^/api/validate-yaml$"
+    PREUPLOAD = r"/preupload/"
+    BATCH = r"/info/lfs/objects/batch$"
+    UPLOAD = r"^/storage/"  # with method="PUT"
+    VERIFY = r"/info/lfs/objects/verify$"
+    COMMIT = r"^/api/.+/commit/"
+    LIST = r"^/api/(models|datasets|spaces)$"
+    INFO = r"^/api/(models|datasets|spaces)/[^/]+/[^/]+(/revision/.+)?$"
+    TREE = r"^/api/.+/tree/"
+    RESOLVE = r"/resolve/"
+    STORAGE = r"^/storage/"  # with method="GET"
+    ANYTHING = r""
+
+    def __init__(self, page: int = 1000, lfs_from: int = 10_000_000) -> None:
+        self.page = page  # entries of one page of a list
+        self.lfs_from = lfs_from  # bytes from which any file is kept in LFS
+        self.users: dict[str, User] = {}
+        self.tokens: dict[str, Token] = {}
+        self.repos: dict[tuple[str, str], Repo] = {}
+        self.requests: list[Request] = []
+        self.faults: list[Fault] = []
+        self.secret = secrets.token_bytes(16)
+        self.lock = threading.RLock()
+        self.add_user("ada", self.ADA, attention="admin")
+        self.add_token("ada", self.ADA_READS, role="read")
+        self.add_token("ada", self.EXPIRED, expired=True)
+        self.add_user("ben", self.BEN, attention="read")
+        self.add_user("cy", self.CY)
+        self.add_user("owner", self.OWNER)
+        self.server = _Server(self)
+        self.port: int = self.server.server_address[1]
+        self.host, self.storage_host = f"127.0.0.1:{self.port}", f"localhost:{self.port}"
+        self.url, self.storage_url = f"http://{self.host}", f"http://{self.storage_host}"
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.02,), name="stand-in-hub", daemon=True)
+        self.thread.start()
+
+    def __enter__(self) -> StandInHub:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End every connection, those that wait in a fault too. From then on connections are refused."""
+        self.heal()
+        self.server.shutdown()
+        self.server.server_close()
+        self.server.hang_up()
+        self.thread.join()
+
+    # What a test arranges
+
+    def add_user(self, name: str, token: str, **orgs: str) -> User:
+        """A person with a write token; `orgs` gives the role (admin, write or read) in each organization."""
+        with self.lock:
+            self.users[name] = User(name, orgs)
+            self.add_token(name, token)
+            return self.users[name]
+
+    def add_token(self, name: str, value: str, role: str = "write", expired: bool = False) -> Token:
+        """A further token of a person; `revoke` is `hub.tokens.pop(value)`, and `.expired` may be set at any time."""
+        with self.lock:
+            self.tokens[value] = Token(value, self.users[name], role, expired)
+            return self.tokens[value]
+
+    def put(
+        self,
+        id: str,
+        files: dict[str, bytes | str | None],
+        kind: str = "model",
+        revision: str = "main",
+        message: str = "Upload",
+        **settings: object,
+    ) -> str:
+        """Commit files without a client (None deletes one), making the repository where there is none; the commit's id.
+
+        `settings` are the repository's: private, gated ("auto" or "manual"), guests, likes, downloads.
+        """
+        with self.lock:
+            repo = self.repos.get((kind, id)) or Repo(kind, id, id.split("/")[0])
+            self.repos[kind, id] = repo
+            for name, value in settings.items():
+                if not hasattr(repo, name):
+                    raise AttributeError(f"a repository has no {name}")
+                setattr(repo, name, value)
+            tree = dict((repo.at(revision) or repo.head).files)
+            for path, content in files.items():
+                tree.pop(path, None)
+                if content is not None:
+                    data = content.encode() if isinstance(content, str) else content
+                    tree[path] = blob = Blob(data, self._in_lfs(path, len(data)))
+                    repo.objects |= {blob.sha256: data} if blob.lfs else {}
+            return repo.commit(revision, tree, message, "", id.split("/")[0]).oid
+
+    def repo(self, id: str, kind: str = "model") -> Repo:
+        """The repository itself: `.head.files`, `.branches`, `.likes`, ... KeyError where there is none."""
+        return self.repos[kind, id]
+
+    def files(self, id: str, revision: str = "main", kind: str = "model") -> dict[str, bytes]:
+        """Every file's content at a revision, without the Hub's own .gitattributes."""
+        commit = self.repos[kind, id].at(revision)
+        if commit is None:
+            raise KeyError(f"{id} has no revision {revision}")
+        return {path: blob.data for path, blob in commit.files.items() if path != ".gitattributes"}
+
+    def clear(self) -> None:
+        """Forget every repository and request, and end every fault. People and tokens stay."""
+        self.heal()
+        with self.lock:
+            self.repos.clear()
+            self.requests.clear()
+
+    def fault(
+        self,
+        pattern: str,
+        kind: int | str,
+        times: int | None = None,
+        method: str = "",
+        retry_after: int | None = None,
+        message: str = "",
+        code: str = "",
+        page: bool = False,
+        seconds: float = 0,
+    ) -> Fault:
+        """Let the next `times` requests (None: all until it is healed) whose path `pattern` is found in meet a fault:
+
+        - an HTTP status: refused, with `message` and `X-Error-Code: code`; 429 bears `Retry-After: 86400` unless
+          `retry_after` says otherwise (0: none); `page` makes the answer the HTML page of a gateway;
+        - "reset": the connection is reset before anything is read;
+        - "silent": the request is read and never answered;
+        - "lost": the request is carried out, then the connection is reset: the answer is lost;
+        - "hang": carried out, the answer begins and stops at its middle; "cut": there it is closed;
+        - "slow": answered after `seconds`.
+
+        The newest fault that fits is the one that strikes. `.hits` counts; leaving its `with` or `heal()` ends it.
+        """
+        if not (isinstance(kind, int) and 400 <= kind < 600) and kind not in (*DROPS, "slow"):
+            raise ValueError(f"a fault is a status from 400 to 599 or one of {', '.join(DROPS)}, slow; not {kind!r}")
+        wait = 86400 if retry_after is None and kind == 429 else retry_after
+        headers = {"Retry-After": str(wait)} if wait else {}
+        made = Fault(re.compile(pattern), kind, times, method, headers, message, code, page, seconds)
+        with self.lock:
+            self.faults.append(made)
+        return made
+
+    def heal(self) -> None:
+        """End all faults; whoever waits in one is hung up on."""
+        with self.lock:
+            for fault in self.faults:
+                fault.over.set()
+            self.faults.clear()
+
+    # What a test looks at
+
+    @contextlib.contextmanager
+    def watch(self) -> Iterator[list[Request]]:
+        """The requests that come inside the `with`; the list is filled at its end."""
+        seen: list[Request] = []
+        with self.lock:
+            first = len(self.requests)
+        try:
+            yield seen
+        finally:
+            with self.lock:
+                seen.extend(self.requests[first:])
+
+    def told(self, secret: str) -> list[Request]:
+        """Every request that bears this text anywhere: address, headers or body."""
+        with self.lock:
+            return [request for request in self.requests if secret in request]
+
+    def tokens_seen(self) -> set[str]:
+        """Every token shown in an Authorization header, of any host."""
+        with self.lock:
+            return {request.token for request in self.requests if request.authorization}
+
+    def environment(self, home: Path, token: str = "", **more: str) -> dict[str, str]:
+        """What a process needs to take this for the Hub: `os.environ | hub.environment(tmp_path)`."""
+        return {
+            "HF_ENDPOINT": self.url,
+            "HF_HOME": str(home),
+            "HF_HUB_CACHE": str(home / "hub"),
+            "HF_TOKEN_PATH": str(home / "token"),
+            "HF_TOKEN": token,
+            "HF_HUB_DISABLE_XET": "1",
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+            "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1",
+            "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+            "HF_HUB_OFFLINE": "0",
+            "NO_PROXY": "127.0.0.1,localhost",
+            "no_proxy": "127.0.0.1,localhost",
+        } | more
+
+    # How it answers
+
+    def answer(self, request: Request) -> Answer:
+        """Carry a request out."""
+        try:
+            if request.host == self.storage_host:
+                return self._storage(request)
+            if request.host != self.host:
+                raise Refused(404, f"no host {request.host} here")
+            for methods, pattern, handler in self.ROUTES:
+                if request.method in methods and (found := pattern.fullmatch(request.path)):
+                    with self.lock:
+                        return handler(self, request, *found.groups())
+            raise Refused(404, "Sorry, we can't find the page you are looking for.")
+        except Refused as refused:
+            return refusal(request, refused)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            return refusal(request, Refused(400, f"Malformed request: {error!r}"))
+
+    def strike(self, method: str, path: str) -> Fault | None:
+        """The fault that this request meets."""
+        with self.lock:
+            for fault in reversed(self.faults):
+                if fault.fits(method, path):
+                    fault.hits += 1
+                    return fault
+        return None
+
+    def _in_lfs(self, path: str, size: int) -> bool:
+        return size > 0 and (path.endswith(LFS_SUFFIXES) or size >= self.lfs_from)
+
+    def _token(self, request: Request) -> Token | None:
+        """Whose token this is; a token that is no good is refused everywhere, an absent one is not."""
+        if not request.authorization:
+            return None
+        token = self.tokens.get(request.token)
+        if token is None:
+            raise Refused(401, INVALID)
+        if token.expired:
+            raise Refused(401, f'User Access Token "{token.display}" is expired')
+        return token
+
+    def _find(self, request: Request, kinds: str | None, id: str) -> tuple[Repo, Token | None]:
+        """A repository and who asks; one that is private does not exist for strangers."""
+        token = self._token(request)
+        repo = self.repos.get(((kinds or "models").rstrip("/").removesuffix("s"), id))
+        if repo is None or (repo.private and not self._member(repo, token)):
+            raise Refused(404 if token else 401, MESSAGES[404 if token else 401], "RepoNotFound")
+        return repo, token
+
+    def _member(self, repo: Repo, token: Token | None) -> bool:
+        return token is not None and repo.namespace in (token.user.name, *token.user.orgs)
+
+    def _at(self, repo: Repo, revision: str) -> Commit:
+        if commit := repo.at(unquote(revision)):
+            return commit
+        raise Refused(404, f"Invalid rev id: {revision}", "RevisionNotFound")
+
+    def _may_write(self, token: Token | None, namespace: str) -> Token:
+        if token is None:
+            raise Refused(401)
+        if token.role not in WRITERS:
+            raise Refused(403)
+        if namespace != token.user.name and token.user.orgs.get(namespace) not in WRITERS:
+            raise Refused(403, f'You don\'t have the rights to write under the namespace "{namespace}"')
+        return token
+
+    def _written(self, request: Request, kinds: str | None, id: str) -> tuple[Repo, Token]:
+        repo, token = self._find(request, kinds, id)
+        return repo, self._may_write(token, repo.namespace)
+
+    def _pages(self, request: Request, entries: list[dict], size: int = 0) -> Answer:
+        """One page of a list, with a link to the next."""
+        size, start = min(size or self.page, self.page), int(request.first("cursor", "0"))
+        headers = {}
+        if start + size < len(entries):
+            query = urlencode({**request.query, "cursor": [str(start + size)]}, doseq=True)
+            headers["Link"] = f'<{self.url}{quote(request.path, safe="/%")}?{query}>; rel="next"'
+        return told(entries[start : start + size], **headers)
+
+    def whoami(self, request: Request) -> Answer:
+        token = self._token(request)
+        if token is None:
+            raise Refused(401)
+        name = token.user.name
+        orgs = [
+            {
+                "type": "org",
+                "id": git_hash(org.encode())[:24],
+                "name": org,
+                "fullname": org.title(),
+                "roleInOrg": role,
+                "isEnterprise": False,
+            }
+            for org, role in token.user.orgs.items()
+        ]
+        access = {"displayName": token.display, "role": token.role, "createdAt": "2026-01-01T00:00:00.000Z"}
+        return told(
+            {
+                "type": "user",
+                "id": git_hash(name.encode())[:24],
+                "name": name,
+                "fullname": name.title(),
+                "avatarUrl": f"{self.url}/avatars/{name}.svg",
+                "isPro": False,
+                "canPay": False,
+                "orgs": orgs,
+                "auth": {"type": "access_token", "accessToken": access},
+            }
+        )
+
+    def validate_yaml(self, request: Request) -> Answer:
+        self._token(request)
+        _, errors, warnings = card_data(body_of(request)["content"])
+        messages = {"errors": [{"message": text} for text in errors], "warnings": [{"message": text} for text in warnings]}
+        return told(messages, 400 if errors else 200)
+
+    def create(self, request: Request) -> Answer:
+        asked, token = body_of(request), self._token(request)
+        kind = asked.get("type") or "model"
+        if token is None:
+            raise Refused(401)
+        namespace, name = asked.get("organization") or token.user.name, asked.get("name")
+        if kind not in KINDS or not isinstance(name, str) or not re.fullmatch(r"[\w.-]{1,96}", name, re.ASCII):
+            raise Refused(400, "Invalid repo name or type")
+        self._may_write(token, namespace)
+        id = f"{namespace}/{name}"
+        url = f"{self.url}/{'' if kind == 'model' else kind + 's/'}{id}"
+        if (kind, id) in self.repos:
+            raise Refused(409, f"You already created this {kind} repo: {id}", url=url)
+        private = asked.get("visibility") == "private" or bool(asked.get("private"))
+        self.repos[kind, id] = Repo(kind, id, token.user.name, private)
+        return told({"url": url, "name": id, "id": git_hash(id.encode())[:24]})
+
+    def delete(self, request: Request) -> Answer:
+        asked, token = body_of(request), self._token(request)
+        namespace = asked.get("organization") or (token.user.name if token else "")
+        kind = asked.get("type") or "model"
+        repo, _ = self._written(request, kind + "s", f"{namespace}/{asked.get('name')}")
+        del self.repos[kind, repo.id]
+        return told({})
+
+    def settings(self, request: Request, kinds: str, id: str) -> Answer:
+        repo, _ = self._written(request, kinds, id)
+        asked = body_of(request)
+        repo.gated = asked.get("gated", repo.gated)
+        repo.private = asked.get("visibility", "private" if repo.private else "public") == "private"
+        return told({})
+
+    def auth_check(self, request: Request, kinds: str, id: str, write: str | None) -> Answer:
+        repo, token = self._find(request, kinds, id)
+        if write:
+            self._may_write(token, repo.namespace)
+        self._through_the_gate(repo, token)
+        return told({})
+
+    def listing(self, request: Request, kinds: str) -> Answer:
+        token, kind = self._token(request), kinds.removesuffix("s")
+        found = []
+        for (_, id), repo in self.repos.items():
+            if repo.kind != kind or (repo.private and not self._member(repo, token)):
+                continue
+            labels = repo.labels()
+            wanted = all(label in labels for label in [f for values in request.query.get("filter", []) for f in values.split(",")])
+            wanted &= all(text.lower() in id.lower() for text in request.query.get("search", []))
+            wanted &= request.first("author", repo.namespace) == repo.namespace
+            wanted &= request.first("pipeline_tag") in ("", *as_list(repo.card().get("pipeline_tag")))
+            wanted &= request.first("gated", str(bool(repo.gated)).lower()).lower() == str(bool(repo.gated)).lower()
+            if wanted:
+                found.append(repo.describe(repo.head))
+        sort = request.first("sort", "trendingScore")
+        if sort not in ("trendingScore", "likes", "downloads", "createdAt", "lastModified"):
+            raise Refused(400, f"Invalid sort parameter: {sort}")
+        found.sort(key=lambda repo: (repo[sort], repo["createdAt"]), reverse=request.first("direction", "-1") == "-1")
+        shown = {
+            "_id",
+            "id",
+            "modelId",
+            "likes",
+            "trendingScore",
+            "private",
+            "downloads",
+            "tags",
+            "pipeline_tag",
+            "library_name",
+            "createdAt",
+        }
+        if kind != "model":
+            shown |= {"author", "sha", "lastModified", "gated", "disabled"}
+        if is_true(request.first("full")):
+            shown |= {"author", "sha", "lastModified", "gated", "disabled", "siblings"} | ({"cardData"} if kind != "model" else set())
+        shown |= {name for name in ("cardData", "config") if is_true(request.first(name))}
+        if expand := request.query.get("expand"):
+            shown = {"_id", "id", *expand}
+        entries = [{key: value for key, value in repo.items() if key in shown} for repo in found]
+        return self._pages(request, entries, int(request.first("limit", "0")))
+
+    def info(self, request: Request, kinds: str, id: str, revision: str | None) -> Answer:
+        repo, _ = self._find(request, kinds, id)
+        about = repo.describe(self._at(repo, revision or "main"), blobs=is_true(request.first("blobs")))
+        if expand := request.query.get("expand"):
+            return told({key: value for key, value in about.items() if key in {"_id", "id", *expand}})
+        if is_true(request.first("securityStatus")):
+            about["securityRepoStatus"] = {"scansDone": True, "filesWithIssues": []}
+        return told({key: value for key, value in about.items() if key not in ("downloadsAllTime", "trendingScore")})
+
+    def _entries(self, repo: Repo, commit: Commit, expand: bool) -> dict[str, dict]:
+        """Every file and every folder of a commit, by path, as a tree lists them."""
+        entries: dict[str, dict] = {}
+        for path, blob in commit.files.items():
+            for folder in [str(parent) for parent in Path(path).parents][:-1]:
+                entries[folder] = {"type": "directory", "oid": git_hash(f"{commit.oid} {folder}".encode()), "size": 0, "path": folder}
+            entries[path] = {"type": "file", "oid": blob.oid, "size": len(blob.data), "path": path}
+            if blob.lfs:
+                entries[path]["lfs"] = blob.lfs_fields()
+        if expand:
+            for path, entry in entries.items():
+                entry["lastCommit"] = self._last_change(repo, commit, path)
+                if entry["type"] == "file":
+                    entry["securityFileStatus"] = {"status": "safe", "avScan": {"status": "safe"}, "pickleImportScan": None}
+        return entries
+
+    def _last_change(self, repo: Repo, commit: Commit, path: str) -> dict[str, str]:
+        def content(of: Commit) -> list[tuple[str, str]]:
+            return [(name, blob.oid) for name, blob in of.files.items() if name == path or name.startswith(path + "/")]
+
+        line = repo.history(commit)
+        last = next((new for new, old in pairwise(line) if content(new) != content(old)), line[-1])
+        return {"id": last.oid, "title": last.title, "date": stamp(last.date)}
+
+    def tree(self, request: Request, kinds: str, id: str, revision: str, folder: str | None) -> Answer:
+        repo, _ = self._find(request, kinds, id)
+        commit, folder = self._at(repo, revision), unquote(folder or "").strip("/")
+        entries = self._entries(repo, commit, is_true(request.first("expand")))
+        if folder and entries.get(folder, {}).get("type") != "directory":
+            raise Refused(404, f"{folder} does not exist on {revision!r}", "EntryNotFound")
+        inside = [entry for path, entry in sorted(entries.items()) if path.startswith(folder + "/" if folder else "")]
+        if not is_true(request.first("recursive")):
+            depth = folder.count("/") + 1 if folder else 0
+            inside = [entry for entry in inside if entry["path"].count("/") == depth]
+        return self._pages(request, inside)
+
+    def paths_info(self, request: Request, kinds: str, id: str, revision: str) -> Answer:
+        repo, _ = self._find(request, kinds, id)
+        asked = parse_qs(request.body.decode())
+        entries = self._entries(repo, self._at(repo, revision), is_true(asked.get("expand", [""])[0]))
+        return told([entries[path] for path in asked.get("paths", []) if path in entries])
+
+    def refs(self, request: Request, kinds: str, id: str) -> Answer:
+        repo, _ = self._find(request, kinds, id)
+        branches = [{"name": name, "ref": f"refs/heads/{name}", "targetCommit": oid} for name, oid in repo.branches.items()]
+        tags = [{"name": name, "ref": f"refs/tags/{name}", "targetCommit": oid} for name, oid in repo.tags.items()]
+        return told({"branches": branches, "tags": tags, "converts": [], "pullRequests": []})
+
+    def history(self, request: Request, kinds: str, id: str, revision: str) -> Answer:
+        repo, _ = self._find(request, kinds, id)
+        line = [
+            {"id": c.oid, "title": c.title, "message": c.message, "date": stamp(c.date), "authors": [{"user": c.author}]}
+            for c in repo.history(self._at(repo, revision))
+        ]
+        return self._pages(request, line)
+
+    def branch(self, request: Request, kinds: str, id: str, name: str) -> Answer:
+        repo, _ = self._written(request, kinds, id)
+        name = unquote(name)
+        if request.method == "DELETE":
+            if name == "main":
+                raise Refused(403, "Cannot delete the main branch")
+            if repo.branches.pop(name, None) is None:
+                raise Refused(404, f"Invalid rev id: {name}", "RevisionNotFound")
+            return told({})
+        if name.startswith("refs/"):
+            raise Refused(400, f"Invalid reference for a branch: {name}")
+        if name in repo.branches:
+            raise Refused(409, f"Reference already exists: refs/heads/{name}")
+        start = body_of(request).get("startingPoint") if request.body else None
+        repo.branches[name] = self._at(repo, start or "main").oid
+        return told({})
+
+    def tag(self, request: Request, kinds: str, id: str, name: str) -> Answer:
+        repo, _ = self._written(request, kinds, id)
+        if request.method == "DELETE":
+            if repo.tags.pop(unquote(name), None) is None:
+                raise Refused(404, f"Invalid rev id: {name}", "RevisionNotFound")
+            return told({})
+        commit, new = self._at(repo, name), body_of(request)["tag"]  # in a POST the path names what is tagged
+        if new in repo.tags:
+            raise Refused(409, f"Tag reference already exists: refs/tags/{new}")
+        repo.tags[new] = commit.oid
+        return told({})
+
+    def discussions(self, request: Request, kinds: str, id: str) -> Answer:
+        self._find(request, kinds, id)
+        return told({"discussions": [], "count": 0, "start": 0})
+
+    def _branch(self, request: Request, repo: Repo, revision: str) -> str:
+        """The branch that a commit goes to."""
+        if is_true(request.first("create_pr")):
+            raise Refused(403, "Pull requests are disabled for this repository")
+        if (name := unquote(revision)) not in repo.branches:
+            raise Refused(404, f"Invalid rev id: {name}", "RevisionNotFound")
+        return name
+
+    def preupload(self, request: Request, kinds: str, id: str, revision: str) -> Answer:
+        repo, _ = self._written(request, kinds, id)
+        there = repo.commits[repo.branches[self._branch(request, repo, revision)]].files
+        answers = []
+        for file in body_of(request)["files"]:
+            old = there.get(file["path"])
+            oid = None if old is None else old.sha256 if old.lfs else old.oid
+            mode = "lfs" if self._in_lfs(file["path"], file["size"]) else "regular"
+            answers.append({"path": file["path"], "uploadMode": mode, "shouldIgnore": False, "oid": oid})
+        return told({"files": answers})
+
+    def batch(self, request: Request, kinds: str | None, id: str) -> Answer:
+        repo, _ = self._written(request, kinds, id)
+        objects = []
+        for asked in body_of(request)["objects"]:
+            oid, size = asked["oid"], asked["size"]
+            objects.append({"oid": oid, "size": size})
+            if oid not in repo.objects:
+                upload, verify = self._signed("PUT", repo, oid), f"{self.url}/{kinds or ''}{id}.git/info/lfs/objects/verify"
+                objects[-1]["actions"] = {"upload": {"href": upload, "header": {}}, "verify": {"href": verify, "header": {}}}
+        return told({"transfer": "basic", "objects": objects})
+
+    def verify(self, request: Request, kinds: str | None, id: str) -> Answer:
+        repo, _ = self._written(request, kinds, id)
+        asked = body_of(request)
+        if len(repo.objects.get(asked["oid"], b"")) != asked["size"]:
+            raise Refused(404, "Object not found, or not of this size")
+        return told({})
+
+    def commit(self, request: Request, kinds: str, id: str, revision: str) -> Answer:
+        repo, token = self._written(request, kinds, id)
+        branch = self._branch(request, repo, revision)
+        try:
+            lines = [json.loads(line) for line in request.body.splitlines() if line]
+            (header,) = [line["value"] for line in lines if line["key"] == "header"]
+        except (KeyError, TypeError, ValueError):
+            raise Refused(400, "Invalid commit: one header and its operations are expected, one JSON a line") from None
+        if not header.get("summary"):
+            raise Refused(400, "Invalid commit: the summary is missing")
+        tip = repo.branches[branch]
+        if header.get("parentCommit") not in (None, tip):
+            raise Refused(412)
+        files = dict(repo.commits[tip].files)
+        for line in lines:
+            key, value = line["key"], line["value"]
+            path = value.get("path", "")
+            if key != "header" and (not path or any(part in ("", ".", "..", ".git") for part in path.rstrip("/").split("/"))):
+                raise Refused(400, f"Invalid path: {path}")
+            if key == "file":
+                files[path] = Blob(base64.b64decode(value["content"]), lfs=False)
+            elif key == "lfsFile":
+                if value["oid"] not in repo.objects:
+                    raise Refused(400, "Your push was rejected because an LFS pointer pointed to a file that does not exist.")
+                files[path] = Blob(repo.objects[value["oid"]], lfs=True)
+            elif key in ("deletedFile", "deletedFolder"):
+                gone = [name for name in files if name == path or (key == "deletedFolder" and name.startswith(path.rstrip("/") + "/"))]
+                if not gone:
+                    raise Refused(404, "A file with this name doesn't exist", "EntryNotFound")
+                for name in gone:
+                    del files[name]
+            elif key != "header":
+                raise Refused(400, f"Invalid commit: unknown operation {key}")
+        if (readme := files.get("README.md")) and (errors := card_data(readme.data.decode(errors="replace"))[1]):
+            raise Refused(400, f"Invalid metadata in README.md: {'; '.join(errors)}")
+        made = repo.commit(branch, files, header["summary"], header.get("description", ""), token.user.name)
+        place = f"{self.url}/{'' if repo.kind == 'model' else repo.kind + 's/'}{id}"
+        return told({"success": True, "commitOid": made.oid, "commitUrl": f"{place}/commit/{made.oid}", "hookOutput": ""})
+
+    def _through_the_gate(self, repo: Repo, token: Token | None) -> None:
+        if not repo.gated or self._member(repo, token) or (token and token.user.name in repo.guests):
+            return
+        words = f"Access to {repo.kind} {repo.id} is restricted"
+        if token is None:
+            raise Refused(401, f"{words}. You must have access to it and be authenticated to access it. Please log in.", "GatedRepo")
+        raise Refused(403, f"{words} and you are not in the authorized list. Visit {self.url}/{repo.id} to ask for access.", "GatedRepo")
+
+    def resolve(self, request: Request, kinds: str | None, id: str, revision: str, path: str) -> Answer:
+        repo, token = self._find(request, kinds, id)
+        commit = self._at(repo, revision)
+        self._through_the_gate(repo, token)
+        blob = commit.files.get(path)
+        if blob is None:
+            missing = refusal(request, Refused(404, "Entry not found", "EntryNotFound"))
+            missing.headers["X-Repo-Commit"] = commit.oid
+            return missing
+        headers = {"X-Repo-Commit": commit.oid, "ETag": f'"{blob.oid}"'}
+        if not blob.lfs:
+            return ranged(request, blob.data, headers | {"Content-Disposition": f'inline; filename="{ascii(Path(path).name)[1:-1]}"'})
+        headers |= {"X-Linked-ETag": f'"{blob.sha256}"', "X-Linked-Size": str(len(blob.data))}
+        return Answer(302, b"Found. Redirecting", headers | {"Location": self._signed("GET", repo, blob.sha256)})
+
+    # Storage: another host, which knows signed addresses and no tokens
+
+    def _signature(self, method: str, path: str) -> str:
+        return hmac.new(self.secret, f"{method} {path}".encode(), hashlib.sha256).hexdigest()
+
+    def _signed(self, method: str, repo: Repo, oid: str) -> str:
+        path = f"/storage/{repo.kind}/{repo.id}/{oid}"
+        return f"{self.storage_url}{path}?X-Amz-Signature={self._signature(method, path)}"
+
+    def _storage(self, request: Request) -> Answer:
+        if request.authorization:
+            raise Refused(400, "Only one auth mechanism allowed; a signed address was given an Authorization header too")
+        method = "GET" if request.method == "HEAD" else request.method
+        _, _, kind, *id, oid = request.path.split("/") if request.path.count("/") >= 4 else [""] * 5
+        repo = self.repos.get((kind, "/".join(id)))
+        if repo is None or not hmac.compare_digest(request.first("X-Amz-Signature"), self._signature(method, request.path)):
+            raise Refused(403, "SignatureDoesNotMatch")
+        if method == "PUT":
+            if hashlib.sha256(request.body).hexdigest() != oid:
+                raise Refused(400, "XAmzContentSHA256Mismatch")
+            with self.lock:
+                repo.objects[oid] = request.body
+            return Answer(200, headers={"ETag": f'"{hashlib.md5(request.body).hexdigest()}"'})
+        if method != "GET" or oid not in repo.objects:
+            raise Refused(404, "NoSuchKey")
+        return ranged(request, repo.objects[oid], {"ETag": f'"{oid}"'})
+
+    _ROUTE = Callable[..., Answer]
+    ROUTES: ClassVar[list[tuple[str, re.Pattern[str], _ROUTE]]] = []
+
+
+def _routes() -> Iterator[tuple[str, re.Pattern[str], Callable[..., Answer]]]:
+    api = r"/api/(models|datasets|spaces)/([^/]+(?:/[^/]+)?)"  # a repository's id has one part or, as ours, two
+    page = r"/(datasets/|spaces/)?([^/]+(?:/[^/]+)?)"
+    for methods, pattern, handler in (
+        ("GET", "/api/whoami-v2", StandInHub.whoami),
+        ("POST", "/api/repos/create", StandInHub.create),
+        ("DELETE", "/api/repos/delete", StandInHub.delete),
+        ("POST", "/api/validate-yaml", StandInHub.validate_yaml),
+        ("GET", "/api/(models|datasets|spaces)", StandInHub.listing),
+        ("PUT", api + "/settings", StandInHub.settings),
+        ("GET", api + "/auth-check(/write)?", StandInHub.auth_check),
+        ("GET", api + "/tree/([^/]+)(/.*)?", StandInHub.tree),
+        ("POST", api + "/paths-info/([^/]+)", StandInHub.paths_info),
+        ("GET", api + "/refs", StandInHub.refs),
+        ("GET", api + "/commits/([^/]+)", StandInHub.history),
+        ("GET", api + "/discussions", StandInHub.discussions),
+        ("POST DELETE", api + "/branch/([^/]+)", StandInHub.branch),
+        ("POST DELETE", api + "/tag/([^/]+)", StandInHub.tag),
+        ("POST", api + "/preupload/([^/]+)", StandInHub.preupload),
+        ("POST", api + "/commit/([^/]+)", StandInHub.commit),
+        ("POST", page + r"\.git/info/lfs/objects/batch", StandInHub.batch),
+        ("POST", page + r"\.git/info/lfs/objects/verify", StandInHub.verify),
+        ("GET HEAD", page + "/resolve/([^/]+)/(.+)", StandInHub.resolve),
+        ("GET", api + "(?:/revision/([^/]+))?", StandInHub.info),
+    ):
+        yield methods, re.compile(pattern), handler
+
+
+StandInHub.ROUTES.extend(_routes())
+
+
+def told(value: object, status: int = 200, **headers: str) -> Answer:
+    return Answer(status, json.dumps(value, default=str).encode(), {"Content-Type": "application/json; charset=utf-8"} | headers)
+
+
+def refusal(request: Request, refused: Refused) -> Answer:
+    """An error as the Hub words it: in the body, and in two headers that the client reads first."""
+    code = refused.code
+    if refused.status == 401 and not code and refused.message != INVALID and _OF_A_REPO.search(request.path):
+        code = "RepoNotFound"  # what the client itself makes of it over https
+    answer = told({"error": refused.message} | refused.fields, refused.status, **{"X-Error-Message": refused.message})
+    answer.headers |= {"X-Error-Code": code} if code else {}
+    return answer
+
+
+def ranged(request: Request, data: bytes, headers: dict[str, str]) -> Answer:
+    """A file, or the part of it that was asked for."""
+    headers |= {"Accept-Ranges": "bytes", "Content-Type": "application/octet-stream"}
+    asked = re.fullmatch(r"bytes=(\d*)-(\d*)", request.headers.get("range", ""))
+    if not asked or not (asked[1] or asked[2]):
+        return Answer(200, data, headers)
+    start = int(asked[1]) if asked[1] else max(len(data) - int(asked[2]), 0)
+    end = min(int(asked[2]), len(data) - 1) if asked[1] and asked[2] else len(data) - 1
+    if start > end:
+        return Answer(416, b"", headers | {"Content-Range": f"bytes */{len(data)}"})
+    return Answer(206, data[start : end + 1], headers | {"Content-Range": f"bytes {start}-{end}/{len(data)}"})
+
+
+def body_of(request: Request) -> dict:
+    try:
+        asked = json.loads(request.body)
+    except ValueError:
+        asked = None
+    if not isinstance(asked, dict):
+        raise Refused(400, "The body must be a JSON object")
+    return asked
+
+
+def is_true(text: str) -> bool:
+    return text.lower() in ("1", "true")
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 128
+
+    def __init__(self, hub: StandInHub) -> None:
+        self.hub = hub
+        self.connections: set[socket.socket] = set()
+        super().__init__(("127.0.0.1", 0), _Handler)
+
+    def server_bind(self) -> None:
+        socketserver.TCPServer.server_bind(self)  # HTTPServer's own looks its name up, which may take seconds
+
+    def process_request(self, request: socket.socket, client_address: tuple[str, int]) -> None:
+        self.connections.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: socket.socket) -> None:
+        self.connections.discard(request)
+        super().shutdown_request(request)
+
+    def hang_up(self) -> None:
+        for connection in list(self.connections):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, request: socket.socket, client_address: tuple[str, int]) -> None:
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: _Server
+
+    def handle(self) -> None:
+        with contextlib.suppress(Dropped, ConnectionError):
+            super().handle()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def serve(self) -> None:
+        hub, address = self.server.hub, urlsplit(self.path)
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        # A slash quoted in a revision or a folder is part of it: quoted marks stay until their part is taken out.
+        path = unquote(address.path.replace("%2F", "%252F").replace("%2f", "%252F"))
+        query = parse_qs(address.query, keep_blank_values=True)
+        request = Request(self.command, path, query, headers.get("host", ""), headers)
+        with hub.lock:
+            hub.requests.append(request)
+        fault = hub.strike(request.method, request.path)
+        kind = fault.kind if fault else None
+        if kind == "reset":
+            self.reset()
+        request.body = self.read_body()
+        if fault and kind == "silent":
+            self.stall(fault)
+        if fault and kind == "slow":
+            fault.over.wait(fault.seconds)
+        answer = self.struck(request, fault, kind) if fault and isinstance(kind, int) else hub.answer(request)
+        request.status = answer.status
+        if kind == "lost":
+            self.reset()
+        head = self.head(answer)
+        body = b"" if self.command == "HEAD" else answer.body
+        if fault and kind in ("hang", "cut"):
+            self.connection.sendall(head + body[: len(body) // 2] if body else head[: len(head) // 2])
+            if kind == "hang":
+                self.stall(fault)
+            raise Dropped
+        self.connection.sendall(head + body)
+
+    do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = serve
+
+    def struck(self, request: Request, fault: Fault, status: int) -> Answer:
+        answer = refusal(request, Refused(status, fault.message, fault.code))
+        if fault.page:
+            words = f"<html><head><title>{status} {HTTPStatus(status).phrase}</title></head><body></body></html>"
+            answer = Answer(status, words.encode(), {"Content-Type": "text/html"})
+        answer.headers |= fault.headers
+        return answer
+
+    def head(self, answer: Answer) -> bytes:
+        lines = [f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}"]
+        headers = {"Date": self.date_time_string(), "Content-Length": str(len(answer.body)), "X-Request-Id": "Root=1-stand-in"}
+        lines += [f"{name}: {value}" for name, value in (headers | answer.headers).items()]
+        return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace")
+
+    def read_body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        parts = []
+        while size := int(self.rfile.readline().split(b";")[0] or b"0", 16):
+            parts.append(self.rfile.read(size))
+            self.rfile.readline()
+        while self.rfile.readline().strip():
+            pass
+        return b"".join(parts)
+
+    def reset(self) -> None:
+        """Close so that the other side sees a reset, not an end."""
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.rfile.close()
+        self.connection.close()
+        raise Dropped
+
+    def stall(self, fault: Fault) -> None:
+        """Say nothing until the fault is healed or the other side gives up."""
+        while not fault.over.is_set():
+            ready, _, _ = select.select([self.connection], [], [], 0.02)
+            if ready and not self.connection.recv(1, socket.MSG_PEEK):
+                break
+            if ready:
+                time.sleep(0.02)
+        raise Dropped
+
+
+if __name__ == "__main__":  # to look at it by hand: python -m tests.hub.stand_in
+    with StandInHub() as hub:
+        print(f"HF_ENDPOINT={hub.url}  tokens: {', '.join(hub.tokens)}  (process {os.getpid()}; Ctrl-C ends it)", flush=True)
+        with contextlib.suppress(KeyboardInterrupt):
+            threading.Event().wait()

@@ -1,0 +1,242 @@
+"""What a Hub keeps: people and their tokens, repositories and their commits. No HTTP here."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import struct
+import threading
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import yaml
+
+KINDS = ("model", "dataset", "space")
+WRITERS = ("admin", "write")  # roles that may write, of an organization's member and of a token
+LFS_SUFFIXES = (
+    ".7z", ".arrow", ".bin", ".bz2", ".ckpt", ".gz", ".h5", ".joblib", ".msgpack", ".npy", ".npz", ".onnx", ".ot", ".parquet", ".pb",
+    ".pickle", ".pkl", ".pt", ".pth", ".rar", ".safetensors", ".tar", ".tflite", ".tgz", ".wasm", ".xz", ".zip", ".zst",
+)  # fmt: skip
+GITATTRIBUTES = "".join(f"*{suffix} filter=lfs diff=lfs merge=lfs -text\n" for suffix in LFS_SUFFIXES).encode()
+_FRONT_MATTER = re.compile(r"\A---\r?\n(.*?)\r?\n---(?:\r?\n|\Z)", re.DOTALL)
+
+
+_clock = [datetime.now(UTC)]
+_clock_lock = threading.Lock()
+
+
+def now() -> datetime:
+    """The time, never twice the same millisecond: whatever happens here has an order."""
+    with _clock_lock:
+        _clock[0] = max(datetime.now(UTC), _clock[0] + timedelta(milliseconds=1))
+        return _clock[0]
+
+
+def git_hash(data: bytes) -> str:
+    """What git calls a file with this content."""
+    return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+
+
+def as_list(value: object) -> list[str]:
+    """A card's field may hold one value or several."""
+    return [] if value is None else [str(item) for item in value] if isinstance(value, list | tuple) else [str(value)]
+
+
+@dataclass
+class User:
+    """A person; `orgs` gives the role in each organization: admin, write or read."""
+
+    name: str
+    orgs: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Token:
+    """An access token. `role` is write or read; `display` is the name that its owner gave it."""
+
+    value: str
+    user: User
+    role: str = "write"
+    expired: bool = False
+    display: str = "laptop"
+
+
+@dataclass(frozen=True)
+class Blob:
+    """A file's content at one commit."""
+
+    data: bytes
+    lfs: bool
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.data).hexdigest()
+
+    @property
+    def pointer(self) -> bytes:
+        """The text that git keeps in place of an LFS file."""
+        return f"version https://git-lfs.github.com/spec/v1\noid sha256:{self.sha256}\nsize {len(self.data)}\n".encode()
+
+    @property
+    def oid(self) -> str:
+        return git_hash(self.pointer if self.lfs else self.data)
+
+    def lfs_fields(self, oid: str = "oid") -> dict | None:
+        return {oid: self.sha256, "size": len(self.data), "pointerSize": len(self.pointer)} if self.lfs else None
+
+
+@dataclass(frozen=True)
+class Commit:
+    oid: str
+    parent: str | None
+    files: dict[str, Blob]
+    title: str
+    message: str
+    author: str
+    date: datetime
+
+
+def stamp(date: datetime) -> str:
+    return date.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+
+
+class Repo:
+    """A repository: commits by their id, branches and tags by their name. Made with the Hub's own first commit."""
+
+    def __init__(self, kind: str, id: str, author: str, private: bool = False, gated: str | bool = False) -> None:
+        self.kind, self.id, self.private, self.gated = kind, id, private, gated
+        self.namespace = id.split("/")[0] if "/" in id else ""
+        self.guests: set[str] = set()  # who was let into a gated repository
+        self.likes = self.downloads = 0
+        self.commits: dict[str, Commit] = {}
+        self.branches: dict[str, str] = {}
+        self.tags: dict[str, str] = {}
+        self.objects: dict[str, bytes] = {}  # LFS storage, by sha256
+        self.created = now()
+        self.commit("main", {".gitattributes": Blob(GITATTRIBUTES, lfs=False)}, "initial commit", "", author)
+
+    def commit(self, branch: str, files: dict[str, Blob], title: str, message: str, author: str) -> Commit:
+        """Put `files`, the whole tree, on a branch."""
+        parent, date = self.branches.get(branch), now()
+        tree = {path: blob.oid for path, blob in sorted(files.items())}
+        oid = hashlib.sha1(json.dumps([self.kind, self.id, parent, tree, title, message, author, stamp(date)]).encode()).hexdigest()
+        self.commits[oid] = Commit(oid, parent, dict(sorted(files.items())), title, message, author, date)
+        self.branches[branch] = oid
+        return self.commits[oid]
+
+    def at(self, revision: str) -> Commit | None:
+        """The commit that a branch, a tag, a commit id or the first seven or more of its digits names."""
+        oid = self.branches.get(revision) or self.tags.get(revision) or revision
+        if oid in self.commits:
+            return self.commits[oid]
+        found = [known for known in self.commits if known.startswith(oid)] if re.fullmatch("[0-9a-f]{7,39}", oid) else []
+        return self.commits[found[0]] if len(found) == 1 else None
+
+    def history(self, commit: Commit) -> list[Commit]:
+        """The newest first."""
+        line = [commit]
+        while line[-1].parent:
+            line.append(self.commits[line[-1].parent])
+        return line
+
+    @property
+    def head(self) -> Commit:
+        return self.commits[self.branches["main"]]
+
+    def card(self, commit: Commit | None = None) -> dict:
+        """The YAML at the head of README.md."""
+        readme = (commit or self.head).files.get("README.md")
+        return card_data(readme.data.decode(errors="replace"))[0] if readme else {}
+
+    def labels(self, commit: Commit | None = None) -> list[str]:
+        """What the Hub calls tags: the card's own and those it derives."""
+        card, files = self.card(commit), (commit or self.head).files
+        if self.kind == "model":
+            labels = as_list(card.get("library_name")) + (["safetensors"] if any(f.endswith(".safetensors") for f in files) else [])
+            labels += as_list(card.get("pipeline_tag")) + as_list(card.get("tags")) + as_list(card.get("language"))
+            labels += [f"dataset:{name}" for name in as_list(card.get("datasets"))]
+        else:
+            keys = ("task_categories", "task_ids", "language", "multilinguality", "size_categories", "language_creators")
+            labels = [f"{key}:{value}" for key in keys for value in as_list(card.get(key))] + as_list(card.get("tags"))
+        labels += [f"license:{name}" for name in as_list(card.get("license"))] + ["region:us"]
+        return list(dict.fromkeys(labels))
+
+    def describe(self, commit: Commit, blobs: bool = False) -> dict:
+        """All that the Hub tells of a repository."""
+        card = self.card(commit)
+        siblings = []
+        for path, blob in commit.files.items():
+            more = {"blobId": blob.oid, "size": len(blob.data), "lfs": blob.lfs_fields("sha256")} if blobs else {}
+            siblings.append({"rfilename": path} | more)
+        told = {
+            "_id": hashlib.sha1(f"{self.kind} {self.id}".encode()).hexdigest()[:24],
+            "id": self.id,
+            "author": self.namespace or None,
+            "sha": commit.oid,
+            "createdAt": stamp(self.created),
+            "lastModified": stamp(self.head.date),
+            "private": self.private,
+            "gated": self.gated,
+            "disabled": False,
+            "downloads": self.downloads,
+            "downloadsAllTime": self.downloads,
+            "likes": self.likes,
+            "trendingScore": self.likes,
+            "tags": self.labels(commit),
+            "cardData": card,
+            "siblings": siblings,
+            "usedStorage": sum(len(blob.data) for blob in commit.files.values()),
+        }
+        if self.kind == "model":
+            told |= {"modelId": self.id} | {key: card[key] for key in ("library_name", "pipeline_tag", "model-index") if key in card}
+            if numbers := parameters(commit):
+                told["safetensors"] = {"parameters": numbers, "total": sum(numbers.values())}
+            if (config := commit.files.get("config.json")) and isinstance(read := read_json(config.data), dict):
+                told["config"] = {key: read[key] for key in ("architectures", "model_type", "auto_map") if key in read}
+        return told
+
+
+def read_json(data: bytes) -> object:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def parameters(commit: Commit) -> dict[str, int]:
+    """Numbers by dtype, from the header of model.safetensors; none of a file that has no such header."""
+    blob = commit.files.get("model.safetensors")
+    try:
+        (length,) = struct.unpack_from("<Q", blob.data)
+        header = json.loads(blob.data[8 : 8 + length])
+        count: dict[str, int] = {}
+        for name, tensor in header.items():
+            if name != "__metadata__":
+                count[tensor["dtype"]] = count.get(tensor["dtype"], 0) + math.prod(tensor["shape"])
+        return count
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError, struct.error):
+        return {}
+
+
+def card_data(readme: str) -> tuple[dict, list[str], list[str]]:
+    """A README's front matter, the errors that make the Hub refuse it and the warnings that it only tells."""
+    found = _FRONT_MATTER.match(readme)
+    if not found:
+        return {}, [], ["empty or missing yaml metadata in repo card"]
+    try:
+        card = yaml.safe_load(found[1])
+    except yaml.YAMLError as error:
+        return {}, [f"YAML: {error}"], []
+    if not isinstance(card, dict):
+        return {}, ["metadata must be a mapping"] if card else [], [] if card else ["empty or missing yaml metadata in repo card"]
+    errors = [f'"{key}" must be an array of strings' for key in ("tags", "datasets", "metrics") if not _strings(card.get(key, []))]
+    index = card.get("model-index") or []
+    if not isinstance(index, list) or any(not isinstance(entry, dict) or "name" not in entry for entry in index):
+        errors.append('"model-index[0].name" is required')
+    return card, errors, []
+
+
+def _strings(value: object) -> bool:
+    return isinstance(value, str) or (isinstance(value, list) and all(isinstance(item, str) for item in value))

@@ -1,0 +1,640 @@
+"""The stand-in Hub is held to what the real client makes of it."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from datetime import UTC, datetime
+
+import pytest
+from huggingface_hub import (
+    CommitOperationAdd,
+    CommitOperationCopy,
+    CommitOperationDelete,
+    HfApi,
+    ModelCard,
+    ModelCardData,
+    hf_hub_download,
+    snapshot_download,
+)
+from huggingface_hub.errors import (
+    EntryNotFoundError,
+    GatedRepoError,
+    HfHubHTTPError,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+from huggingface_hub.hf_api import RepoFile
+from huggingface_hub.utils import httpx
+
+from tests.hub.stand_in import StandInHub
+
+TAG = "transformer-playground"
+CARD = ModelCardData(library_name="transformers", pipeline_tag="translation", tags=[TAG, "reverse"], license="mit")
+README = str(ModelCard(f"---\n{CARD.to_yaml()}\n---\n# A model that turns digits round\n")).encode()
+WEIGHTS = os.urandom(300_000)
+
+
+@pytest.fixture(scope="module")
+def ada(hub):
+    return HfApi(endpoint=hub.url, token=hub.ADA)
+
+
+@pytest.fixture(scope="module")
+def stranger(hub):
+    return HfApi(endpoint=hub.url, token=hub.CY)
+
+
+@pytest.fixture(scope="module")
+def nobody(hub):
+    return HfApi(endpoint=hub.url, token=False)
+
+
+def add(path, content):
+    return CommitOperationAdd(path_in_repo=path, path_or_fileobj=content)
+
+
+def status_of(call, *arguments, **named):
+    with pytest.raises(HfHubHTTPError) as refused:
+        call(*arguments, **named)
+    return refused.value.response.status_code
+
+
+def weights_of(**shapes):
+    """A safetensors file by hand."""
+    header, data = {}, b""
+    for name, numbers in shapes.items():
+        header[name] = {"dtype": "F32", "shape": [numbers], "data_offsets": [len(data), len(data) + 4 * numbers]}
+        data += bytes(4 * numbers)
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + data
+
+
+# Who is there
+
+
+def test_a_token_says_whose_it_is(hub, ada):
+    about = ada.whoami()
+    assert about["name"] == "ada"
+    assert about["type"] == "user"
+    assert [(org["name"], org["roleInOrg"]) for org in about["orgs"]] == [("attention", "admin")]
+    assert about["auth"]["accessToken"]["role"] == "write"
+    assert ada.whoami(token=hub.ADA_READS)["auth"]["accessToken"]["role"] == "read"
+
+
+@pytest.mark.parametrize("token", ["EXPIRED", "UNKNOWN"])
+def test_a_token_that_is_no_good_is_refused_everywhere(hub, token):
+    hub.put("ada/public", {"README.md": README})
+    bad = HfApi(endpoint=hub.url, token=getattr(hub, token))
+    for call in (bad.whoami, lambda: bad.model_info("ada/public"), lambda: list(bad.list_models()), lambda: bad.create_repo("ada/x")):
+        assert status_of(call) == 401
+
+
+# Push and pull
+
+
+@pytest.fixture(scope="module")
+def pushed(hub, ada):
+    """A repository pushed as one commit of LFS and regular files, and the requests that it took."""
+    with hub.watch() as seen:
+        url = ada.create_repo("ada/reverse")
+        commit = ada.create_commit(
+            "ada/reverse",
+            [add("README.md", README), add("config.json", b"{}"), add("weights/model.safetensors", WEIGHTS), add("empty.txt", b"")],
+            commit_message="Step 100",
+            commit_description="Trained for 100 steps",
+        )
+    return url, commit, seen
+
+
+def test_a_push_is_one_commit_whose_large_files_go_to_storage_without_a_token(hub, ada, pushed):
+    url, commit, seen = pushed
+    assert url == f"{hub.url}/ada/reverse"
+    assert url.repo_id == "ada/reverse"
+    assert commit.oid == hub.repo("ada/reverse").head.oid
+    asked = [(request.method, request.path.split("/")[-2 if "ada/reverse/" in request.path else -1]) for request in seen]
+    assert asked == [
+        ("POST", "create"),
+        ("POST", "validate-yaml"),
+        ("POST", "preupload"),
+        ("POST", "batch"),
+        ("PUT", "reverse"),
+        ("POST", "verify"),
+        ("POST", "commit"),
+    ]
+    stored = [request for request in seen if request.host == hub.storage_host]
+    assert [(request.method, request.authorization, request.body) for request in stored] == [("PUT", "", WEIGHTS)]
+    assert {request.token for request in seen if request.host == hub.host} == {hub.ADA}
+    assert all(request.status == 200 for request in seen)
+
+
+def test_what_was_pushed_is_listed(hub, ada, nobody, pushed):
+    files = [".gitattributes", "README.md", "config.json", "empty.txt", "weights/model.safetensors"]
+    assert sorted(nobody.list_repo_files("ada/reverse")) == files
+    assert sorted(entry.path for entry in nobody.list_repo_tree("ada/reverse")) == [*files[:-1], "weights"]
+    (weights,) = nobody.list_repo_tree("ada/reverse", "weights", expand=True)
+    assert (weights.size, weights.lfs.size, weights.last_commit.title) == (len(WEIGHTS), len(WEIGHTS), "Step 100")
+    found = nobody.get_paths_info("ada/reverse", ["weights", "weights/model.safetensors", "nothing"])
+    assert [(isinstance(entry, RepoFile), entry.path) for entry in found] == [(False, "weights"), (True, "weights/model.safetensors")]
+    about = nobody.model_info("ada/reverse", files_metadata=True)
+    assert {file.rfilename: file.size for file in about.siblings}["weights/model.safetensors"] == len(WEIGHTS)
+    assert about.sha == hub.repo("ada/reverse").head.oid
+    with pytest.raises(EntryNotFoundError):
+        list(nobody.list_repo_tree("ada/reverse", "no/folder"))
+
+
+def test_what_comes_down_is_what_went_up(hub, nobody, pushed, tmp_path):
+    with hub.watch() as seen:
+        path = hf_hub_download("ada/reverse", "weights/model.safetensors", endpoint=hub.url, cache_dir=tmp_path / "a", token=hub.ADA)
+        whole = snapshot_download("ada/reverse", endpoint=hub.url, cache_dir=tmp_path / "b", token=hub.ADA)
+    with open(path, "rb") as file:
+        assert file.read() == WEIGHTS
+    for name, content in {"README.md": README, "config.json": b"{}", "empty.txt": b"", "weights/model.safetensors": WEIGHTS}.items():
+        with open(f"{whole}/{name}", "rb") as file:
+            assert file.read() == content
+    stored = [request for request in seen if request.host == hub.storage_host]
+    assert [(request.method, request.authorization) for request in stored] == [("GET", "")] * 2
+    assert {request.token for request in seen if request.host == hub.host} == {hub.ADA}
+
+
+def test_storage_refuses_a_token_and_an_unsigned_address(hub, pushed):
+    with httpx.Client() as client:
+        found = client.get(f"{hub.url}/ada/reverse/resolve/main/weights/model.safetensors")
+        assert found.status_code == 302
+        signed = found.headers["location"]
+        assert client.get(signed).content == WEIGHTS
+        assert client.get(signed, headers={"Authorization": f"Bearer {hub.ADA}"}).status_code == 400
+        assert client.get(signed.split("?")[0]).status_code == 403
+        assert client.put(signed, content=b"other").status_code == 403
+        assert client.get(signed, headers={"Range": "bytes=10-19"}).content == WEIGHTS[10:20]
+        assert client.get(signed, headers={"Range": "bytes=-7"}).content == WEIGHTS[-7:]
+        assert client.get(f"{hub.storage_url}/api/models").status_code == 403  # storage is no Hub
+
+
+def test_what_is_already_there_is_not_sent_again(hub, ada):
+    ada.create_repo("ada/twice")
+    first = ada.create_commit("ada/twice", [add("a.safetensors", b"one"), add("b.txt", b"two")], commit_message="First")
+    with hub.watch() as seen:
+        again = ada.create_commit("ada/twice", [add("a.safetensors", b"one"), add("b.txt", b"two")], commit_message="Again")
+        ada.create_commit("ada/twice", [add("c.safetensors", b"one")], commit_message="Same content, other name")
+    assert again.oid == first.oid
+    assert not [request for request in seen if request.method == "PUT"]
+    assert hub.files("ada/twice") == {"a.safetensors": b"one", "b.txt": b"two", "c.safetensors": b"one"}
+
+
+def test_a_file_is_large_by_its_name_or_by_its_size(hub, ada, tmp_path):
+    ada.create_repo("ada/sizes")
+    (tmp_path / "big.json").write_bytes(b" " * 10_000_000)
+    ada.create_commit(
+        "ada/sizes",
+        [add("big.json", str(tmp_path / "big.json")), add("small.safetensors", io.BytesIO(b"x")), add("small.json", b"{}")],
+        commit_message="Sizes",
+    )
+    files = hub.repo("ada/sizes").head.files
+    assert {path: blob.lfs for path, blob in files.items() if path[0] != "."} == {
+        "big.json": True, "small.safetensors": True, "small.json": False,
+    }  # fmt: skip
+
+
+# History
+
+
+def test_every_revision_can_be_had_again(hub, ada, nobody, tmp_path):
+    ada.create_repo("ada/history")
+    commits = [
+        ada.create_commit("ada/history", [add("model.safetensors", content), add("step", content)], commit_message=f"Step {n}").oid
+        for n, content in enumerate((b"one", b"two", b"three"))
+    ]
+    line = nobody.list_repo_commits("ada/history")
+    assert [commit.title for commit in line] == ["Step 2", "Step 1", "Step 0", "initial commit"]
+    assert [commit.commit_id for commit in line[:3]] == commits[::-1]
+    assert line[0].authors == ["ada"]
+    assert line[0].created_at > line[1].created_at
+    assert abs((datetime.now(UTC) - line[0].created_at).total_seconds()) < 60
+    for revision, content in ((commits[0], b"one"), (commits[1], b"two"), (None, b"three"), (commits[0][:8], b"one")):
+        for name in ("model.safetensors", "step"):
+            path = hf_hub_download("ada/history", name, revision=revision, endpoint=hub.url, cache_dir=tmp_path, token=False)
+            with open(path, "rb") as file:
+                assert file.read() == content
+    with pytest.raises(RevisionNotFoundError):
+        nobody.model_info("ada/history", revision="0" * 40)
+    with pytest.raises(EntryNotFoundError):
+        hf_hub_download("ada/history", "nothing", endpoint=hub.url, cache_dir=tmp_path, token=False)
+
+
+def test_branches_and_tags(hub, ada, nobody, tmp_path):
+    first = hub.put("ada/branches", {"step": "100"})
+    ada.create_branch("ada/branches", branch="wide/er")
+    assert status_of(ada.create_branch, "ada/branches", branch="wide/er") == 409
+    ada.create_branch("ada/branches", branch="wide/er", exist_ok=True)
+    ada.create_commit("ada/branches", [add("step", b"200")], commit_message="Wider", revision="wide/er")
+    ada.create_tag("ada/branches", tag="best", revision=first)
+    assert status_of(ada.create_tag, "ada/branches", tag="best") == 409
+    refs = nobody.list_repo_refs("ada/branches")
+    assert {ref.name: ref.ref for ref in refs.branches} == {"main": "refs/heads/main", "wide/er": "refs/heads/wide/er"}
+    assert [(ref.name, ref.target_commit) for ref in refs.tags] == [("best", first)]
+    for revision, content in (("main", "100"), ("wide/er", "200"), ("best", "100")):
+        whole = snapshot_download("ada/branches", revision=revision, endpoint=hub.url, cache_dir=tmp_path, token=False)
+        with open(f"{whole}/step") as file:
+            assert file.read() == content
+    ada.delete_tag("ada/branches", tag="best")
+    ada.delete_branch("ada/branches", branch="wide/er")
+    assert status_of(ada.delete_branch, "ada/branches", branch="main") == 403
+    assert [ref.name for ref in nobody.list_repo_refs("ada/branches").branches] == ["main"]
+    with pytest.raises(RevisionNotFoundError):
+        ada.create_commit("ada/branches", [add("step", b"300")], commit_message="Nowhere", revision="wide/er")
+
+
+def test_of_two_who_start_from_one_commit_the_second_is_refused(hub, ada):
+    parent = hub.put("attention/race", {"step": "0"})
+    ada.create_commit("attention/race", [add("step", b"1")], commit_message="One", parent_commit=parent)
+    with pytest.raises(HfHubHTTPError, match="A commit has happened since") as late:
+        ada.create_commit("attention/race", [add("step", b"2")], commit_message="Two", parent_commit=parent)
+    assert late.value.response.status_code == 412
+    assert hub.files("attention/race") == {"step": b"1"}
+
+
+def test_sixteen_at_once_lose_nothing(hub, ada):
+    hub.put("ada/together", {})
+
+    def push(n):
+        ada.create_commit("ada/together", [add(f"{n}.safetensors", bytes([n]) * 1000)], commit_message=f"{n}")
+
+    threads = [threading.Thread(target=push, args=(n,)) for n in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert hub.files("ada/together") == {f"{n}.safetensors": bytes([n]) * 1000 for n in range(16)}
+    assert len(ada.list_repo_commits("ada/together")) == 18
+
+
+def test_files_are_deleted_and_copied(hub, ada):
+    hub.put("ada/tidy", {"a/one": "1", "a/two": "2", "b": "3", "c.safetensors": WEIGHTS})
+    ada.create_commit(
+        "ada/tidy",
+        [CommitOperationDelete("a/"), CommitOperationDelete("b"), CommitOperationCopy("c.safetensors", "d.safetensors")],
+        commit_message="Tidy",
+    )
+    assert hub.files("ada/tidy") == {"c.safetensors": WEIGHTS, "d.safetensors": WEIGHTS}
+    with pytest.raises(EntryNotFoundError):
+        ada.create_commit("ada/tidy", [CommitOperationDelete("b")], commit_message="Once more")
+
+
+@pytest.mark.parametrize("path", ["../up", "a//b", ".git/config"])
+def test_a_path_that_leaves_the_repository_is_refused(hub, path):
+    hub.put("ada/paths", {})
+    line = {"key": "file", "value": {"path": path, "content": "", "encoding": "base64"}}
+    body = "\n".join(json.dumps(item) for item in ({"key": "header", "value": {"summary": "Hm"}}, line))
+    answer = httpx.post(f"{hub.url}/api/models/ada/paths/commit/main", content=body, headers={"Authorization": f"Bearer {hub.ADA}"})
+    assert answer.status_code == 400
+
+
+def test_a_malformed_request_is_refused(hub):
+    hub.put("ada/malformed", {})
+    headers = {"Authorization": f"Bearer {hub.ADA}"}
+    for path in (
+        "api/models/ada/malformed/preupload/main",
+        "ada/malformed.git/info/lfs/objects/batch",
+        "api/models/ada/malformed/commit/main",
+    ):
+        for body in (b"", b"[]", b"{}", b'{"files": 1, "objects": 1}', b"\xff"):
+            assert httpx.post(f"{hub.url}/{path}", content=body, headers=headers).status_code == 400
+    assert httpx.get(f"{hub.url}/api/nothing").status_code == 404
+
+
+def test_a_large_file_that_was_never_sent_cannot_be_committed(hub, ada):
+    hub.put("ada/pointer", {})
+    body = "".join(
+        json.dumps(item) + "\n"
+        for item in (
+            {"key": "header", "value": {"summary": "Hm", "description": ""}},
+            {"key": "lfsFile", "value": {"path": "a.safetensors", "algo": "sha256", "oid": "0" * 64, "size": 3}},
+        )
+    )
+    answer = httpx.post(f"{hub.url}/api/models/ada/pointer/commit/main", content=body, headers={"Authorization": f"Bearer {hub.ADA}"})
+    assert answer.status_code == 400
+    assert "does not exist" in answer.json()["error"]
+
+
+def test_a_pull_request_is_refused(hub, ada):
+    hub.put("ada/no-requests", {})
+    assert status_of(ada.create_commit, "ada/no-requests", [add("a", b"1")], commit_message="Please", create_pr=True) == 403
+
+
+def test_a_card_is_read_and_a_broken_one_refused(hub, ada):
+    hub.put("ada/card", {})
+    with pytest.raises(ValueError, match="Invalid metadata"):
+        ada.create_commit("ada/card", [add("README.md", b"---\ntags: {a: 1}\n---\n")], commit_message="Tags that are none")
+    with pytest.raises(ValueError, match="YAML"):
+        ada.create_commit("ada/card", [add("README.md", b"---\na: [\n---\n")], commit_message="No YAML")
+    with pytest.warns(UserWarning, match="empty or missing yaml metadata"):
+        ada.create_commit("ada/card", [add("README.md", b"# No card\n")], commit_message="No card")
+    ada.create_commit("ada/card", [add("README.md", README), add("model.safetensors", weights_of(a=6, b=4))], commit_message="Card")
+    about = ada.model_info("ada/card")
+    assert (about.pipeline_tag, about.library_name, about.card_data.license) == ("translation", "transformers", "mit")
+    assert {TAG, "reverse", "transformers", "safetensors", "translation", "license:mit", "region:us"} == set(about.tags)
+    assert (about.safetensors.total, about.safetensors.parameters) == (10, {"F32": 10})
+    assert about.card_data.tags == [TAG, "reverse"]
+
+
+# Who may
+
+
+def test_a_repository_that_exists(hub, ada):
+    ada.create_repo("ada/exists")
+    assert status_of(ada.create_repo, "ada/exists") == 409
+    assert ada.create_repo("ada/exists", exist_ok=True) == f"{hub.url}/ada/exists"
+    assert ada.create_repo("unnamed").repo_id == "ada/unnamed"
+    assert ada.create_repo("attention/exists").repo_id == "attention/exists"
+
+
+def test_a_private_repository_is_not_there_for_others(hub, ada, stranger, nobody, tmp_path):
+    ada.create_repo("attention/secret", private=True)
+    ada.create_commit("attention/secret", [add("model.safetensors", WEIGHTS)], commit_message="Hidden")
+    ben = HfApi(endpoint=hub.url, token=hub.BEN)
+    for api, status in ((stranger, 404), (nobody, 401)):  # the Hub answers 401 to who shows no token
+        assert not api.repo_exists("attention/secret")
+        assert "attention/secret" not in [model.id for model in api.list_models()]
+        for call in (
+            lambda api=api: api.model_info("attention/secret"),
+            lambda api=api: api.list_repo_files("attention/secret"),
+            lambda api=api: api.list_repo_commits("attention/secret"),
+            lambda api=api: api.create_commit("attention/secret", [add("a", b"1")], commit_message="Mine"),
+            lambda api=api: api.hf_hub_download("attention/secret", "model.safetensors", cache_dir=tmp_path),
+            lambda api=api: api.snapshot_download("attention/secret", cache_dir=tmp_path),
+            lambda api=api: api.delete_repo("attention/secret"),
+        ):
+            with pytest.raises(RepositoryNotFoundError) as refused:
+                call()
+            assert refused.value.response.status_code == status
+    for api in (ada, ben):
+        assert api.model_info("attention/secret").private
+        assert "attention/secret" in [model.id for model in api.list_models(author="attention")]
+    with open(ben.hf_hub_download("attention/secret", "model.safetensors", cache_dir=tmp_path), "rb") as file:
+        assert file.read() == WEIGHTS
+    ada.update_repo_settings("attention/secret", private=False)
+    assert nobody.repo_exists("attention/secret")
+
+
+def test_a_gated_repository_shows_its_card_and_keeps_its_files(hub, ada, stranger, nobody, tmp_path):
+    hub.put("ada/gated", {"config.json": "{}", "model.safetensors": WEIGHTS}, gated="manual")
+    for api, status in ((stranger, 403), (nobody, 401)):
+        assert api.model_info("ada/gated").gated == "manual"
+        for name in ("config.json", "model.safetensors"):
+            with pytest.raises(GatedRepoError) as refused:
+                api.hf_hub_download("ada/gated", name, cache_dir=tmp_path)
+            assert refused.value.response.status_code == status
+    with pytest.raises(GatedRepoError):
+        stranger.auth_check("ada/gated")
+    hub.repo("ada/gated").guests.add("cy")
+    stranger.auth_check("ada/gated")
+    for api in (stranger, ada):
+        with open(api.hf_hub_download("ada/gated", "model.safetensors", cache_dir=tmp_path), "rb") as file:
+            assert file.read() == WEIGHTS
+
+
+def test_only_who_may_write_writes(hub, ada, stranger, nobody):
+    hub.put("attention/ours", {"step": "1"})
+    change = {"operations": [add("step", b"2")], "commit_message": "Mine now"}
+    reader, ben = (HfApi(endpoint=hub.url, token=token) for token in (hub.ADA_READS, hub.BEN))
+    for api, status in ((reader, 403), (ben, 403), (stranger, 403), (nobody, 401)):
+        assert status_of(api.create_commit, "attention/ours", **change) == status
+        assert status_of(api.create_repo, "attention/theirs") == status
+        assert status_of(api.create_branch, "attention/ours", branch="b") == status
+        assert status_of(api.delete_repo, "attention/ours") == status
+    assert hub.files("attention/ours") == {"step": b"1"}
+    assert status_of(stranger.create_repo, "ada/theirs") == 403
+    assert ben.create_repo("mine").repo_id == "ben/mine"
+
+
+def test_what_is_deleted_is_gone(hub, ada):
+    hub.put("ada/brief", {"a": "1"})
+    ada.delete_repo("ada/brief")
+    assert not ada.repo_exists("ada/brief")
+    with pytest.raises(RepositoryNotFoundError):
+        ada.delete_repo("ada/brief")
+    ada.delete_repo("ada/brief", missing_ok=True)
+
+
+# Lists
+
+
+@pytest.fixture(scope="module")
+def shelf(hub):
+    for n in range(7):
+        hub.put(f"shelf/digits-{n}", {"README.md": README if n % 2 else "---\ntags: [other]\n---\n"}, likes=n, downloads=10 - n)
+    hub.put("shelf/words", {"README.md": README}, likes=100)
+    hub.put("shelf/hidden", {"README.md": README}, private=True)
+
+
+def test_models_are_found_by_tag_author_and_name(hub, nobody, shelf):
+    def names(**asked):
+        return [model.id.removeprefix("shelf/") for model in nobody.list_models(author="shelf", **asked)]
+
+    assert names(filter=TAG, sort="likes") == ["words", "digits-5", "digits-3", "digits-1"]
+    assert names(filter=[TAG, "reverse"], search="DIGITS", sort="downloads") == ["digits-1", "digits-3", "digits-5"]
+    assert names(filter="other", limit=2, sort="created_at") == ["digits-6", "digits-4"]
+    assert names(filter="nothing") == []
+    hub.put("shelf/digits-0", {"step": "1"})
+    assert names(sort="last_modified", limit=1) == ["digits-0"]
+    assert status_of(lambda: list(nobody.list_models(sort="colour"))) == 400
+    (plain,) = nobody.list_models(author="shelf", search="words")
+    assert (plain.likes, plain.downloads, plain.siblings, plain.card_data) == (100, 0, None, None)
+    assert (plain.pipeline_tag, plain.library_name) == ("translation", "transformers")
+    (full,) = nobody.list_models(author="shelf", search="words", full=True, cardData=True)
+    assert [file.rfilename for file in full.siblings] == [".gitattributes", "README.md"]
+    assert full.card_data.tags == [TAG, "reverse"]
+    assert full.last_modified.tzinfo == UTC
+    (little,) = nobody.list_models(author="shelf", search="words", expand=["likes", "cardData"])
+    assert (little.likes, little.card_data.license, little.downloads) == (100, "mit", None)
+
+
+def test_long_lists_come_in_pages(hub, nobody, shelf, monkeypatch):
+    monkeypatch.setattr(hub, "page", 3)
+    with hub.watch() as seen:
+        assert len({model.id for model in nobody.list_models(author="shelf")}) == 8
+    assert len(seen) == 3
+    with hub.watch() as seen:
+        assert len(list(nobody.list_models(author="shelf", limit=2))) == 2
+    assert len(seen) == 1
+    hub.put("ada/many", {f"{n}/{n}": str(n) for n in range(5)})
+    assert len(nobody.list_repo_files("ada/many")) == 6
+    assert len(nobody.list_repo_commits("ada/many")) == 2
+
+
+def test_a_dataset_is_kept_apart_from_a_model_of_its_name(hub, ada, nobody, tmp_path):
+    card = f"---\ntags: [{TAG}]\nlanguage: en\ntask_categories: [translation]\n---\n"
+    url = ada.create_repo("ada/both", repo_type="dataset")
+    assert (url, url.repo_type) == (f"{hub.url}/datasets/ada/both", "dataset")
+    ada.create_commit(
+        "ada/both",
+        [add("README.md", card.encode()), add("rows.csv", b"a,b\n1,2\n"), add("rows.parquet", WEIGHTS)],
+        commit_message="Rows",
+        repo_type="dataset",
+    )
+    assert not nobody.repo_exists("ada/both")
+    about = nobody.dataset_info("ada/both")
+    assert set(about.tags) == {TAG, "language:en", "task_categories:translation", "region:us"}
+    found = nobody.list_datasets(author="ada", filter=TAG, task_categories="translation", search="both")
+    assert [dataset.id for dataset in found] == ["ada/both"]
+    whole = snapshot_download("ada/both", repo_type="dataset", endpoint=hub.url, cache_dir=tmp_path, token=False)
+    for name, content in hub.files("ada/both", kind="dataset").items():
+        with open(f"{whole}/{name}", "rb") as file:
+            assert file.read() == content
+    hub.put("ada/both", {"config.json": "{}"})
+    ada.delete_repo("ada/both", repo_type="dataset")
+    assert nobody.repo_exists("ada/both")
+    assert not nobody.repo_exists("ada/both", repo_type="dataset")
+
+
+# Other processes
+
+
+def test_transformers_reads_a_repository_in_a_process_of_its_own(hub, tmp_path):
+    hub.put("ada/config", {"config.json": json.dumps({"model_type": "bert", "hidden_size": 48, "num_attention_heads": 4})}, private=True)
+    code = f"from transformers import AutoConfig; print(AutoConfig.from_pretrained('ada/config', token={hub.ADA!r}).hidden_size)"
+    with hub.watch() as seen:
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env=os.environ | hub.environment(tmp_path / "home", token=hub.OWNER),
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+    assert done.stdout.strip() == "48", done.stderr
+    assert {request.token for request in seen} == {hub.ADA}
+
+
+def test_a_token_of_the_environment_is_seen_when_it_is_sent(hub, tmp_path):
+    """The canary sings: without this, a test that the owner's token is never sent would prove nothing."""
+    hub.put("ada/canary", {"config.json": "{}"})
+    code = "from huggingface_hub import HfApi; print(HfApi().model_info('ada/canary').id)"
+    for disabled, sent in (("1", {""}), ("0", {hub.OWNER})):
+        with hub.watch() as seen:
+            environment = hub.environment(tmp_path, token=hub.OWNER, HF_HUB_DISABLE_IMPLICIT_TOKEN=disabled)
+            done = subprocess.run([sys.executable, "-c", code], env=os.environ | environment, capture_output=True, text=True, timeout=60)
+        assert done.stdout.strip() == "ada/canary", done.stderr
+        assert {request.token for request in seen} == sent
+    assert hub.told(hub.OWNER)
+
+
+# Faults
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 409, 412, 429, 500, 503])
+@pytest.mark.parametrize("where", ["CREATE", "COMMIT", "INFO"])
+def test_a_status_on_demand(hub, ada, status, where):
+    hub.put("ada/faulty", {"step": "1"})
+    call = {
+        "CREATE": lambda: ada.create_repo("ada/never"),
+        "COMMIT": lambda: ada.create_commit("ada/faulty", [add("step", b"2")], commit_message="Never"),
+        "INFO": lambda: ada.model_info("ada/faulty"),
+    }[where]
+    with hub.fault(getattr(hub, where), status, times=1) as fault, pytest.raises(HfHubHTTPError) as refused:
+        call()
+    assert fault.hits == 1
+    answer = refused.value.response
+    assert answer.status_code == status
+    assert answer.headers.get("Retry-After") == ("86400" if status == 429 else None)
+    assert hub.files("ada/faulty") == {"step": b"1"}
+    assert not ada.repo_exists("ada/never")
+
+
+def test_faults_are_counted_and_end(hub, ada):
+    hub.put("ada/counted", {})
+    fault = hub.fault(hub.INFO, 503, times=2)
+    assert [status_of(ada.model_info, "ada/counted") for _ in range(2)] == [503, 503]
+    assert ada.model_info("ada/counted").id == "ada/counted"
+    assert fault.hits == 2
+    hub.fault(hub.INFO, 500)
+    hub.fault(hub.INFO, 404, times=1, code="RepoNotFound")
+    with pytest.raises(RepositoryNotFoundError):
+        ada.model_info("ada/counted")
+    assert status_of(ada.model_info, "ada/counted") == 500
+    hub.heal()
+    assert ada.model_info("ada/counted").id == "ada/counted"
+    with pytest.raises(ValueError, match="a fault is"):
+        hub.fault(hub.INFO, "explode")
+
+
+def test_a_gateway_answers_with_a_page_of_its_own(hub, ada):
+    hub.put("ada/gateway", {})
+    with hub.fault(hub.INFO, 503, page=True), pytest.raises(HfHubHTTPError) as refused:
+        ada.model_info("ada/gateway")
+    assert refused.value.response.headers["Content-Type"] == "text/html"
+
+
+def test_the_connection_is_reset(hub, ada):
+    hub.put("ada/reset", {})
+    with hub.fault(hub.INFO, "reset", times=1), pytest.raises(httpx.HTTPError):
+        ada.model_info("ada/reset")
+    assert ada.model_info("ada/reset").id == "ada/reset"
+
+
+def test_a_commit_can_be_done_and_its_answer_lost(hub, ada):
+    hub.put("ada/lost", {"step": "1"})
+    with hub.fault(hub.COMMIT, "lost", times=1), pytest.raises(httpx.HTTPError):
+        ada.create_commit("ada/lost", [add("step", b"2")], commit_message="Done, unheard")
+    assert hub.files("ada/lost") == {"step": b"2"}
+
+
+@pytest.mark.parametrize("kind", ["silent", "hang"])
+def test_an_answer_that_never_comes_is_ended_by_a_timeout_or_by_healing(hub, ada, kind):
+    hub.put("ada/mute", {"README.md": README})
+    with hub.fault(hub.INFO, kind), pytest.raises(httpx.TimeoutException):
+        ada.model_info("ada/mute", timeout=0.2)
+    fault, ended = hub.fault(hub.INFO, kind), []
+
+    def ask():
+        try:
+            ada.model_info("ada/mute")
+        except httpx.HTTPError as error:
+            ended.append(error)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    while not fault.hits:
+        time.sleep(0.01)
+    assert asking.is_alive()
+    hub.heal()
+    asking.join(10)
+    assert len(ended) == 1
+    assert ada.model_info("ada/mute").id == "ada/mute"
+
+
+def test_a_download_that_is_cut_is_tried_again(hub, tmp_path):
+    hub.put("ada/cut", {"model.safetensors": WEIGHTS})
+    with hub.fault(hub.STORAGE, "cut", times=1, method="GET") as fault, hub.watch() as seen:
+        path = hf_hub_download("ada/cut", "model.safetensors", endpoint=hub.url, cache_dir=tmp_path, token=False)
+    assert fault.hits == 1
+    with open(path, "rb") as file:
+        assert file.read() == WEIGHTS
+    assert [request.method for request in seen if request.host == hub.storage_host] == ["GET", "GET"]
+
+
+def test_an_upload_is_tried_again(hub, ada):
+    hub.put("ada/again", {})
+    with hub.fault(hub.UPLOAD, 500, times=1, method="PUT") as fault:
+        ada.create_commit("ada/again", [add("model.safetensors", WEIGHTS)], commit_message="At the second try")
+    assert fault.hits == 1
+    assert hub.files("ada/again") == {"model.safetensors": WEIGHTS}
+
+
+def test_a_slow_answer_comes(hub, ada):
+    hub.put("ada/slow", {})
+    with hub.fault(hub.INFO, "slow", seconds=0.3):
+        with pytest.raises(httpx.TimeoutException):
+            ada.model_info("ada/slow", timeout=0.05)
+        assert ada.model_info("ada/slow").id == "ada/slow"
+
+
+def test_a_hub_that_is_gone():
+    with StandInHub() as gone:
+        gone.put("ada/gone", {"a": "1"})
+        assert HfApi(endpoint=gone.url, token=False).repo_exists("ada/gone")
+    with pytest.raises(httpx.ConnectError):
+        HfApi(endpoint=gone.url, token=False).model_info("ada/gone")
