@@ -56,7 +56,9 @@ def _steps(run: Path, suffix: str) -> list[int]:
         names = os.listdir(Path(run) / "history")
     except FileNotFoundError:
         return []
-    return sorted(int(stem) for name in names if name.endswith(suffix) and (stem := name.removesuffix(suffix)).isdigit())
+    return sorted(
+        int(stem) for name in names if name.endswith(suffix) and (stem := name.removesuffix(suffix)).isdecimal() and stem.isascii()
+    )
 
 
 def nearest(steps: list[int], step: int) -> int | None:
@@ -145,7 +147,7 @@ class History:
 
     def flush(self) -> None:
         """Make the metrics written so far outlive a power cut."""
-        with open(self.run / "metrics.jsonl", "rb") as file:
+        with open(self.run / "metrics.jsonl", "r+b") as file:
             os.fsync(file.fileno())
 
     def wants_weights(self, step: int) -> bool:

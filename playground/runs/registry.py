@@ -41,6 +41,7 @@ RUNS_AN_OWNER = 200
 WATCHED_FOR = 5.0  # seconds since its last poll that a page counts as watching
 HOUSEKEEPING = 0.5  # seconds between two rounds
 LONGEST_LOOK = 60.0  # seconds after which the process that looks into models is started anew
+MOST_CHANGES = 1000
 UNDO_FOR = 600.0  # seconds that a deleted run stays on disk
 COMMANDS = ("pause", "resume", "step", "stop", "keep")
 
@@ -85,6 +86,9 @@ class Registry:
     def _find_runs(self) -> None:
         """Take up the runs that an earlier server left; those that were going are paused now."""
         for path in sorted((self.root / "runs").glob("*/run.json")):
+            with suppress(filelock.Timeout, OSError), filelock.FileLock(path.parent / ".lock", timeout=0):
+                for folder in (path.parent, path.parent / "checkpoints", path.parent / "history"):
+                    sweep(folder)  # nobody is at it: what is unfinished stays so
             try:
                 run = Run.read(path.parent)
             except (ValueError, OSError):
@@ -349,6 +353,8 @@ class Registry:
             change = Change(max(run.step, run.origin[1] if run.origin else 0), setting, value)
             if setting == "steps" and change.value <= run.step:
                 raise Refused(f"the run has taken {run.step} steps already; give a larger number")
+            if len(run.changes) >= MOST_CHANGES:
+                raise Refused(f"{MOST_CHANGES} changes are as many as a run remembers")
             if run.live and not run.parking:
                 if not run.send("change", setting, change.value):
                     raise Refused("the run's process does not take commands now; try again in a moment")
@@ -543,7 +549,8 @@ class Registry:
             for run in list(self._runs.values()):
                 with suppress(Exception):  # one odd run must not stop the house
                     self._look_after(run)
-            self._dispatch()
+            with suppress(Exception):
+                self._dispatch()
 
     def _look_after(self, run: Run) -> None:
         now = time.monotonic()

@@ -151,7 +151,8 @@ class Run:
     @property
     def live(self) -> bool:
         """Whether a process belongs to it."""
-        return self.worker is not None and not self.worker.ended.is_set()
+        worker = self.worker  # which another thread may take away
+        return worker is not None and not worker.ended.is_set()
 
     @property
     def steps(self) -> int:
@@ -170,7 +171,8 @@ class Run:
 
     def send(self, *command: Any) -> bool:
         """Pass a command to the worker; False when it cannot take it."""
-        return self.worker is not None and self.worker.send(*command)
+        worker = self.worker
+        return worker is not None and worker.send(*command)
 
     def load(self) -> Points:
         """The points, read from disk if they are not in memory. Not to be called with the lock held: it may take seconds."""

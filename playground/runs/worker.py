@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import shutil
 import signal
 import time
 import traceback
@@ -30,7 +29,7 @@ import torch
 from playground.evaluation import Evaluation
 from playground.training.checkpoint import WeightsPacker, as_line, load_trainer, pack, restore, save_checkpoint
 from playground.training.config import Change, RunConfig
-from playground.training.files import sweep
+from playground.training.files import remove_folder, sweep
 from playground.training.manifest import CheckpointError
 from playground.training.trainer import Metrics, Trainer, TrainingDiverged
 
@@ -124,13 +123,14 @@ class Worker:
             CheckpointError: when there are checkpoints and none of them, nor a state of the history, can be used.
         """
         config, changes = RunConfig.from_fields(order.fields), Change.read(order.changes)
-        checkpoints, note = self.folder / "checkpoints", ""
+        checkpoints, note, damaged = self.folder / "checkpoints", "", []
         sweep(checkpoints)
         for path in sorted(checkpoints.glob("[0-9]*"), key=_step_of, reverse=True):
             try:
                 trainer, _ = load_trainer(path)
             except CheckpointError as error:
                 note = note or f"{error}. An earlier one was taken"
+                damaged.append(path)
                 continue
             known = {(change.step, change.setting) for change in changes}
             # Those of the checkpoint count, too, as far as they are past: the server may have been killed before it heard of them.
@@ -138,6 +138,9 @@ class Worker:
             own = [change for change in past if (change.step, change.setting) not in known]
             trainer.changes = sorted([*changes, *own], key=lambda change: change.step)
             self.history.open(trainer.step_count)
+            for odd in damaged:  # out of the way of good ones, but not thrown away
+                with suppress(OSError):
+                    os.rename(odd, odd.with_name(f"damaged-{odd.name}"))
             return trainer, note, False
         trainer = Trainer(config, changes)
         lines = list(read_lines(self.folder))
@@ -201,7 +204,7 @@ class Worker:
         while self.trainer.should_continue() and not self.leaving:
             self.listen(self.idle_for())
             if time.monotonic() - self.told_at > ALIVE_EVERY and not self.paused:
-                self.tell_points()  # in very slow motion too, the server hears that this is alive
+                self.guard(self.tell_points)  # in very slow motion too, the server hears that this is alive
             if self.leaving or (self.paused and not self.steps_to_go) or time.monotonic() < self.step_again_at:
                 continue
             started = time.monotonic()
@@ -282,8 +285,7 @@ class Worker:
             if self.watched:
                 self.guard(self.look)
         elif kind == "change":
-            setting, value = arguments
-            self.trainer.change(setting, value, self.pause_at)
+            self.trainer.change(arguments[0], arguments[1], self.pause_at)
             self.step_again_at = 0.0
             self.tell("changes", [change.to_list() for change in self.trainer.changes])
 
@@ -350,7 +352,8 @@ class Worker:
             older = [path for path in own if _step_of(path) <= step]
             given_up = own[len(older) :]  # damaged ones, of steps that are being trained again
             for path in [*given_up, *older[:-GENERATIONS]]:
-                shutil.rmtree(path, ignore_errors=True)
+                with suppress(OSError):
+                    remove_folder(path)
             self.tell("saved", step)
         now = time.monotonic()
         self.save_again_at = now + max(SAVE_EVERY, 50 * (now - started))

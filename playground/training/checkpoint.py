@@ -11,6 +11,7 @@ There is no pickle in here, and nothing in a checkpoint is ever executed.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import os
 import struct
@@ -53,16 +54,16 @@ def save_checkpoint(
         CheckpointError: when it could not be written (disk full, no permission); the earlier one is still there.
     """
     scored = dataclasses.asdict(scores) if scores else None
-    manifest = Manifest(trainer.config, trainer.step_count, trainer.seconds, trainer.device.type, scored, changes=tuple(trainer.changes))
-    files = {
-        "config.json": manifest.to_json().encode(),
-        "model.safetensors": pack(own_tensors(trainer.family)),
-        **(extra or {}),
-    }
+    tensors = {"model.safetensors": pack(own_tensors(trainer.family))}
+    if resumable:
+        tensors["training.safetensors"] = pack(trainer.state())
+    sums = {name: hashlib.sha256(data).hexdigest() for name, data in tensors.items()}
+    manifest = Manifest(
+        trainer.config, trainer.step_count, trainer.seconds, trainer.device.type, scored, changes=tuple(trainer.changes), sha256=sums
+    )
+    files = {"config.json": manifest.to_json().encode(), **tensors, **(extra or {})}
     if metrics is not None:
         files["metrics.jsonl"] = "".join(json.dumps(as_line(m)) + "\n" for m in metrics).encode()
-    if resumable:
-        files["training.safetensors"] = pack(trainer.state())
     try:
         write_folder(folder, files)
     except OSError as error:
@@ -87,6 +88,7 @@ def load_model(folder: Path, device: str = "cpu") -> tuple[Manifest, Family]:
         settle_folder(folder)
         manifest = read_manifest(folder)
         family = _with_weights(manifest.config, Path(folder)).to(device).eval()
+        check_sums(Path(folder), manifest)
         if read_manifest(folder) == manifest:  # nobody replaced it while it was being read
             return manifest, family
 
@@ -110,6 +112,7 @@ def load_trainer(folder: Path, **settings: Any) -> tuple[Trainer, list[dict[str,
     if trainer.config.model != manifest.config.model:
         raise CheckpointError(f"{folder} holds another model than the changed settings describe; train a new run instead")
     restore(trainer, folder / "model.safetensors", path, manifest.step, manifest.device)
+    check_sums(folder, manifest)  # last: what is wrong in itself has said so more plainly by now
     trainer.seconds = manifest.seconds
     return trainer, read_metrics(folder)
 
@@ -255,6 +258,20 @@ class WeightsPacker:
     def __call__(self) -> bytes:
         flat = torch.cat([weight.detach().reshape(-1) for weight in self._weights])
         return self._header + flat.cpu().numpy().tobytes()
+
+
+def check_sums(folder: Path, manifest: Manifest) -> None:
+    """Hold the files of tensors against what was written of them. Where config.json names no sums, there is nothing to hold.
+
+    Raises:
+        CheckpointError: naming the file that is not what was written.
+    """
+    for name, expected in manifest.sha256.items():
+        if name in ("model.safetensors", "training.safetensors") and (folder / name).is_file():
+            with open(folder / name, "rb") as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()
+            if found != expected:
+                raise CheckpointError(f"{folder / name} is not what was written: its checksum differs; take another checkpoint")
 
 
 def build_family(config: RunConfig) -> Family:

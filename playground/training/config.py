@@ -180,7 +180,7 @@ class Change:
         """
         if not isinstance(lines, list) or not all(isinstance(line, list) and len(line) == 3 for line in lines):
             raise ValueError(f"changes are {shown(lines)}; they must be a list of [step, setting, value]")
-        return [cls(*line) for line in lines]
+        return sorted((cls(*line) for line in lines), key=lambda change: change.step)
 
     def to_list(self) -> list[Any]:
         return [self.step, self.setting, self.value]

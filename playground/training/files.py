@@ -71,6 +71,17 @@ def write_file(path: Path, data: bytes, *, flush: bool = True) -> None:
         raise
 
 
+def remove_folder(folder: Path) -> None:
+    """Take a folder away in one step as far as any reader can tell; what a killed process leaves of it, `sweep` removes.
+
+    Raises:
+        OSError: as the system reports it; the folder is still there.
+    """
+    away = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.tmp")
+    os.rename(folder, away)
+    shutil.rmtree(away, ignore_errors=True)
+
+
 def settle_folder(folder: Path) -> None:
     """For readers: wait out a replacement that is under way, and finish one that was cut off.
 
@@ -99,8 +110,11 @@ def sweep(parent: Path, older_than: float = 0.0) -> list[str]:
     """
     removed = []
     for path in sorted(Path(parent).glob(".*")) if os.path.isdir(parent) else []:
-        if not path.name.endswith((".tmp", ".previous")) or not path.is_dir() or time.time() - path.stat().st_mtime < older_than:
+        if not path.name.endswith((".tmp", ".previous")) or time.time() - path.stat().st_mtime < older_than:
             continue
+        if path.is_file() and path.name.endswith(".tmp"):
+            path.unlink(missing_ok=True)
+            removed.append(path.name)
         if path.name.endswith(".previous"):
             recover_folder(path.with_name(path.name[1 : -len(".previous")]))
         if path.is_dir():

@@ -19,7 +19,7 @@ from playground.models.config import ModelConfig, SettingError, shown
 from .config import Change, RunConfig, TaskConfig, TrainConfig
 
 SCHEMA_VERSION = 1
-WRITTEN = {"schema_version", "task", "model", "training", "family", "step", "seconds", "device", "scores", "versions", "changes"}
+WRITTEN = {"schema_version", "task", "model", "training", "family", "step", "seconds", "device", "scores", "versions", "changes", "sha256"}
 LARGEST_JSON = 1_000_000  # bytes; a real one has about 2,000
 
 
@@ -38,6 +38,7 @@ class Manifest:
     scores: dict[str, Any] | None = None
     versions: dict[str, str] = dataclasses.field(default_factory=lambda: current_versions())
     changes: tuple[Change, ...] = ()  # settings that changed on the way, or are still to change
+    sha256: dict[str, str] = dataclasses.field(default_factory=dict)  # of the files of tensors, by name
 
     def to_json(self) -> str:
         parts = dataclasses.asdict(self.config)
@@ -45,6 +46,8 @@ class Manifest:
         content |= {"scores": self.scores, "versions": self.versions}
         if self.changes:
             content["changes"] = [change.to_list() for change in self.changes]
+        if self.sha256:
+            content["sha256"] = self.sha256
         return json.dumps(content, indent=2, allow_nan=False) + "\n"
 
 
@@ -89,7 +92,10 @@ def read_manifest(folder: Path) -> Manifest:
         if scores is not None:
             check_scores(scores)
         changes = tuple(Change.read(content.get("changes", [])))
-        return Manifest(config, step, float(seconds), content["device"], scores, versions, changes)
+        sums = content.get("sha256", {})
+        if not isinstance(sums, dict) or not all(isinstance(v, str) for v in sums.values()):
+            raise ValueError(f"sha256 is {shown(sums)}; it must be names and sums")
+        return Manifest(config, step, float(seconds), content["device"], scores, versions, changes, sums)
     except KeyError as error:
         raise CheckpointError(f"{path} lacks {error}; the file is incomplete, take another checkpoint") from None
     except (TypeError, ValueError) as error:

@@ -116,7 +116,8 @@ class Trainer:
             SettingError: for a setting that cannot change on the way, or a value that it does not take.
         """
         change = Change(max(self.step_count, step or 0), setting, value)
-        self.changes = [c for c in self.changes if c.setting != setting or c.step < change.step] + [change]
+        kept = [c for c in self.changes if c.setting != setting or c.step < change.step]
+        self.changes = sorted([*kept, change], key=lambda c: c.step)
 
     def step(self) -> Metrics:
         """One update of the weights, and a look at held-out sequences when one is due.
@@ -177,6 +178,7 @@ class Trainer:
         generators start afresh from the seed and the step, and the run goes on with other batches than it would have had.
         """
         self.step_count = int(state["step"])
+        self.optimizer.state.clear()
         for name, weight in self.family.named_parameters():
             for key in ("step", "exp_avg", "exp_avg_sq") if self.step_count else ():
                 value = state[f"optimizer.{key}.{name}"].clone()

@@ -4,13 +4,13 @@ owner's secret, no run is found. Arguments come from anybody's browser and are r
 from __future__ import annotations
 
 import asyncio
-import shutil
 import time
 from typing import Any
 
 from playground.runs.registry import COMMANDS, Refused, Registry
 from playground.runs.run import KEPT, Run, size_of
 from playground.training.config import RunConfig
+from playground.training.files import remove_folder
 from playground.training.manifest import CheckpointError, parse_json, read_manifest
 
 from .subject import CHECKPOINT, RUN, checkpoint_folder, run_on_show
@@ -89,7 +89,7 @@ def _with_checkpoint(run: Run, name: str, do: str) -> dict[str, Any]:
         return {"ticket": tickets.issue(found[name], run)}
     if len(found) == 1:
         raise Refused("this is the run's only checkpoint, and without it the run could not go on; delete the run instead")
-    shutil.rmtree(found[name])
+    remove_folder(found[name])
     run.saved += 1
     return {}
 

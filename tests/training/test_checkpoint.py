@@ -546,6 +546,11 @@ def test_metadata_as_other_tools_write_it_does_no_harm(folder):
     path = folder / "model.safetensors"
     header, data = split(path)
     path.write_bytes(join(header | {"__metadata__": {"format": "pt"}}, data))
+    with pytest.raises(CheckpointError, match="its checksum differs"):
+        load_model(folder)
+    config = json.loads((folder / "config.json").read_text())
+    del config["sha256"]  # nobody said then what the file should be
+    (folder / "config.json").write_text(json.dumps(config))
     load_model(folder)
 
 

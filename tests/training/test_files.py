@@ -107,8 +107,8 @@ def test_a_sweep_removes_unfinished_writes_and_superseded_folders_and_says_which
     write_folder(tmp_path / ".never.1234abcd.tmp", NEW)
     write_folder(tmp_path / ".git", OLD)
     (tmp_path / ".hidden.tmp").write_text("a file")
-    assert sweep(tmp_path) == [".kept.1234abcd.tmp", ".kept.previous", ".never.1234abcd.tmp"]
-    assert sorted(os.listdir(tmp_path)) == [".git", ".hidden.tmp", "kept", "lost"]
+    assert sweep(tmp_path) == [".hidden.tmp", ".kept.1234abcd.tmp", ".kept.previous", ".never.1234abcd.tmp"]
+    assert sorted(os.listdir(tmp_path)) == [".git", "kept", "lost"]
     assert (content(tmp_path / "kept"), content(tmp_path / "lost")) == (NEW, OLD)
     assert sweep(tmp_path) == []
 
