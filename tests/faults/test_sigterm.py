@@ -45,6 +45,7 @@ def test_an_app_that_is_told_to_end_saves_every_run_and_the_next_one_takes_them_
         assert "Traceback" not in log
         for run in (Run.read(path) for path in run_folders(app)):
             if (subject := f"run:{run.id}") in seen:
+                assert readable(run), (run.status, run.message, sorted(map(str, (run.folder / "checkpoints").rglob("*"))))
                 newest = run.folder / "checkpoints" / f"{readable(run)[0]:07d}"
                 assert (newest / "config.json").stat().st_mtime - told_at < SAVED_WITHIN
                 assert readable(run)[0] >= seen[subject]
