@@ -518,7 +518,7 @@ class Registry:
                 run.parking = True  # whatever comes now is for its next worker
                 run.scores = scores or run.scores
                 run.best = better(run.best, scores and scores["exact_match"])
-                if run.status == "failed" and run.checkpoints():
+                if run.status == "failed" and run.checkpoints() and "no checkpoint of this run" not in run.message:
                     run.message = f"{run.message}; {run.last_checkpoint()}"
                 run.write()
 
