@@ -20,7 +20,7 @@ from playground.training.config import RunConfig
 from tests.browser.chromium import FLAGS, find_browser
 from tests.servers import ROOT, AppServer
 
-CLICKS = 7
+CLICKS = 5
 LONG = 100_000
 # In the page, so that no message to the browser and back is timed: from the click to the first text in an element.
 FROM_CLICK = """([button, shown]) => new Promise(resolve => {

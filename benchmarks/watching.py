@@ -21,7 +21,7 @@ from typing import Any
 import psutil
 
 WATCHERS, HERTZ = 16, 4.0
-ROUNDS, SECONDS = 8, 8.0
+ROUNDS, SECONDS = 5, 6.0
 FIELDS = {"steps": 1_000_000, "batch_size": 32, "min_length": 10, "max_length": 10, "eval_every": 1_000_000, "schedule": "constant",
           "learning_rate": 1e-3}  # fmt: skip
 

@@ -58,7 +58,7 @@ def work(pipe: Connection, order: Order) -> None:
         worker.leave("paused")
 
     if hasattr(os, "nice"):
-        os.nice(5)  # where training takes every core, the page must still answer
+        os.nice(10)  # where training takes every core, the page must still answer
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides what it means
     signal.signal(signal.SIGTERM, end)
     if hasattr(signal, "SIGHUP"):

@@ -22,7 +22,7 @@ def step_shown(page: Page) -> int:
     return int(found.group(1)) if found else 0
 
 
-def says(page: Page, selector: str, text: str, seconds: float = 30) -> None:
+def says(page: Page, selector: str, text: str, seconds: float = 60) -> None:
     """Wait until an element's text contains this."""
     script = "([selector, text]) => document.querySelector(selector)?.textContent.includes(text)"
     page.wait_for_function(script, arg=[selector, text], timeout=seconds * 1000)

@@ -40,6 +40,7 @@ def test_one_click_trains_to_100_percent_on_screen(app, open_page):
     shows(page, "training")
     expect(page.locator("#pause")).to_be_visible()
     expect(page.locator("#train")).to_be_hidden()
+    page.wait_for_selector(".live:not(.old)")  # the shipped model's picture, which stayed until then, is the one of the end
     first = page.evaluate("document.querySelector('.focus-map').toDataURL()")
     shows(page, "done", seconds=120)
     expect(page.locator(".score-value")).to_have_text(re.compile(r"^(100|99\.\d) %$"))
