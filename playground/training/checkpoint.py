@@ -88,7 +88,7 @@ def load_model(folder: Path, device: str = "cpu") -> tuple[Manifest, Family]:
         settle_folder(folder)
         manifest = read_manifest(folder)
         family = _with_weights(manifest.config, Path(folder)).to(device).eval()
-        check_sums(Path(folder), manifest)
+        check_sums(Path(folder), manifest, "model.safetensors")
         if read_manifest(folder) == manifest:  # nobody replaced it while it was being read
             return manifest, family
 
@@ -112,7 +112,9 @@ def load_trainer(folder: Path, **settings: Any) -> tuple[Trainer, list[dict[str,
     if trainer.config.model != manifest.config.model:
         raise CheckpointError(f"{folder} holds another model than the changed settings describe; train a new run instead")
     restore(trainer, folder / "model.safetensors", path, manifest.step, manifest.device)
-    check_sums(folder, manifest)  # last: what is wrong in itself has said so more plainly by now
+    check_sums(
+        folder, manifest, "model.safetensors", "training.safetensors"
+    )  # last: what is wrong in itself has said so more plainly by now
     trainer.seconds = manifest.seconds
     return trainer, read_metrics(folder)
 
@@ -260,17 +262,17 @@ class WeightsPacker:
         return self._header + flat.cpu().numpy().tobytes()
 
 
-def check_sums(folder: Path, manifest: Manifest) -> None:
-    """Hold the files of tensors against what was written of them. Where config.json names no sums, there is nothing to hold.
+def check_sums(folder: Path, manifest: Manifest, *names: str) -> None:
+    """Hold files of tensors against what was written of them. Where config.json names no sums, there is nothing to hold.
 
     Raises:
         CheckpointError: naming the file that is not what was written.
     """
-    for name, expected in manifest.sha256.items():
-        if name in ("model.safetensors", "training.safetensors") and (folder / name).is_file():
+    for name in names:
+        if name in manifest.sha256:
             with open(folder / name, "rb") as file:
                 found = hashlib.file_digest(file, "sha256").hexdigest()
-            if found != expected:
+            if found != manifest.sha256[name]:
                 raise CheckpointError(f"{folder / name} is not what was written: its checksum differs; take another checkpoint")
 
 
