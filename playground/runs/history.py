@@ -56,9 +56,13 @@ def _steps(run: Path, suffix: str) -> list[int]:
         names = os.listdir(Path(run) / "history")
     except FileNotFoundError:
         return []
-    return sorted(
-        int(stem) for name in names if name.endswith(suffix) and (stem := name.removesuffix(suffix)).isdecimal() and stem.isascii()
-    )
+    return sorted(step for name in names if (step := _step(name, suffix)) is not None)
+
+
+def _step(name: str, suffix: str) -> int | None:
+    """The step that a file of this kind is of; None for any other file."""
+    stem = name.removesuffix(suffix)
+    return int(stem) if name.endswith(suffix) and stem.isdecimal() and stem.isascii() else None
 
 
 def nearest(steps: list[int], step: int) -> int | None:
@@ -114,9 +118,9 @@ class History:
         self.folder.mkdir(parents=True, exist_ok=True)
         for name in os.listdir(self.folder):
             suffix = STATE if name.endswith(STATE) else WEIGHTS
-            stem = name.removesuffix(suffix)
-            if stem.isdigit() and int(stem) <= step:
-                self._count(suffix, int(stem), (self.folder / name).stat().st_size)
+            at = _step(name, suffix)
+            if at is not None and at <= step:
+                self._count(suffix, at, (self.folder / name).stat().st_size)
             else:
                 os.unlink(self.folder / name)
         for suffix in (WEIGHTS, STATE):

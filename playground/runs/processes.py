@@ -18,9 +18,14 @@ UNSENT = 256  # messages that may wait for a busy child
 
 
 def context() -> Any:
-    """The start method: a warm fork server where the system has one, else a fresh interpreter (Windows)."""
+    """The start method: a fork server that imports what every child needs where the system has one, else a fresh interpreter
+    (Windows). The preload is set here, because whoever starts the first process starts the fork server."""
     methods = multiprocessing.get_all_start_methods()
-    return multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
+    if "forkserver" not in methods:
+        return multiprocessing.get_context("spawn")
+    chosen = multiprocessing.get_context("forkserver")
+    chosen.set_forkserver_preload(PRELOAD)
+    return chosen
 
 
 def warm_up() -> threading.Thread:
@@ -30,7 +35,6 @@ def warm_up() -> threading.Thread:
         if context().get_start_method() == "forkserver":
             from multiprocessing import forkserver
 
-            context().set_forkserver_preload(PRELOAD)
             forkserver.ensure_running()
 
     thread = threading.Thread(target=start, name="warm-up", daemon=True)

@@ -22,7 +22,7 @@ import filelock
 import psutil
 
 from playground.models.config import SettingError
-from playground.training.config import Change, RunConfig, settings_at
+from playground.training.config import Change, RunConfig, settings_at, with_change
 from playground.training.files import sweep
 from playground.training.manifest import read_manifest
 
@@ -31,7 +31,8 @@ from .history import weights_path
 from .memory import check_memory
 from .points import Points
 from .processes import Child, usable_cores
-from .run import KEPT, LONGEST_NAME, WORKING, Answer, Order, Run, better, fingerprint, summary
+from .run import KEPT, LONGEST_NAME, NOTHING_USABLE, WORKING, Answer, Order, Run, better, fingerprint, summary, task_in_words
+from .tickets import Tickets
 
 STALE = 600.0  # seconds after which an unfinished write is nobody's any more
 ASKING = 8  # questions and looks that may wait for one run
@@ -39,6 +40,7 @@ WAITING_IN_ALL = 100
 WAITING_AN_OWNER = 16  # runs that one owner may have waiting for a place
 RUNS_AN_OWNER = 200
 WATCHED_FOR = 5.0  # seconds since its last poll that a page counts as watching
+FORGOTTEN_AFTER = 60.0  # seconds without a page after which the points of a run without a worker leave the memory
 HOUSEKEEPING = 0.5  # seconds between two rounds
 LONGEST_LOOK = 60.0  # seconds after which the process that looks into models is started anew
 MOST_CHANGES = 1000
@@ -73,6 +75,7 @@ class Registry:
         self.hung_after = seconds_from("PLAYGROUND_HUNG_AFTER", 60) if hung_after is None else hung_after
         self.eyes = Eyes()
         self.checker = Eyes()  # for what strangers send, so that it can take away nobody's view
+        self.tickets = Tickets()
         self.local_owner = ""  # on a machine that serves nobody else, everything belongs to one owner
         self._runs: dict[str, Run] = {}
         self._line: list[Run] = []  # those that wait for a place, first come first
@@ -153,7 +156,7 @@ class Registry:
             try:
                 folder.mkdir(parents=True)
             except OSError as error:
-                raise Refused(f"the run's folder {folder} could not be made: {error.strerror or error}") from None
+                raise Refused(f"the run's folder {folder.name} could not be made: {error.strerror or error}") from None
             run.write()
             self._runs[run.id] = run
             self._queue(run, "train")
@@ -359,7 +362,7 @@ class Registry:
                 if not run.send("change", setting, change.value):
                     raise Refused("the run's process does not take commands now; try again in a moment")
                 return
-            run.changes = [c for c in run.changes if c.setting != setting or c.step < change.step] + [change]
+            run.changes = with_change(run.changes, change)
             if setting == "steps" and run.status == "done":
                 run.status = "paused"
             run.write()
@@ -518,7 +521,7 @@ class Registry:
                 run.parking = True  # whatever comes now is for its next worker
                 run.scores = scores or run.scores
                 run.best = better(run.best, scores and scores["exact_match"])
-                if run.status == "failed" and run.checkpoints() and "no checkpoint of this run" not in run.message:
+                if run.status == "failed" and run.checkpoints() and NOTHING_USABLE not in run.message:
                     run.message = f"{run.message}; {run.last_checkpoint()}"
                 run.write()
 
@@ -566,7 +569,7 @@ class Registry:
             if run.deleted_at is not None and not run.parking:
                 run.parking = run.send("park")
             self._end_if_hung(run, now)
-        elif alone > max(60.0, WATCHED_FOR) and run.points is not None and not run.looking and run not in self._line:
+        elif alone > FORGOTTEN_AFTER and run.points is not None and not run.looking and run not in self._line:
             with run.lock:  # what is on disk need not stay in memory
                 run.points = run.snapshot = run.stage = run.recorded = None
         if run.deleted_at is not None and not run.live and time.time() - run.deleted_at > UNDO_FOR:
@@ -578,17 +581,20 @@ class Registry:
     def _end_if_hung(self, run: Run, now: float) -> None:
         """A worker that has not said a word for long and has not used the processor either will not come back."""
         owes = run.unanswered or (run.heard_at if run.status != "paused" else None)
+        worker = run.worker
+        if worker is None or worker.process.pid is None:  # gone, or about to be started
+            return
         if not self.hung_after or owes is None or now - max(owes, run.heard_at) < self.hung_after:
             return
         with suppress(psutil.Error):
-            process = psutil.Process(run.worker.process.pid or 0)  # type: ignore[union-attr]  # a live run has one
+            process = psutil.Process(worker.process.pid)
             times = process.cpu_times()
             worked = times.user + times.system
             if worked > run.worked + 0.02 * self.hung_after:
                 run.worked, run.heard_at = worked, now - self.hung_after / 2  # busy with a long step, or with scoring
                 return
             run.verdict = ("failed", f"the training process hung for {_time(self.hung_after)} and was ended; {run.last_checkpoint()}")
-            run.worker.kill()  # type: ignore[union-attr]
+            worker.kill()
 
     def shutdown(self, seconds: float = 5.0) -> tuple[int, int]:
         """Let every worker save and end, all at once; what has not ended in time is killed. The runs can be resumed by the next
@@ -628,10 +634,9 @@ def _settled(answer: Answer) -> Future[Answer]:
 
 def _name(config: RunConfig) -> str:
     """A name for a run that nobody has named."""
-    task, model = config.task, config.model
-    lengths = f"{task.min_length}–{task.max_length}" if task.min_length < task.max_length else f"{task.max_length}"
+    model = config.model
     size = "" if (model.n_layers, model.n_heads) == (2, 4) else f", {model.n_layers} × {model.n_heads}"
-    return f"{task.task} {lengths}{size}"
+    return f"{task_in_words(config)}{size}"
 
 
 def _time(seconds: float) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import secrets
 import threading
 import time
@@ -32,6 +33,7 @@ WORKING = ("starting", "training", "stopping")  # a worker is at it
 OVER = ("done", "stopped", "failed")
 MOST_UNTAKEN = 2000  # points
 LONGEST_NAME = 80
+NOTHING_USABLE = "no checkpoint of this run can be used"
 KEPT = "-kept"  # ends the folder name of a checkpoint that the owner wants to keep
 
 
@@ -81,7 +83,7 @@ class Order:
     folder: str
     fields: dict[str, Any]
     changes: list[list[Any]] = field(default_factory=list)
-    begin: str = "train"  # or pause, or step
+    begin: str = "train"  # or step
     origin: tuple[str, int] | None = None  # folder and step of the run that this one branches off
 
 
@@ -123,7 +125,7 @@ class Run:
     origin: tuple[str, int] | None = None  # name of the folder and step of the run that this one branched off
 
     # Not kept in run.json
-    begin: str = "train"  # what its worker is to do first: train, pause, step
+    begin: str = "train"  # what its worker is to do first: train, or step
     points: Points | None = None  # None: still on disk only
     epoch: int = field(default_factory=lambda: secrets.randbelow(2**31))  # another one when the points begin anew
     recorded: list[int] | None = None  # steps whose weights are on disk; None: not looked yet
@@ -231,7 +233,7 @@ class Run:
             try:
                 write_file(self.folder / "run.json", self.to_json(), flush=flush)
             except OSError as error:
-                self.message = self.message or f"could not write {self.folder / 'run.json'}: {error.strerror or error}"
+                self.message = self.message or f"could not write {self.folder.name}{os.sep}run.json: {error.strerror or error}"
 
     def to_json(self) -> bytes:
         content: dict[str, Any] = {name: getattr(self, name) for name in (*RECORDED, "origin")}
@@ -289,15 +291,20 @@ def size_of(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
 
 
+def task_in_words(config: RunConfig) -> str:
+    """Task and lengths, as in `reverse 1–10`."""
+    task = config.task
+    return f"{task.task} " + (f"{task.min_length}–{task.max_length}" if task.min_length < task.max_length else f"{task.max_length}")
+
+
 def summary(run: Run) -> dict[str, Any]:
     """A run in the list of runs."""
-    task, model = run.config.task, run.config.model
+    model = run.config.model
     return {
         "subject": f"run:{run.id}",
         "name": run.name,
         "status": run.status,
-        "task": task.task,
-        "lengths": [task.min_length, task.max_length],
+        "task": task_in_words(run.config),
         "shape": [model.n_layers, model.n_heads, model.d_model],
         "parameters": model.parameter_count(),
         "step": run.step,

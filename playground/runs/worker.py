@@ -34,7 +34,7 @@ from playground.training.manifest import CheckpointError
 from playground.training.trainer import Metrics, Trainer, TrainingDiverged
 
 from .history import History, kept_states, read_lines, state_path, weights_path
-from .run import KEPT, Order
+from .run import KEPT, NOTHING_USABLE, Order
 
 TELL_EVERY = 0.1  # seconds between two messages with points
 LOOK_EVERY = 0.2  # seconds between two weights for those who watch, more where writing them is slow
@@ -105,7 +105,7 @@ class Worker:
         # A branch waits where it leaves the run that it comes from, once.
         arrives_at = order.origin[1] if order.origin else -1
         self.pause_at = arrives_at if fresh or self.trainer.step_count < arrives_at else None
-        self.paused = order.begin in ("pause", "step") or self.pause_at == self.trainer.step_count
+        self.paused = order.begin == "step" or self.pause_at == self.trainer.step_count
         self.steps_to_go = int(order.begin == "step")  # single steps asked for while paused
         self.leaving = ""  # the status to end with, once it is to end
         self.orphaned = False  # the parent has gone
@@ -151,7 +151,7 @@ class Worker:
             self.history.open(trainer.step_count)
             return trainer, note, False
         if note:
-            raise CheckpointError(f"no checkpoint of this run can be used ({note.rpartition('.')[0]}); run it again from the list")
+            raise CheckpointError(f"{NOTHING_USABLE} ({note.rpartition('.')[0]}); run it again from the list")
         lines = self.branch(trainer, *order.origin) if order.origin else []
         self.history.open(trainer.step_count, lines)
         return trainer, note, True

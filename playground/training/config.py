@@ -186,6 +186,12 @@ class Change:
         return [self.step, self.setting, self.value]
 
 
+def with_change(changes: Iterable[Change], change: Change) -> list[Change]:
+    """Changes in order with one more; what was still to come for the same setting no longer comes."""
+    kept = [each for each in changes if each.setting != change.setting or each.step < change.step]
+    return sorted([*kept, change], key=lambda each: each.step)
+
+
 def settings_at(training: TrainConfig, changes: Iterable[Change], step: int) -> TrainConfig:
     """The settings in force for the update after `step`."""
     values: dict[str, Any] = {c.setting: c.value for c in changes if c.step <= step and c.setting != "speed"}

@@ -16,7 +16,7 @@ from playground.tasks import load_task
 from playground.tasks.held_out import HeldOut, held_out_set, training_batch
 from playground.tasks.task import Batch
 
-from .config import Change, RunConfig, TrainConfig, settings_at
+from .config import Change, RunConfig, TrainConfig, settings_at, with_change
 from .schedules import learning_rate
 
 CONFIRMING_N = 2000  # held-out sequences behind a final score
@@ -115,9 +115,7 @@ class Trainer:
         Raises:
             SettingError: for a setting that cannot change on the way, or a value that it does not take.
         """
-        change = Change(max(self.step_count, step or 0), setting, value)
-        kept = [c for c in self.changes if c.setting != setting or c.step < change.step]
-        self.changes = sorted([*kept, change], key=lambda c: c.step)
+        self.changes = with_change(self.changes, Change(max(self.step_count, step or 0), setting, value))
 
     def step(self) -> Metrics:
         """One update of the weights, and a look at held-out sequences when one is due.

@@ -8,13 +8,12 @@ import time
 from typing import Any
 
 from playground.runs.registry import COMMANDS, Refused, Registry
-from playground.runs.run import KEPT, Run, size_of
+from playground.runs.run import KEPT, Run, size_of, task_in_words
 from playground.training.config import RunConfig
 from playground.training.files import remove_folder
 from playground.training.manifest import CheckpointError, parse_json, read_manifest
 
 from .subject import CHECKPOINT, RUN, checkpoint_folder, run_on_show
-from .transfer import tickets
 
 LONGEST_TEXT = 400
 
@@ -22,18 +21,17 @@ LONGEST_TEXT = 400
 async def rows(registry: Registry, request: object) -> dict[str, Any]:
     """The owner's runs, and the checkpoints that everybody may open."""
     owner = request.get("owner") if isinstance(request, dict) else None
+    return await asyncio.to_thread(_rows, registry, owner if isinstance(owner, str) else "")
+
+
+def _rows(registry: Registry, owner: str) -> dict[str, Any]:
     shown = []
-    for name, folder in (await asyncio.to_thread(registry.checkpoints)).items():
+    for name, folder in registry.checkpoints().items():
         try:
             shown.append({"subject": CHECKPOINT + name, "name": name, "about": describe(read_manifest(folder).config)})
         except (CheckpointError, OSError):
             continue  # a folder in the making or a broken one: opening it by name says what is wrong
-    return {
-        "runs": registry.rows(owner) if isinstance(owner, str) else [],
-        "checkpoints": shown,
-        "now": time.time(),
-        "slots": registry.slots,
-    }
+    return {"runs": registry.rows(owner) if owner else [], "checkpoints": shown, "now": time.time(), "slots": registry.slots}
 
 
 async def act(registry: Registry, request: object) -> dict[str, Any]:
@@ -75,18 +73,18 @@ def _act(registry: Registry, run: Run, request: dict[str, Any]) -> dict[str, Any
             raise Refused("say from which step the new run is to go on")
         return {"subject": RUN + registry.branch(run, step, owner).id}
     elif do in ("download", "remove"):
-        return _with_checkpoint(run, _text(request.get("checkpoint")), do)
+        return _with_checkpoint(registry, run, _text(request.get("checkpoint")), do)
     else:
         raise Refused(f"{str(do)[:40]!r} is nothing that can be done with a run")
     return None
 
 
-def _with_checkpoint(run: Run, name: str, do: str) -> dict[str, Any]:
+def _with_checkpoint(registry: Registry, run: Run, name: str, do: str) -> dict[str, Any]:
     found = {path.name: path for path, _ in run.checkpoints()}
     if name not in found:
         raise Refused("this checkpoint is no longer there")
     if do == "download":
-        return {"ticket": tickets.issue(found[name], run)}
+        return {"ticket": registry.tickets.issue(found[name], run)}
     if len(found) == 1:
         raise Refused("this is the run's only checkpoint, and without it the run could not go on; delete the run instead")
     remove_folder(found[name])
@@ -152,9 +150,8 @@ def settings_from(text: str) -> RunConfig:
 
 def describe(config: RunConfig) -> str:
     """A run in a few words: task, lengths and shape."""
-    task, model = config.task, config.model
-    lengths = f"{task.min_length}–{task.max_length}" if task.min_length < task.max_length else str(task.max_length)
-    return f"{task.task} {lengths}, {_count(model.n_layers, 'layer')} × {_count(model.n_heads, 'head')}"
+    model = config.model
+    return f"{task_in_words(config)}, {_count(model.n_layers, 'layer')} × {_count(model.n_heads, 'head')}"
 
 
 def _count(number: int, noun: str) -> str:

@@ -8,6 +8,7 @@ read with care. What is on show is a subject: `run:ID` for the run's owner, `wat
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import Future
 from functools import lru_cache
 from pathlib import Path
@@ -35,33 +36,19 @@ GONE: dict[str, Any] = {"status": "gone", "message": "", "epoch": 0, "points": N
 def live_view(registry: Registry) -> gr.HTML:
     """The view. Its value is {"owner": whose page it is, "subject": what to show first}."""
 
-    async def poll(request: dict) -> dict:
-        return await told(registry, request)
+    def served(name: str, answer: Callable[..., Any]) -> Callable[..., Any]:
+        async def serve(request: dict) -> dict:
+            return await answer(registry, request)
 
-    async def look(request: dict) -> dict:
-        return await looked(registry, request)
-
-    async def ask(request: dict) -> dict:
-        return await answered(registry, request)
-
-    async def curves(request: dict) -> dict:
-        return await drawn(registry, request)
-
-    async def runs(request: dict) -> dict:
-        return await rows(registry, request)
-
-    async def do(request: dict) -> dict:
-        return await act(registry, request)
-
-    async def about(request: dict) -> dict:
-        return await details(registry, request)
+        serve.__name__ = name  # what the page's script calls it
+        return serve
 
     return gr.HTML(
         value=None,
         html_template=(HERE / "live.html").read_text(encoding="utf-8"),
         css_template=(HERE / "live.css").read_text(encoding="utf-8"),
         js_on_load="\n".join((HERE / name).read_text(encoding="utf-8") for name in SCRIPTS),
-        server_functions=[poll, look, ask, curves, runs, do, about],
+        server_functions=[served(name, answer) for name, answer in SERVED.items()],
         elem_id="live",
         padding=False,
     )
@@ -82,7 +69,7 @@ async def told(registry: Registry, request: object) -> dict[str, Any]:
     try:
         if "error" in view:
             raise CheckpointError(view["error"])
-        manifest = read_manifest(folder)
+        manifest = await asyncio.to_thread(read_manifest, folder)
         points = await asyncio.to_thread(points_of, folder, (folder / "config.json").stat().st_mtime_ns)
     except (CheckpointError, OSError) as error:
         return GONE | {"message": str(error)}
@@ -128,16 +115,17 @@ async def answered(registry: Registry, request: object) -> dict[str, Any]:
 
 async def drawn(registry: Registry, request: object) -> dict[str, Any]:
     """The curves of some runs, to be laid over another's."""
-    request = request if isinstance(request, dict) else {}
-    subjects = request.get("subjects")
-    curves = []
+    return {"curves": await asyncio.to_thread(_curves, registry, request if isinstance(request, dict) else {})}
+
+
+def _curves(registry: Registry, request: dict[str, Any]) -> list[dict[str, Any]]:
+    subjects, curves = request.get("subjects"), []
     for subject in subjects[:MOST_CURVES] if isinstance(subjects, list) else []:
         run, _ = run_on_show(registry, {"subject": subject, "owner": request.get("owner")})
         if run:
-            points = await asyncio.to_thread(run.load) if run.points is None else run.points
             about = {"subject": subject, "name": run.name, "status": run.status, "steps_in_all": run.steps}
-            curves.append(points.curve(CURVE_COLUMNS) | about)
-    return {"curves": curves}
+            curves.append(run.load().curve(CURVE_COLUMNS) | about)
+    return curves
 
 
 async def answer_of(future: Future[dict[str, Any]]) -> dict[str, Any]:
@@ -146,3 +134,7 @@ async def answer_of(future: Future[dict[str, Any]]) -> dict[str, Any]:
         return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), ANSWER_WITHIN)
     except TimeoutError:
         return {"error": f"no answer within {ANSWER_WITHIN} s; the machine is busy, try again"}
+
+
+# What the page's script may ask, by the names it uses.
+SERVED = {"poll": told, "look": looked, "ask": answered, "curves": drawn, "runs": rows, "do": act, "about": details}

@@ -77,7 +77,7 @@ function drawRuns() {
     row.classList.toggle("hidden-run", r.hidden);
     if (!row.querySelector(".renaming")) { cell("name", r.name).title = r.name; }
     cell("state", r.place ? nth(r.place) : STATES[r.status] || r.status).dataset.status = r.status;
-    cell("task", r.task + " " + (r.lengths[0] < r.lengths[1] ? r.lengths[0] + "–" + r.lengths[1] : r.lengths[1]));
+    cell("task", r.task);
     cell("size", r.shape[0] + " × " + r.shape[1] + ", " + Math.round(r.parameters / 1000) + " K").title = plural(r.shape[0], "layer") + ", " + plural(r.shape[1], "head") + ", d_model " + r.shape[2] + ", " + r.parameters.toLocaleString("en") + " parameters";
     cell("best", r.best === null ? "–" : percent(r.best)).title = r.best === null ? "" : "of " + plural(r.scored, "held-out sequence");
     cell("step-of", r.step.toLocaleString("en") + (r.step < r.steps ? " of " + r.steps.toLocaleString("en") : ""));

@@ -16,8 +16,6 @@ import secrets
 import shutil
 import struct
 import tempfile
-import threading
-import time
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -47,33 +45,6 @@ UNPACKED = 3  # times as large it may be unpacked
 CHECKED_WITHIN = 60  # seconds
 RECEIVED_AT_ONCE = 2
 LARGEST_DIRECTORY = 10_000  # bytes of a zip file's list of files
-TICKET_FOR = 60.0  # seconds
-MOST_TICKETS = 200
-
-
-class Tickets:
-    """Which files may be fetched now, by words that nobody can guess."""
-
-    def __init__(self) -> None:
-        self._issued: dict[str, tuple[float, Path, Run]] = {}
-        self._lock = threading.Lock()
-
-    def issue(self, folder: Path, run: Run) -> str:
-        with self._lock:
-            now = time.monotonic()
-            alive = [(word, what) for word, what in self._issued.items() if what[0] > now]
-            self._issued = dict(alive[-MOST_TICKETS + 1 :])
-            word = secrets.token_urlsafe(16)
-            self._issued[word] = (now + TICKET_FOR, folder, run)
-            return word
-
-    def redeem(self, word: str) -> tuple[Path, Run] | None:
-        with self._lock:
-            until, folder, run = self._issued.pop(word, (0.0, None, None))
-        return (folder, run) if folder and run and until > time.monotonic() else None
-
-
-tickets = Tickets()
 
 
 def routes(registry: Registry) -> list[Route]:
@@ -86,7 +57,7 @@ def routes(registry: Registry) -> list[Route]:
         return await asyncio.get_running_loop().run_in_executor(workers, work, *arguments)
 
     async def give(request: Request) -> Response:
-        found = tickets.redeem(request.path_params["ticket"])
+        found = registry.tickets.redeem(request.path_params["ticket"])
         if found is None:
             return PlainTextResponse("This link has been used or is too old: press Download again.", status_code=404)
         folder, run = found
@@ -186,7 +157,9 @@ def check_directory(packed: Path) -> None:
         zipfile.BadZipFile: for what is no zip file.
         Refused: for one with more than a checkpoint can have.
     """
-    data = packed.read_bytes()[-42:]
+    with open(packed, "rb") as file:
+        file.seek(max(0, packed.stat().st_size - 42))
+        data = file.read()
     if len(data) < 22 or data[-22:-18] != b"PK\5\6":
         raise zipfile.BadZipFile("no end of a zip file without a comment")
     size = struct.unpack("<L", data[-10:-6])[0]

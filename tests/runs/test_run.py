@@ -76,7 +76,7 @@ def test_a_record_that_cannot_be_written_is_said_and_the_old_one_stays(run):
     os.rename(run.folder / "run.json", run.folder / "aside")
     (run.folder / "run.json").mkdir()  # as a full disk would, it makes every write fail, for root too
     run.write()
-    assert run.message.startswith(f"could not write {run.folder / 'run.json'}: ")
+    assert run.message.startswith(f"could not write {run.folder.name}{os.sep}run.json: ")
     (run.folder / "run.json").rmdir()
     os.rename(run.folder / "aside", run.folder / "run.json")
     assert (run.folder / "run.json").read_bytes() == before
@@ -255,7 +255,7 @@ def test_a_row_of_the_list_says_what_a_run_is(run):
         40,
         0.5,
     )
-    assert (row["task"], row["lengths"], row["shape"], row["hidden"], row["deleted"]) == ("reverse", [1, 5], [1, 2, 16], True, False)
+    assert (row["task"], row["shape"], row["hidden"], row["deleted"]) == ("reverse 1–5", [1, 2, 16], True, False)
     assert "owner" not in row
     assert len(row["name"]) <= LONGEST_NAME
     assert row["created"] <= time.time()

@@ -10,13 +10,14 @@ from contextlib import suppress
 
 import pytest
 
+from playground.runs import tickets as tickets_module
 from playground.runs.registry import Refused, Registry
+from playground.runs.tickets import Tickets
 from playground.training.checkpoint import save_checkpoint
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
-from playground.ui import transfer
 from playground.ui.acts import act, details
-from playground.ui.transfer import FILES, PATH, Tickets, pack_checkpoint, unpack
+from playground.ui.transfer import FILES, PATH, pack_checkpoint, unpack
 from playground.ui.visit import new_owner
 from tests.servers import AppServer
 
@@ -157,8 +158,8 @@ def test_only_the_owner_is_given_a_ticket_and_it_works_once(tmp_path, files):
     assert "error" in in_line(act(registry, want | {"owner": "ada", "checkpoint": "../.."}))
     assert "error" in in_line(act(registry, {"subject": f"watch:{run.watch_id}", "owner": "ada", "do": "download", "checkpoint": name}))
     ticket = in_line(act(registry, want | {"owner": "ada"}))["ticket"]
-    assert transfer.tickets.redeem(ticket)[1] is run
-    assert transfer.tickets.redeem(ticket) is None
+    assert registry.tickets.redeem(ticket)[1] is run
+    assert registry.tickets.redeem(ticket) is None
     told = in_line(details(registry, {"subject": f"watch:{run.watch_id}"}))
     assert "watch" not in told
     assert "checkpoints" not in told
@@ -184,7 +185,7 @@ def test_what_was_packed_can_be_unpacked_and_is_the_same(tmp_path, files):
 
 def test_tickets_grow_old(monkeypatch, tmp_path):
     tickets = Tickets()
-    monkeypatch.setattr(transfer, "TICKET_FOR", -1.0)
+    monkeypatch.setattr(tickets_module, "TICKET_FOR", -1.0)
     assert tickets.redeem(tickets.issue(tmp_path, object())) is None
     assert tickets.redeem("nothing") is None
 
