@@ -1,5 +1,5 @@
 """What a person waits for on the page, in a real Chromium: from the click on Train to the first point on screen and to the end
-of the default run, and how smoothly a run of 100,000 steps opens, draws and scrubs."""
+of the default run, how soon Pause is heard with eight tabs open, and how smoothly a run of 100,000 steps opens, draws and scrubs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from statistics import median
 from typing import Any
+from urllib.parse import quote
 
 from playwright.sync_api import Page, sync_playwright
 
@@ -21,6 +22,7 @@ from tests.browser.chromium import FLAGS, find_browser
 from tests.servers import ROOT, AppServer
 
 CLICKS = 5
+TABS, PAUSES = 8, 20
 LONG = 100_000
 # In the page, so that no message to the browser and back is timed: from the click to the first text in an element.
 FROM_CLICK = """([button, shown]) => new Promise(resolve => {
@@ -30,6 +32,15 @@ FROM_CLICK = """([button, shown]) => new Promise(resolve => {
     self.disconnect();
     requestAnimationFrame(() => resolve((performance.now() - started) / 1000));
   }).observe(box, { childList: true, characterData: true, subtree: true });
+  document.querySelector(button).click(); })"""
+# From the click to the page that says so, in seconds.
+UNTIL = """([button, status]) => new Promise(resolve => {
+  const live = document.querySelector('.live'), started = performance.now();
+  new MutationObserver((_, self) => {
+    if (live.dataset.status !== status) return;
+    self.disconnect();
+    requestAnimationFrame(() => resolve((performance.now() - started) / 1000));
+  }).observe(live, { attributes: true });
   document.querySelector(button).click(); })"""
 FRAMES = """() => {
   window.frames_seen = [];
@@ -53,6 +64,31 @@ def clicks(page: Page) -> dict[str, list[float]]:
         print(f"first point {points[-1]:.2f} s, done {ends[-1]:.1f} s", flush=True)
         time.sleep(1)
     return {"first_point_seconds": [round(s, 2) for s in points[1:]], "done_seconds": [round(s, 1) for s in ends[1:]]}
+
+
+def pauses(page: Page, url: str) -> list[float]:
+    """Seconds from the click on Pause to the page that says paused, with eight tabs that show a run in training."""
+    settings = {"steps": 1_000_000, "batch_size": 32, "eval_every": 1_000_000, "schedule": "constant"}
+    page.goto(f"{url}/?settings={quote(json.dumps(settings))}")
+    page.click("#train")
+    tabs = [page] + [page.context.new_page() for _ in range(TABS - 1)]
+    for tab in tabs[1:]:
+        tab.goto(url)
+    for tab in tabs:
+        tab.wait_for_selector(".live[data-status=training]", timeout=60_000)
+    took = []
+    for number in range(PAUSES):
+        time.sleep(1)
+        tab = tabs[number % TABS]
+        took.append(round(tab.evaluate(UNTIL, ["#pause", "paused"]), 2))
+        tab.click("#resume")
+        for other in tabs:
+            other.wait_for_selector(".live[data-status=training]", timeout=60_000)
+    page.click("#stop")
+    page.wait_for_selector(".live[data-status=stopped]", timeout=60_000)
+    for tab in tabs[1:]:
+        tab.close()
+    return took
 
 
 def long_run(root: Path) -> Run:
@@ -123,6 +159,7 @@ def measure() -> dict[str, Any]:
         page.goto(app.url)
         page.wait_for_selector(".live[data-status=checkpoint]")
         result = clicks(page)
+        result["pause_seconds"] = pauses(page, app.url)
         result |= scrubbing(page, app.url, run)
         browser.close()
         app.stop()
@@ -132,12 +169,15 @@ def measure() -> dict[str, Any]:
 def table(rows: dict[str, Any]) -> str:
     """The figures as Markdown."""
     first, done, frames = rows["first_point_seconds"], rows["done_seconds"], rows["frame_ms"]
+    paused = rows["pause_seconds"]
     return "\n".join(
         [
             "| what | n | median | most |",
             "|---|---|---|---|",
             f"| click on Train to the first point on screen, seconds | {len(first)} | {median(first):.2f} | {max(first):.2f} |",
             f"| click on Train to the end of the default run on screen, seconds | {len(done)} | {median(done):.1f} | {max(done):.1f} |",
+            f"| click on Pause to the page that says so, {TABS} tabs open on the run, seconds | {len(paused)} | {median(paused):.2f} | "
+            f"{max(paused):.2f} |",
             "",
             f"A run of {rows['points']:,} steps: read from disk in {rows['load_seconds']} s (once), decimated and packed in "
             f"{rows['answer_ms']} ms to {rows['answer_bytes'] / 1000:.0f} KB, on screen {rows['opened_seconds']} s after its link was "

@@ -321,11 +321,11 @@ class Worker:
         return True
 
     def look(self, keep: bool = False) -> None:
-        """Leave the weights where those who watch can look at them. It may take a fiftieth of the time, whatever they weigh."""
+        """Leave the weights where those who watch can look at them. It may take a hundredth of the time, whatever they weigh."""
         step, started = self.trainer.step_count, time.monotonic()
         self.history.put_weights(step, self.weights(), keep)
         now = time.monotonic()
-        self.look_again_at = now + max(LOOK_EVERY, 50 * (now - started))
+        self.look_again_at = now + max(LOOK_EVERY, 100 * (now - started))
         self.tell_history()
 
     def tell_history(self) -> None:

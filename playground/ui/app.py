@@ -19,7 +19,9 @@ import gradio as gr
 from playground.runs.processes import warm_up
 from playground.runs.registry import Registry
 
+from .asked import asked
 from .hosts import middleware
+from .live import ANSWERERS
 from .train import build_train_tab
 from .transfer import routes
 from .visit import owner_of_this_machine
@@ -86,7 +88,7 @@ def launch_options(registry: Registry, host: str | None, port: int | None) -> di
         "run_history": False,
         "ssr_mode": False,
         "show_error": False,
-        "app_kwargs": {"middleware": middleware(open_to_all=is_open(host)), "routes": routes(registry)},
+        "app_kwargs": {"middleware": middleware(open_to_all=is_open(host)), "routes": [*asked(registry, ANSWERERS), *routes(registry)]},
     }
 
 

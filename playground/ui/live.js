@@ -77,7 +77,7 @@ async function ask() {
   if (!text.trim()) { $(".answer").replaceChildren(); note($(".try-note"), ""); $(".sequence").removeAttribute("aria-invalid"); return; }
   if (!shown) return; // there is nothing to ask yet; it is asked when there is
   let reply;
-  try { reply = await call("ask", { owner, subject, text, ...(step === null ? {} : { step }) }); } catch (error) { reply = { error: "no answer from the server; try again" }; }
+  try { reply = await call("try", { owner, subject, text, ...(step === null ? {} : { step }) }); } catch (error) { reply = { error: "no answer from the server; try again" }; }
   if (mine !== asked) return;
   note($(".try-note"), reply.error || [step !== null && "with the weights of step " + reply.step.toLocaleString("en"), reply.note].filter(Boolean).join("; "), reply.error ? "error" : "");
   if (reply.error) { $(".answer").replaceChildren(); $(".sequence").setAttribute("aria-invalid", "true"); }

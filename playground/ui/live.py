@@ -8,7 +8,6 @@ read with care. What is on show is a subject: `run:ID` for the run's owner, `wat
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from concurrent.futures import Future
 from functools import lru_cache
 from pathlib import Path
@@ -33,22 +32,13 @@ NO_POINTS: dict[str, Any] = {"whole": True, "count": 0, "steps": [], "loss": [],
 GONE: dict[str, Any] = {"status": "gone", "message": "", "epoch": 0, "points": NO_POINTS, "recorded": [], "step": 0}
 
 
-def live_view(registry: Registry) -> gr.HTML:
+def live_view() -> gr.HTML:
     """The view. Its value is {"owner": whose page it is, "subject": what to show first}."""
-
-    def served(name: str, answer: Callable[..., Any]) -> Callable[..., Any]:
-        async def serve(request: dict) -> dict:
-            return await answer(registry, request)
-
-        serve.__name__ = name  # what the page's script calls it
-        return serve
-
     return gr.HTML(
         value=None,
         html_template=(HERE / "live.html").read_text(encoding="utf-8"),
         css_template=(HERE / "live.css").read_text(encoding="utf-8"),
         js_on_load="\n".join((HERE / name).read_text(encoding="utf-8") for name in SCRIPTS),
-        server_functions=[served(name, answer) for name, answer in SERVED.items()],
         elem_id="live",
         padding=False,
     )
@@ -136,5 +126,5 @@ async def answer_of(future: Future[dict[str, Any]]) -> dict[str, Any]:
         return {"error": f"no answer within {ANSWER_WITHIN} s; the machine is busy, try again"}
 
 
-# What the page's script may ask, by the names it uses.
-SERVED = {"poll": told, "look": looked, "ask": answered, "curves": drawn, "runs": rows, "do": act, "about": details}
+# What the page's script may ask (asked.py), by the names it uses.
+ANSWERERS = {"poll": told, "look": looked, "try": answered, "curves": drawn, "runs": rows, "do": act, "about": details}

@@ -2,7 +2,6 @@
 let runs = [], checkpoints = [], serverNow = 0, slots = 0, listing = null, listAgainAt = 0, showHidden = false, savedShown = "";
 const known = (s) => offered().includes(s);
 const offered = () => [...runs.filter((r) => !r.deleted).map((r) => r.subject), ...checkpoints.map((c) => c.subject)];
-const base = () => new URL("playground/checkpoint", location.origin + location.pathname.replace(/\/?$/, "/"));
 
 // Have the server do something with a run; what it answers stands where the hand is: at the run on show, or at the list.
 async function doing(what, of = subject, box = of === subject ? $(".hand-note") : $(".runs-note")) {
@@ -268,7 +267,7 @@ async function download(name) {
   const reply = await doing({ do: "download", checkpoint: name });
   if (!reply.ticket) return;
   const link = document.createElement("a");
-  link.href = base() + "/" + reply.ticket; link.download = "";
+  link.href = new URL("checkpoint/" + reply.ticket, base); link.download = "";
   document.body.append(link); link.click(); link.remove();
 }
 $(".upload").addEventListener("click", () => $(".file").click());
@@ -277,7 +276,7 @@ $(".file").addEventListener("change", async (event) => {
   if (!file) return;
   note(box, "Checking " + file.name);
   try {
-    const answer = await fetch(base(), { method: "POST", body: file, headers: { "x-owner": owner, "x-name": encodeURIComponent(file.name.replace(/\.zip$/i, "")) } });
+    const answer = await fetch(new URL("checkpoint", base), { method: "POST", body: file, headers: { "x-owner": owner, "x-name": encodeURIComponent(file.name.replace(/\.zip$/i, "")) } });
     const reply = answer.headers.get("content-type")?.includes("json") ? await answer.json() : { error: await answer.text() };
     note(box, reply.error ? file.name + " was not taken: " + reply.error + "." : "", "error");
     if (reply.subject) { await list(); open(reply.subject); }

@@ -40,7 +40,7 @@ def build_train_tab(registry: Registry, visit: gr.BrowserState) -> tuple[list[An
             another = gr.Button("Train another beside it", elem_id="another", size="sm", variant="secondary")
             problem = gr.HTML("", elem_id="problem", padding=False)
         with gr.Column(elem_id="view", min_width=280):
-            live = live_view(registry)
+            live = live_view()
         with gr.Column(elem_id="form", min_width=200):
             form = build_form()
             size = gr.HTML(

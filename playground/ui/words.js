@@ -32,12 +32,14 @@ const ago = (s) => (s < 60 ? "just now" : s < 3600 ? Math.floor(s / 60) + " min"
 const plural = (n, noun) => n.toLocaleString("en") + " " + noun + (n === 1 ? "" : "s");
 const bytes = (n) => (n < 1e6 ? Math.round(n / 1e3) + " KB" : (n / 1e6).toFixed(1) + " MB");
 const nth = (n) => (n === 1 ? "next" : n === 2 ? "second" : n === 3 ? "third" : n + "th") + " in line";
-const within = (promise, ms) => Promise.race([promise, new Promise((_, no) => setTimeout(() => no(new Error("timeout")), ms))]);
-// Ask the server. Gradio answers with nothing when the server cannot be reached.
+const base = new URL("playground/", location.origin + location.pathname.replace(/\/?$/, "/"));
+// Ask the server (asked.py). Throws when there is no answer.
 async function call(name, request) {
-  const reply = await within(server[name](request), 20000);
-  if (!reply || typeof reply !== "object") throw new Error("no answer from the server");
-  return reply;
+  const reply = await fetch(new URL("ask/" + name, base), {
+    method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(request), signal: AbortSignal.timeout(20000),
+  });
+  if (!reply.ok) throw new Error("the server answered " + reply.status);
+  return reply.json();
 }
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 

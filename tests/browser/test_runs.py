@@ -294,10 +294,8 @@ def test_a_link_to_watch_shows_the_run_and_can_do_nothing_to_it(app, open_page):
     guest.keyboard.press(" ")
     # Whatever a page sends by itself: the link opens no other door.
     forged = """async ([subject, what]) => {
-      const live = window.gradio_config.components.find(c => c.props.elem_id === 'live');
-      const body = { session_hash: 'x', component_id: live.id, fn_name: 'do', data: { owner: '', subject, ...what } };
-      const sent = { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) };
-      return (await fetch('gradio_api/component_server', sent)).json();
+      const sent = { method: 'POST', body: JSON.stringify({ owner: '', subject, ...what }) };
+      return (await fetch('playground/ask/do', sent)).json();
     }"""
     watch_id = link.split("watch=")[1]
     for subject in (f"watch:{watch_id}", f"run:{watch_id}"):

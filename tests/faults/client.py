@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import io
 import json
-import secrets
 import socket
 import threading
 import time
@@ -25,9 +24,6 @@ class Page:
 
     def __init__(self, app: AppServer, owner: str = "", stays: bool = False) -> None:
         self.owner, self.port, self.stays = owner, app.port, stays
-        self.session = secrets.token_hex(6)
-        config = json.loads(app.get("/config")[1])
-        self.component = next(each["id"] for each in config["components"] if each["props"].get("elem_id") == "live")
         self.connection: http.client.HTTPConnection | None = None
 
     def post(self, path: str, body: bytes, headers: dict[str, str]) -> Any:
@@ -48,8 +44,8 @@ class Page:
 
     def call(self, function: str, **request: Any) -> Any:
         """What a function of the live view answers."""
-        body = {"session_hash": self.session, "component_id": self.component, "fn_name": function, "data": {"owner": self.owner} | request}
-        return self.post("/gradio_api/component_server", json.dumps(body).encode(), {"Content-Type": "application/json"})
+        body = {"owner": self.owner} | request
+        return self.post(f"/playground/ask/{function}", json.dumps(body).encode(), {"Content-Type": "application/json"})
 
     def poll(self, subject: str, known: int = 0, epoch: int = -1, looks: int = 0) -> dict[str, Any]:
         return self.call("poll", subject=subject, known=known, epoch=epoch, looks=looks)

@@ -10,12 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from playground.runs.registry import COMMANDS, WAITING_AN_OWNER, Refused
-from playground.ui.acts import act, details, rows
-from playground.ui.live import answered, drawn, looked, told
+from playground.ui.acts import act, rows
+from playground.ui.live import ANSWERERS, told
 from playground.ui.visit import new_owner
 from tests.faults.harness import counts, held, start, wait_for
 
-ENDPOINTS = {"poll": told, "look": looked, "ask": answered, "curves": drawn, "runs": rows, "do": act, "about": details}
 ACTS = (*COMMANDS, "change", "extend", "rename", "hide", "show", "delete", "undelete", "again", "branch", "download", "remove", "explode")
 SYMBOLS = 62  # letters too, so that no sequence of the one comes up with the other by chance
 MOST_RUNS = 6  # of a visitor, so that two cores have time for the questions
@@ -65,7 +64,7 @@ class Visitor:
     def any_request(self, other):
         """A request as a page makes it, or as somebody makes it who has got hold of an id of the other's, or guesses."""
         chance, mine, theirs = self.chance, self.chance.choice(self.runs), self.chance.choice(other.runs)
-        endpoint = chance.choice(list(ENDPOINTS))
+        endpoint = chance.choice(list(ANSWERERS))
         subject = chance.choice([f"run:{mine.id}", f"run:{mine.id}", f"run:{theirs.id}", f"watch:{theirs.watch_id}",
                                  f"watch:{mine.watch_id}", f"run:{theirs.watch_id}", f"watch:{theirs.id}",
                                  f"checkpoint:runs/{theirs.folder.name}",
@@ -87,7 +86,7 @@ def check(visitor, other, endpoint, request, answer):
     text = json.dumps(answer, ensure_ascii=False)
     sent = [value for value in (*request.values(), *request["subjects"]) if isinstance(value, str)]
     linked = any(request["subject"] == f"watch:{run.watch_id}" for run in other.runs)
-    watching = linked and endpoint in ("poll", "look", "ask", "curves", "about")
+    watching = linked and endpoint in ("poll", "look", "try", "curves", "about")
     for word in other.words() if watching else other.secrets():
         if not any(word in each for each in sent):  # what somebody sent may come back to them
             assert word not in text, f"{visitor.name} was told {word!r} by {endpoint} {request}: {text[:300]}"
@@ -105,7 +104,7 @@ async def visit(first, second, count, chance):
         visitor, other = chance.choice([(first, second), (second, first)])
         before = other.state()
         endpoint, request = visitor.any_request(other)
-        answer = await ENDPOINTS[endpoint](visitor.registry, request)
+        answer = await ANSWERERS[endpoint](visitor.registry, request)
         check(visitor, other, endpoint, request, answer)
         assert other.state() == before, f"{visitor.name} changed a run of the other's by {endpoint} {request}"
         answers += "error" not in answer

@@ -35,7 +35,7 @@ def test_sixteen_pages_watch_four_runs_and_are_answered_quickly_and_alike(tmp_pa
         server = psutil.Process(app.process.pid)
         owner = Page(app, new_owner())
         assert "error" not in owner.call(
-            "ask", subject="checkpoint:reverse", text="3 1 4"
+            "try", subject="checkpoint:reverse", text="3 1 4"
         )  # the processes that look, and check uploads, stay
         first = owner.upload(small_checkpoint(tmp_path, tiny(**MODEL)))
         idle, memory = len(workers(app)), server.memory_info().rss
