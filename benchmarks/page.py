@@ -155,7 +155,7 @@ def measure() -> dict[str, Any]:
         run.points = None
         app = AppServer(Path(scratch))
         browser = playwright.chromium.launch(executable_path=find_browser(), args=FLAGS)
-        page = browser.new_page(viewport={"width": 1440, "height": 950})
+        page = browser.new_context(viewport={"width": 1440, "height": 950}).new_page()
         page.goto(app.url)
         page.wait_for_selector(".live[data-status=checkpoint]")
         result = clicks(page)

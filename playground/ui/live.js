@@ -1,5 +1,8 @@
 // ---------------------------------------------------------------- following a model
-let asked = 0, askedAt = 0, answeredAt = 0;
+let asked = 0, askedAt = 0;
+// After a command the server is asked often for a moment, beginning now: what was wanted shows as soon as it is true.
+let eagerUntil = 0, wake = () => {};
+const eager = () => { eagerUntil = Date.now() + 1500; wake(); };
 
 function say() {
   root.dataset.status = status;
@@ -22,7 +25,7 @@ function say() {
 async function follow(mine) {
   let wait = 0;
   while (mine === generation && element.isConnected) {
-    await sleep(wait);
+    await new Promise((resolve) => { wake = resolve; setTimeout(resolve, Date.now() < eagerUntil ? Math.min(wait, 60) : wait); });
     try {
       const told = await call("poll", { owner, subject, known: fresh ? 0 : count, epoch: fresh ? -1 : epoch, looks: fresh ? 0 : looks });
       if (mine !== generation) return;

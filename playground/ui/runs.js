@@ -6,7 +6,7 @@ const offered = () => [...runs.filter((r) => !r.deleted).map((r) => r.subject), 
 // Have the server do something with a run; what it answers stands where the hand is: at the run on show, or at the list.
 async function doing(what, of = subject, box = of === subject ? $(".hand-note") : $(".runs-note")) {
   let reply, lost = false;
-  try { reply = await call("do", { owner, subject: of, ...what }); } catch (error) { reply = { error: "no answer from the server; try again" }; lost = true; }
+  try { reply = await call("do", { owner, subject: of, ...what }); eager(); } catch (error) { reply = { error: "no answer from the server; try again" }; lost = true; }
   note(box, reply.error ? reply.error[0].toUpperCase() + reply.error.slice(1) + "." : "", "error");
   if (lost) box.dataset.lost = "yes";
   listSoon();
