@@ -9,8 +9,11 @@ The floors, lowest first; a module imports only from floors below its own, or fr
     3  evaluation    exact match and token accuracy on held-out sequences
     4  training/     settings, presets, the Trainer, checkpoints
     5  runs/         a worker process per run, the registry, looking into checkpoints
-    6  ui/           the page
-    6  __main__      the command line
+    6  plots/        figures for papers and cards
+    6  data          a task's data as a dataset
+    7  hub/          publishing, fetching, what others published
+    8  ui/           the page
+    8  __main__      the command line
 """
 
 __version__ = "0.1.0"

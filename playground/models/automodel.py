@@ -1,0 +1,233 @@
+"""The transformer as transformers' Auto classes know it, so that a published checkpoint loads in one line:
+
+    AutoModelForSeq2SeqLM.from_pretrained("ada/reverse-digits", trust_remote_code=True)
+
+A thin wrapper: all that computes is in transformer.py. This file and those that it imports travel to the Hub unchanged. It is
+the only file here that imports transformers, and nothing that trains or draws loads it.
+
+Shapes: B batch, S source, T target, H heads, D d_model, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import (
+    AutoConfig,
+    AutoModelForSeq2SeqLM,
+    GenerationConfig,
+    GenerationMixin,
+    PreTrainedConfig,
+    PreTrainedModel,
+    StoppingCriteria,
+    StoppingCriteriaList,
+)
+from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
+
+from .config import ModelConfig
+from .positions import Embedding, sinusoid
+from .transformer import AttentionRecord, Transformer
+
+PAD, SOS, EOS = 0, 1, 2  # the first three tokens of every vocabulary
+UNSCORED = -100  # labels that no loss looks at, by transformers' convention; PAD is another
+SPECIAL = {"pad_token_id": PAD, "bos_token_id": SOS, "eos_token_id": EOS, "decoder_start_token_id": SOS}
+SIZES = tuple(field.name for field in dataclasses.fields(ModelConfig))
+
+
+class PlaygroundConfig(PreTrainedConfig):
+    """The fields of `ModelConfig`, and what transformers asks of every model: special tokens, what is tied, two stacks or one.
+
+    Raises:
+        SettingError: a ValueError, for sizes that cannot be.
+    """
+
+    model_type = "transformer-playground"
+    attribute_map: ClassVar[dict[str, str]] = {
+        "hidden_size": "d_model",
+        "num_attention_heads": "n_heads",
+        "num_hidden_layers": "n_layers",
+        "vocab_size": "target_vocabulary",
+    }
+
+    def __init__(self, **values: Any) -> None:
+        sizes = ModelConfig(**{name: values.pop(name) for name in SIZES if name in values})
+        for name in SIZES:
+            setattr(self, name, getattr(sizes, name))
+        usual = {"is_encoder_decoder": True, "tie_word_embeddings": sizes.tie_output or sizes.share_embeddings}
+        super().__init__(**(usual | SPECIAL | values))
+
+    def sizes(self) -> ModelConfig:
+        return ModelConfig(**{name: getattr(self, name) for name in SIZES})
+
+    def generation(self) -> GenerationConfig:
+        """How answers are written unless somebody asks for more: greedily, as long as there is room. SOS counts, too."""
+        return GenerationConfig(**SPECIAL, max_length=self.max_positions + 1, use_cache=False)
+
+
+class Encoder(nn.Module):
+    """The encoder stack as `generate` calls it: once, and what it gives goes into every step."""
+
+    main_input_name = "input_ids"
+
+    def __init__(self, transformer: Transformer) -> None:
+        super().__init__()
+        self.transformer = transformer
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, output_attentions: bool | None = None, **unused: Any
+    ) -> BaseModelOutput:
+        """The memory (BSD) and, if asked for, each layer's attention (BHSS)."""
+        _check_length("input_ids", input_ids, self.transformer.config)
+        record = AttentionRecord()
+        memory_BSD = self.transformer.encode(_masked(input_ids, attention_mask), record)
+        return BaseModelOutput(last_hidden_state=memory_BSD, attentions=tuple(record.encoder_attention) if output_attentions else None)
+
+
+class NoPlaceLeft(StoppingCriteria):
+    """Ends an answer at the last position that the model has a vector for."""
+
+    def __init__(self, max_positions: int) -> None:
+        self.max_positions = max_positions
+
+    def __call__(self, input_ids: Tensor, scores: Tensor, **unused: Any) -> Tensor:
+        full = input_ids.shape[1] > self.max_positions  # the newest token needs no position: nothing is written after it
+        return torch.full((len(input_ids),), full, dtype=torch.bool, device=input_ids.device)
+
+
+class PlaygroundForSeq2SeqLM(PreTrainedModel, GenerationMixin):
+    """Sequence in, sequence out: `generate` greedily, sampled or with beams, padded batches, attention on demand.
+
+    A checkpoint of the playground names its weights as `Transformer` does; transformers loads them as those of the base model.
+    """
+
+    config_class = PlaygroundConfig
+    base_model_prefix = "transformer"
+    main_input_name = "input_ids"
+    accepts_loss_kwargs = False  # the loss is a mean over the batch; transformers' Trainer would else take it for a sum's share
+
+    def __init__(self, config: PlaygroundConfig) -> None:
+        super().__init__(config)
+        self.generation_config = config.generation()
+        self.transformer = Transformer(config.sizes())
+        tied = {}
+        table = f"transformer.{'source' if config.share_embeddings else 'target'}_embedding.tokens.weight"
+        if config.share_embeddings:
+            tied["transformer.target_embedding.tokens.weight"] = table
+        if config.tie_output:
+            tied["transformer.output.weight"] = table
+        self._tied_weights_keys = tied
+        self.post_init()
+
+    def _init_weights(self, module: nn.Module) -> None:
+        """Sine waves are in no file: from_pretrained makes room for them and asks for their content here.
+
+        What is trained starts as transformer.py has it.
+        """
+        if isinstance(module, Embedding) and not isinstance(module.positions, nn.Parameter):
+            sizes = self.transformer.config
+            module.positions.copy_(sizes.position_scale * sinusoid(sizes.max_positions, sizes.d_model))
+
+    def get_encoder(self, modality: str | None = None) -> Encoder:
+        return Encoder(self.transformer)
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.transformer.source_embedding.tokens
+
+    def get_output_embeddings(self) -> nn.Module:
+        return self.transformer.output
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        encoder_outputs: BaseModelOutput | None = None,
+        labels: Tensor | None = None,
+        output_attentions: bool | None = None,
+        **unused: Any,
+    ) -> Seq2SeqLMOutput:
+        """Logits (BTV) of the token that follows each target position; with `labels` (BT), the mean cross-entropy as well.
+
+        Source positions that are PAD or masked are never attended to, labels that are PAD or -100 are not scored. Without
+        `decoder_input_ids` the decoder is given the labels shifted right. Attention comes back as BHSS, BHTT and BHTS for
+        each layer.
+
+        Raises:
+            ValueError: for sequences longer than the model has positions for, or where the source or the target is missing.
+        """
+        if output_attentions is None:
+            output_attentions = self.config.output_attentions
+        if encoder_outputs is None:
+            if input_ids is None:
+                raise ValueError("there is no source: give input_ids, or encoder_outputs")
+            encoder_outputs = self.get_encoder()(input_ids, attention_mask, output_attentions)
+        if decoder_input_ids is None:
+            if labels is None:
+                raise ValueError("there is no target: give decoder_input_ids, or labels, which they follow from")
+            decoder_input_ids = F.pad(labels.masked_fill(labels == UNSCORED, PAD), (1, 0), value=SOS)[:, :-1]
+        _check_length("decoder_input_ids", decoder_input_ids, self.transformer.config)
+
+        memory_BSD = encoder_outputs[0]
+        if input_ids is not None:
+            source_BS = _masked(input_ids, attention_mask)
+        else:  # a step of `generate`: that a token is there is all that decoding needs to know of the source
+            source_BS = memory_BSD.new_ones(memory_BSD.shape[:2]) if attention_mask is None else attention_mask
+        record = AttentionRecord()
+        logits_BTV = self.transformer.output(self.transformer.decode(decoder_input_ids, memory_BSD, source_BS, record))
+        loss = None
+        if labels is not None:
+            loss = F.cross_entropy(logits_BTV.transpose(1, 2), labels.masked_fill(labels == PAD, UNSCORED), ignore_index=UNSCORED)
+        return Seq2SeqLMOutput(
+            loss=loss,
+            logits=logits_BTV,
+            encoder_last_hidden_state=memory_BSD,
+            encoder_attentions=encoder_outputs.attentions if output_attentions else None,
+            decoder_attentions=tuple(record.decoder_attention) if output_attentions else None,
+            cross_attentions=tuple(record.cross_attention) if output_attentions else None,
+        )
+
+    def generate(self, *inputs: Any, stopping_criteria: StoppingCriteriaList | None = None, **kwargs: Any) -> Any:
+        """As transformers' own, and no answer outgrows the model's positions, whatever length is asked for."""
+        criteria = StoppingCriteriaList([*(stopping_criteria or ()), NoPlaceLeft(self.transformer.config.max_positions)])
+        if kwargs.get("max_new_tokens") is not None:
+            kwargs.setdefault("max_length", None)  # else transformers tells each time which of the two it goes by
+        return super().generate(*inputs, stopping_criteria=criteria, **kwargs)  # type: ignore[misc]
+
+    def prepare_inputs_for_generation(  # type: ignore[override]
+        self,
+        decoder_input_ids: Tensor,
+        encoder_outputs: BaseModelOutput | None = None,
+        attention_mask: Tensor | None = None,
+        output_attentions: bool | None = None,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        """What a step needs. Each reads the whole target anew: answers are short, and beams have no cache to reorder."""
+        return {
+            "decoder_input_ids": decoder_input_ids,
+            "encoder_outputs": encoder_outputs,
+            "attention_mask": attention_mask,
+            "output_attentions": output_attentions,
+        }
+
+
+def register() -> None:
+    """Let the Auto classes of this process know the classes of this file.
+
+    `from_pretrained(..., trust_remote_code=False)` then loads a package with them and never runs the code that it carries.
+    """
+    AutoConfig.register(PlaygroundConfig.model_type, PlaygroundConfig, exist_ok=True)
+    AutoModelForSeq2SeqLM.register(PlaygroundConfig, PlaygroundForSeq2SeqLM, exist_ok=True)
+
+
+def _masked(input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
+    """The source (BS) with PAD wherever the mask is 0."""
+    return input_ids if attention_mask is None else input_ids.masked_fill(attention_mask == 0, PAD)
+
+
+def _check_length(name: str, tokens_BS: Tensor, config: ModelConfig) -> None:
+    if tokens_BS.shape[1] > config.max_positions:
+        raise ValueError(f"{name} has {tokens_BS.shape[1]} tokens, but the model has max_positions {config.max_positions}; shorten them")

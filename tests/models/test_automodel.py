@@ -1,0 +1,285 @@
+import itertools
+import logging
+
+import pytest
+import torch
+from transformers import AutoModelForSeq2SeqLM
+
+from playground.decoding import decode
+from playground.families.encoder_decoder import EncoderDecoder
+from playground.models.automodel import SIZES, PlaygroundConfig, PlaygroundForSeq2SeqLM, register
+from playground.models.config import ModelConfig, SettingError
+from playground.tasks import EOS, PAD, SOS, load_task
+from playground.tasks.held_out import held_out_set
+from playground.training.checkpoint import own_tensors, pack
+
+FLAGS = ("share_embeddings", "tie_output", "attention_bias")
+OPTIONS = [
+    {"norm": norm, "positions": positions} | dict(zip(FLAGS, flags, strict=True))
+    for norm, positions, *flags in itertools.product(("pre", "post"), ("learned", "sinusoidal"), *[(False, True)] * 3)
+]
+DEPTHS = [{"n_layers": 1, "n_heads": 1}, {"n_layers": 3, "n_heads": 8, "position_scale": 0.5, "source_vocabulary": 20}]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def known():
+    """The Auto classes of this process know ours, as in the app."""
+    register()
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    """transformers logs where others warn; nothing here should make it."""
+    said = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: said.append(record.getMessage())
+    logger = logging.getLogger("transformers")
+    logger.addHandler(handler)
+    yield
+    logger.removeHandler(handler)
+    assert said == []
+
+
+def build(**changes):
+    """A small model whose biases and norms are not at their defaults either, so that each of them matters."""
+    torch.manual_seed(0)
+    model = EncoderDecoder(ModelConfig(**{"d_model": 16, "n_heads": 4, "n_layers": 2, "d_ff": 24} | changes))
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight += 0.1 * torch.randn_like(weight)
+    return model.eval()
+
+
+def loaded(model, folder):
+    """What transformers makes of the weights as a checkpoint keeps them."""
+    (folder / "model.safetensors").write_bytes(pack(own_tensors(model)))
+    config = PlaygroundConfig(**{name: getattr(model.config, name) for name in SIZES}, dtype="float32")
+    config.save_pretrained(folder)
+    config.generation().save_pretrained(folder)
+    theirs, told = AutoModelForSeq2SeqLM.from_pretrained(folder, output_loading_info=True, use_safetensors=True)
+    assert not any(told.values()), told
+    return theirs
+
+
+def sources(n=64, width=11, vocabulary=13):
+    """Random sources (BS) of all lengths, EOS behind each and PAD behind that."""
+    generator = torch.Generator().manual_seed(1)
+    source_BS = torch.randint(3, vocabulary, (n, width), generator=generator)
+    for row in range(n):
+        length = row % (width - 1) + 1
+        source_BS[row, length], source_BS[row, length + 1 :] = EOS, PAD
+    return source_BS
+
+
+def targets(n, width=7):
+    generator = torch.Generator().manual_seed(2)
+    target_BT = torch.randint(3, 13, (n, width), generator=generator)
+    target_BT[:, 0] = SOS
+    return target_BT
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    """A model and what transformers makes of it."""
+    model = build()
+    return model, loaded(model, tmp_path_factory.mktemp("pair"))
+
+
+def inputs_of(source_BS):
+    return {"input_ids": source_BS, "attention_mask": (source_BS != PAD).long()}
+
+
+@pytest.mark.parametrize("changes", OPTIONS + DEPTHS, ids=lambda changes: "-".join(map(str, changes.values())))
+def test_it_computes_what_the_transformer_computes(changes, tmp_path):
+    model = build(**changes)
+    theirs = loaded(model, tmp_path)
+    assert {weight.dtype for weight in theirs.parameters()} == {torch.float32}
+    assert theirs.num_parameters() == model.config.parameter_count()
+    source_BS, target_BT = sources(8), targets(8)
+    with torch.no_grad():
+        logits_BTV, record = model.forward_with_attention(source_BS, target_BT)
+        told = theirs(**inputs_of(source_BS), decoder_input_ids=target_BT, output_attentions=True)
+    assert torch.allclose(told.logits, logits_BTV, atol=1e-6, rtol=0)
+    for name in ("encoder_attention", "decoder_attention", "cross_attention"):
+        ours, attentions = getattr(record, name), told[f"{name}s"]
+        assert len(attentions) == len(ours) == model.config.n_layers
+        assert all(torch.allclose(a, b, atol=1e-6, rtol=0) for a, b in zip(attentions, ours, strict=True))
+
+
+@pytest.mark.parametrize("changes", [OPTIONS[0], OPTIONS[-1]], ids=["nothing tied", "everything tied"])
+def test_what_is_saved_again_loads_again(changes, tmp_path):
+    theirs = loaded(build(**changes), tmp_path)
+    with torch.no_grad():
+        theirs.get_output_embeddings().weight[3] += 1  # as training does: what is tied changes together
+    theirs.save_pretrained(tmp_path / "again")
+    again = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "again")
+    batch = inputs_of(sources(8)) | {"decoder_input_ids": targets(8)}
+    assert torch.equal(again(**batch).logits, theirs(**batch).logits)
+    shared = again.get_output_embeddings().weight is again.get_input_embeddings().weight
+    assert shared == (changes["tie_output"] and changes["share_embeddings"])
+
+
+@torch.no_grad()
+def test_padding_changes_nothing(pair):
+    _, theirs = pair
+    source_BS, target_BT = sources(20), targets(20)
+    batched = theirs(**inputs_of(source_BS), decoder_input_ids=target_BT, output_attentions=True)
+    noise_BS = torch.where(source_BS == PAD, 5, source_BS)  # what is masked may hold anything
+    masked = theirs(input_ids=noise_BS, attention_mask=(source_BS != PAD).long(), decoder_input_ids=target_BT)
+    unmasked = theirs(input_ids=source_BS, decoder_input_ids=target_BT)
+    assert torch.equal(masked.logits, batched.logits)
+    assert torch.equal(unmasked.logits, batched.logits)
+    for row in range(20):
+        n = int((source_BS[row] != PAD).sum())
+        alone = theirs(input_ids=source_BS[row : row + 1, :n], decoder_input_ids=target_BT[row : row + 1])
+        assert torch.allclose(alone.logits[0], batched.logits[row], atol=1e-6, rtol=0)
+        assert all(float(weights_BHTS[row, ..., n:].abs().sum()) == 0 for weights_BHTS in batched.cross_attentions)
+    memory = theirs.get_encoder()(**inputs_of(source_BS))
+    given = theirs(encoder_outputs=memory, attention_mask=(source_BS != PAD).long(), decoder_input_ids=target_BT)
+    assert torch.equal(given.logits, batched.logits)
+    unpadded = theirs(encoder_outputs=theirs.get_encoder()(noise_BS), decoder_input_ids=target_BT)
+    assert torch.equal(unpadded.logits, theirs(input_ids=noise_BS, decoder_input_ids=target_BT).logits)
+
+
+@pytest.mark.parametrize("changes", [{}, OPTIONS[-1]], ids=["defaults", "everything else"])
+def test_greedy_decoding_is_ours(changes, tmp_path):
+    model = build(**changes)
+    with torch.no_grad():
+        model.output.bias[EOS] += 1.5
+    theirs = loaded(model, tmp_path)
+    source_BS = sources()
+    ours_BT = decode(model, source_BS, 11)
+    written_BT = theirs.generate(**inputs_of(source_BS))[:, 1:]
+    assert torch.equal(written_BT, ours_BT[:, : written_BT.shape[1]])
+    assert not bool(ours_BT[:, written_BT.shape[1] :].any())
+    ended_B = (ours_BT == EOS).any(1)
+    assert 0 < int(ended_B.sum()) < 64, "both kinds of answers are there: those that end and those that run full"
+
+
+def test_beams_find_the_most_likely_of_all_answers(tmp_path):
+    model = build(source_vocabulary=5, target_vocabulary=5, max_positions=3)
+    theirs = loaded(model, tmp_path)
+    source_BS = sources(6, 3, 5)
+    settings = {"length_penalty": 0.0, "early_stopping": "never", "max_new_tokens": 3}
+    found_BT = theirs.generate(**inputs_of(source_BS), num_beams=100, **settings)[:, 1:]
+    greedy_BT = theirs.generate(**inputs_of(source_BS), max_new_tokens=3)[:, 1:]
+    every_AT = torch.tensor([answer for answer in itertools.product(range(5), repeat=3) if ended_right(answer)])
+    better = 0
+    for row in range(6):
+        given_AT = torch.nn.functional.pad(every_AT, (1, 0), value=SOS)[:, :-1]
+        with torch.no_grad():
+            chances_ATV = model(source_BS[row].expand(len(every_AT), -1), given_AT).log_softmax(-1)
+        chance_AT = chances_ATV.gather(2, every_AT[..., None])[..., 0]
+        ended_AT = (every_AT == EOS).cumsum(1) - (every_AT == EOS).long() > 0
+        best = every_AT[chance_AT.masked_fill(ended_AT, 0).sum(1).argmax()]
+        assert until_eos(found_BT[row]) == until_eos(best)
+        better += until_eos(found_BT[row]) != until_eos(greedy_BT[row])
+    assert better, "there is an answer that greedy decoding misses"
+
+
+def until_eos(answer_T):
+    """An answer's tokens; transformers fills up with EOS behind a beam's where PAD is token 0."""
+    tokens = answer_T.tolist()
+    return tokens[: tokens.index(EOS) + 1] if EOS in tokens else tokens
+
+
+def ended_right(answer):
+    """Whether only PAD stands behind the first EOS."""
+    return EOS not in answer or not any(answer[answer.index(EOS) + 1 :])
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_no_answer_outgrows_the_positions(pair, beams):
+    _, theirs = pair
+    written_BT = theirs.generate(**inputs_of(sources(5)), num_beams=beams, max_new_tokens=40, suppress_tokens=[EOS])
+    assert written_BT.shape == (5, 12)
+    assert not bool((written_BT == EOS).any())
+    for asked, width in (({}, 12), ({"max_new_tokens": 4}, 5), ({"max_length": 4}, 4), ({"max_length": 40}, 12)):
+        assert theirs.generate(**inputs_of(sources(5)), num_beams=beams, suppress_tokens=[EOS], **asked).shape == (5, width)
+
+
+def test_answers_may_be_sampled(pair):
+    _, theirs = pair
+    torch.manual_seed(0)
+    drawn_NT = theirs.generate(**inputs_of(sources(1)), do_sample=True, num_return_sequences=20, max_new_tokens=11)
+    assert len(drawn_NT) == 20
+    assert len(drawn_NT.unique(dim=0)) > 1
+
+
+@pytest.mark.parametrize("beams", [1, 2])
+def test_attention_comes_back_from_generate(pair, beams):
+    model, theirs = pair
+    source_BS = sources(3)
+    asked = {"num_beams": beams, "max_new_tokens": 6, "output_attentions": True, "return_dict_in_generate": True}
+    told = theirs.generate(**inputs_of(source_BS), suppress_tokens=[EOS], **asked)
+    assert told.sequences.shape == (3, 7)
+    assert [tuple(weights.shape) for weights in told.encoder_attentions] == [(3, 4, 11, 11)] * 2
+    for step in range(6):
+        assert [tuple(weights.shape) for weights in told.decoder_attentions[step]] == [(3 * beams, 4, step + 1, step + 1)] * 2
+        assert [tuple(weights.shape) for weights in told.cross_attentions[step]] == [(3 * beams, 4, step + 1, 11)] * 2
+    if beams == 1:
+        _, record = model.forward_with_attention(source_BS, told.sequences[:, :-1])
+        for ours, attentions in (
+            (record.encoder_attention, told.encoder_attentions),
+            (record.decoder_attention, told.decoder_attentions[-1]),
+            (record.cross_attention, told.cross_attentions[-1]),
+        ):
+            assert all(torch.allclose(a, b, atol=1e-6, rtol=0) for a, b in zip(attentions, ours, strict=True))
+
+
+def test_labels_give_the_loss_that_we_train_with(pair):
+    model, theirs = pair
+    task = load_task("reverse")
+    batch = held_out_set(task, 40, 1, 10).batch
+    ours = model.loss(batch)
+    inputs = inputs_of(batch.source_BS)
+    told = theirs(**inputs, labels=batch.labels_BT)
+    assert torch.allclose(told.loss, ours, atol=1e-6)
+    assert torch.allclose(told.logits, model(batch.source_BS, batch.decoder_input_BT), atol=1e-6)
+    collated_BT = batch.labels_BT.masked_fill(batch.labels_BT == PAD, -100)
+    assert torch.equal(theirs(**inputs, labels=collated_BT).loss, told.loss)
+    assert theirs(**inputs, decoder_input_ids=batch.decoder_input_BT).loss is None
+    told.loss.backward()
+    assert all(weight.grad is not None for weight in theirs.parameters())
+
+
+def test_what_is_too_long_or_missing_is_said(pair):
+    _, theirs = pair
+    longer_BS = torch.full((1, 12), 5)
+    with pytest.raises(ValueError, match="input_ids has 12 tokens, but the model has max_positions 11"):
+        theirs(input_ids=longer_BS, decoder_input_ids=targets(1))
+    with pytest.raises(ValueError, match="input_ids has 12 tokens"):
+        theirs.generate(input_ids=longer_BS, attention_mask=torch.ones_like(longer_BS), max_new_tokens=2)
+    with pytest.raises(ValueError, match="decoder_input_ids has 12 tokens"):
+        theirs(input_ids=sources(1), labels=longer_BS)
+    with pytest.raises(ValueError, match="no target"):
+        theirs(input_ids=sources(1))
+    with pytest.raises(ValueError, match="no source"):
+        theirs(decoder_input_ids=targets(1))
+
+
+def test_its_config_is_held_to_what_a_model_can_be(tmp_path):
+    config = PlaygroundConfig(d_model=24, n_heads=3, norm="post", tie_output=True)
+    assert config.sizes() == ModelConfig(d_model=24, n_heads=3, norm="post", tie_output=True)
+    assert (config.hidden_size, config.num_attention_heads, config.vocab_size) == (24, 3, 13)
+    config.save_pretrained(tmp_path)
+    again = PlaygroundConfig.from_pretrained(tmp_path)
+    assert again.sizes() == config.sizes()
+    assert (again.tie_word_embeddings, again.is_encoder_decoder, again.decoder_start_token_id) == (True, True, SOS)
+    with pytest.raises(SettingError, match="n_layers is -4"):
+        PlaygroundConfig(n_layers=-4)
+    with pytest.raises(SettingError, match="does not divide"):
+        PlaygroundConfig(n_heads=5)
+
+
+def test_a_new_one_starts_as_the_transformer_does():
+    """Nothing of transformers' own initialisation gets in between."""
+    sizes = {"positions": "sinusoidal", "position_scale": 0.3}
+    torch.manual_seed(5)
+    ours = EncoderDecoder(ModelConfig(**sizes))
+    torch.manual_seed(5)
+    whole = PlaygroundForSeq2SeqLM(PlaygroundConfig(**sizes))
+    theirs = whole.transformer
+    assert whole.generate(**inputs_of(sources(2)), suppress_tokens=[EOS]).shape == (2, 12)
+    assert all(torch.equal(a, b) for a, b in zip(ours.parameters(), theirs.parameters(), strict=True))
+    assert torch.equal(ours.source_embedding.positions, theirs.source_embedding.positions)
