@@ -53,18 +53,26 @@ class Child:
     Whoever sends never waits: messages go through a queue and a thread of their own, so a busy child or a full pipe stops
     neither a page nor the event loop; nor does who starts it, for the fork server may still be importing. What the child says
     goes to `on_message(*message)`, its end, however it came, to `on_end(exit code)`, with None when it could not even be
-    started; both are called from one thread, and `ended` is set after them.
+    started; both are called from one thread, and `ended` is set after them. A `fresh` child is a new interpreter: sooner there
+    than the first one of a fork server, which imports torch before.
     """
 
     def __init__(
-        self, entry: str, name: str, *arguments: Any, on_message: Callable[..., None], on_end: Callable[[int | None], None]
+        self,
+        entry: str,
+        name: str,
+        *arguments: Any,
+        on_message: Callable[..., None],
+        on_end: Callable[[int | None], None],
+        fresh: bool = False,
     ) -> None:
         self.ended = threading.Event()
-        self._pipe, self._theirs = context().Pipe()
+        start: Any = multiprocessing.get_context("spawn") if fresh else context()
+        self._pipe, self._theirs = start.Pipe()
         self._doomed = False
         self._unsent: queue.Queue[tuple[Any, ...] | None] = queue.Queue(UNSENT)
         self._on_message, self._on_end = on_message, on_end
-        self.process = context().Process(target=_enter, args=(entry, self._theirs, *arguments), name=name, daemon=True)
+        self.process: Any = start.Process(target=_enter, args=(entry, self._theirs, *arguments), name=name, daemon=True)
         for work in (self._read, self._write):
             threading.Thread(target=work, name=f"{name}-{work.__name__}", daemon=True).start()
 

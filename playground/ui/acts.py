@@ -28,7 +28,12 @@ def _rows(registry: Registry, owner: str) -> dict[str, Any]:
     shown = []
     for name, folder in registry.checkpoints().items():
         try:
-            shown.append({"subject": CHECKPOINT + name, "name": name, "about": describe(read_manifest(folder).config)})
+            manifest = read_manifest(folder)
+            shown.append({
+                "subject": CHECKPOINT + name, "name": name, "about": describe(manifest.config), "task": task_in_words(manifest.config),
+                "parameters": manifest.config.model.parameter_count(),
+                "best": manifest.scores["exact_match"] if manifest.scores else None,
+            })  # fmt: skip
         except (CheckpointError, OSError):
             continue  # a folder in the making or a broken one: opening it by name says what is wrong
     return {"runs": registry.rows(owner) if owner else [], "checkpoints": shown, "now": time.time(), "slots": registry.slots}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -16,15 +17,17 @@ os.environ.setdefault("GRADIO_ANALYTICS_CACHE_FREQUENCY", "50")
 
 import gradio as gr
 
+from playground.hub.jobs import Jobs
 from playground.runs.processes import warm_up
 from playground.runs.registry import Registry
 
 from .asked import asked
 from .hosts import middleware
-from .live import ANSWERERS
+from .hub import HubPage, can_sign_in, hub_view
+from .live import answerers
 from .train import build_train_tab
 from .transfer import routes
-from .visit import owner_of_this_machine
+from .visit import known, new_owner, owner_of_this_machine, visited
 
 HERE = Path(__file__).parent
 TITLE = "<h1>Transformer Playground</h1><p>A small encoder-decoder transformer, written from scratch, learns while you watch.</p>"
@@ -37,9 +40,19 @@ def build(registry: Registry) -> gr.Blocks:
         # Both arguments are fixed: left to chance, they would differ after a restart and every visitor be a stranger.
         visit = gr.BrowserState("", storage_key="transformer-playground", secret="the browser's own memory, no secret kept from it")
         gr.HTML(TITLE, elem_id="title", padding=False)
-        with gr.Tabs(elem_id="tabs"), gr.Tab("Train", id="train"):
-            shown, opening = build_train_tab(registry, visit)
-        page.load(opening, [visit], shown, show_progress="hidden", concurrency_limit=None, api_visibility="private")
+        with gr.Tabs(elem_id="tabs"):
+            with gr.Tab("Train", id="train"):
+                shown, opening = build_train_tab(registry, visit)
+            with gr.Tab("Hub", id="hub"):
+                if can_sign_in():
+                    gr.LoginButton(elem_id="sign-in", size="sm")
+                hub = hub_view()
+
+        def opened(visit_value: Any, request: gr.Request) -> list[Any]:
+            owner = registry.local_owner or known(visit_value) or new_owner()
+            return [visited(owner), json.dumps({"owner": owner}), *opening(owner, request)]
+
+        page.load(opened, [visit], [visit, hub, *shown], show_progress="hidden", concurrency_limit=None, api_visibility="private")
     page.queue(default_concurrency_limit=4, max_size=64)
     return page
 
@@ -88,7 +101,10 @@ def launch_options(registry: Registry, host: str | None, port: int | None) -> di
         "run_history": False,
         "ssr_mode": False,
         "show_error": False,
-        "app_kwargs": {"middleware": middleware(open_to_all=is_open(host)), "routes": [*asked(registry, ANSWERERS), *routes(registry)]},
+        "app_kwargs": {
+            "middleware": middleware(open_to_all=is_open(host)),
+            "routes": [*asked(answerers(registry) | HubPage(registry, Jobs(registry)).answerers()), *routes(registry)],
+        },
     }
 
 

@@ -1,39 +1,50 @@
-"""What the pages' scripts ask the server: POST playground/ask/NAME with a JSON object, answered with one.
+"""What the pages' scripts ask the server: POST playground/ask/NAME with JSON, answered with JSON.
 
-A route of the app's own, in front of Gradio's. Gradio's server functions do the same and take five times as long for it, all in
-routing and checking; with a class watching, that is the core that somebody trains on (benchmarks/RESULTS.md, "What watching
-costs"). The arguments come from anybody's browser: whoever answers reads them with care.
+Routes of the app's own, in front of Gradio's. Gradio's server functions do the same and take more than twice as long for it, most of
+it in routing and checking; with a class watching, that is time of the cores on which somebody trains (benchmarks/RESULTS.md, "What
+watching costs"). The arguments come from anybody's browser: whoever answers reads them with care. A page of another site may send
+such requests too, with the visitor's cookies; they say where they come from, and are refused everywhere.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from playground.runs.registry import Registry
 from playground.training.manifest import parse_json
 
 PATH = "/playground/ask/"
-Answerer = Callable[[Registry, object], Awaitable[dict[str, Any]]]
+Answerer = Callable[[object, Request], Awaitable[dict[str, Any]]]
 
 
-def asked(registry: Registry, answerers: Mapping[str, Answerer]) -> list[Route]:
+def asked(answerers: Mapping[str, Answerer]) -> list[Route]:
     """A route for each of the names."""
-    return [Route(PATH + name, _route(registry, answerer), methods=["POST"]) for name, answerer in answerers.items()]
+    return [Route(PATH + name, _route(answerer), methods=["POST"]) for name, answerer in answerers.items()]
 
 
-def _route(registry: Registry, answerer: Answerer) -> Callable[[Request], Awaitable[Response]]:
+def _route(answerer: Answerer) -> Callable[[Request], Awaitable[Response]]:
     async def serve(request: Request) -> Response:
+        if not _is_ours(request):
+            return JSONResponse({"error": "open the playground itself"}, status_code=403)
         try:
             what = parse_json(await request.body())
         except ValueError:
             return JSONResponse({"error": "a JSON object is expected"}, status_code=400)
-        answer = json.dumps(await answerer(registry, what), separators=(",", ":"), allow_nan=False)
+        answer = json.dumps(await answerer(what, request), separators=(",", ":"), allow_nan=False)
         return Response(answer, media_type="application/json")
 
     return serve
+
+
+def _is_ours(request: Request) -> bool:
+    """Whether a page of this server asks, or no page at all. A Space stands behind a proxy that may change the Host."""
+    origin = request.headers.get("origin")
+    hosts = (request.headers.get("host"), request.headers.get("x-forwarded-host"), *os.environ.get("SPACE_HOST", "").split(","))
+    return origin is None or urlsplit(origin).netloc in hosts

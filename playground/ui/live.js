@@ -70,10 +70,6 @@ function begin() {
   for (const selector of [".hand-note", ".runs-note", ".saved-note", ".try-note"]) note($(selector), "");
 }
 
-function note(box, text, kind = "") {
-  box.textContent = text; box.classList.toggle("error", kind === "error"); delete box.dataset.lost;
-}
-
 async function ask() {
   const text = $(".sequence").value, mine = ++asked, step = viewed;
   askedAt = Date.now();
@@ -101,6 +97,13 @@ function open(wanted) {
   follow(mine);
   setTimeout(() => { if (mine === generation && fresh) $(".sentence").textContent = "Opening"; }, 400);
 }
+
+// Another tab of the page sends one here.
+function sentHere(event) {
+  if (!element.isConnected) { window.removeEventListener("playground-open", sentHere); return; }
+  list().then(() => open(event.detail));
+}
+window.addEventListener("playground-open", sentHere);
 
 function attach() {
   let value = {};

@@ -8,6 +8,7 @@ read with care. What is on show is a subject: `run:ID` for the run's owner, `wat
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from functools import lru_cache
 from pathlib import Path
@@ -21,10 +22,11 @@ from playground.runs.registry import Registry
 from playground.training.manifest import CheckpointError, read_manifest
 
 from .acts import act, details, rows
+from .asked import Answerer
 from .subject import checkpoint_folder, run_on_show, whole
 
 HERE = Path(__file__).parent
-SCRIPTS = ("words.js", "draw.js", "live.js", "rewind.js", "runs.js")  # one program, in this order
+SCRIPTS = ("common.js", "words.js", "draw.js", "live.js", "rewind.js", "runs.js")  # one program, in this order
 ANSWER_WITHIN = 15  # seconds
 MOST_CURVES = 8
 CURVE_COLUMNS = 400  # stretches of a curve that is laid over another
@@ -37,7 +39,7 @@ def live_view() -> gr.HTML:
     return gr.HTML(
         value=None,
         html_template=(HERE / "live.html").read_text(encoding="utf-8"),
-        css_template=(HERE / "live.css").read_text(encoding="utf-8"),
+        css_template="\n".join((HERE / name).read_text(encoding="utf-8") for name in ("common.css", "live.css")),
         js_on_load="\n".join((HERE / name).read_text(encoding="utf-8") for name in SCRIPTS),
         elem_id="live",
         padding=False,
@@ -126,5 +128,13 @@ async def answer_of(future: Future[dict[str, Any]]) -> dict[str, Any]:
         return {"error": f"no answer within {ANSWER_WITHIN} s; the machine is busy, try again"}
 
 
-# What the page's script may ask (asked.py), by the names it uses.
 ANSWERERS = {"poll": told, "look": looked, "try": answered, "curves": drawn, "runs": rows, "do": act, "about": details}
+
+
+def answerers(registry: Registry) -> dict[str, Answerer]:
+    """What the page's script may ask (asked.py), by the names it uses."""
+
+    def of(answer: Callable[[Registry, object], Awaitable[dict[str, Any]]]) -> Answerer:
+        return lambda what, _: answer(registry, what)
+
+    return {name: of(answer) for name, answer in ANSWERERS.items()}

@@ -74,8 +74,7 @@ def build_train_tab(registry: Registry, visit: gr.BrowserState) -> tuple[list[An
         shown = gr.Radio(value=recipe, info=PRESETS[recipe].sentence if recipe else "Settings of a run or a link.")
         return [shown if name == "preset" else fields[name] for name in names]
 
-    def opening(visit_value: Any, request: gr.Request) -> list[Any]:
-        owner = registry.local_owner or known(visit_value) or new_owner()
+    def opening(owner: str, request: gr.Request) -> list[Any]:
         asked = dict(request.query_params) if request else {}
         trouble, fields = "", [gr.skip() for _ in names]
         if "settings" in asked:
@@ -84,7 +83,7 @@ def build_train_tab(registry: Registry, visit: gr.BrowserState) -> tuple[list[An
             except ValueError as error:
                 trouble = f"The settings of this link were not taken: {html.escape(str(error))}."
         subject = WATCH + asked["watch"] if "watch" in asked else ""
-        return [visited(owner), show(owner, subject), trouble, *fields]
+        return [show(owner, subject), trouble, *fields]
 
     def copy_settings(event: gr.SelectData) -> list[Any]:
         """Fill the form with the settings that the live view sends when somebody wants to use them."""
@@ -107,7 +106,7 @@ def build_train_tab(registry: Registry, visit: gr.BrowserState) -> tuple[list[An
     live.select(copy_settings, None, components, **QUIET)
     form["preset"].input(recipe_chosen, [form["preset"]], [form["preset"], *(form[name] for name in OF_RECIPE)], **QUIET)
     gr.on([c.change for c in components], weigh, components, [size, problem], trigger_mode="always_last", **QUIET)
-    return [visit, live, problem, *components], opening
+    return [live, problem, *components], opening
 
 
 def show(owner: str, subject: str) -> str:

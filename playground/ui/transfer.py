@@ -9,7 +9,6 @@ Gradio's own uploads stay closed (hosts.py): they know neither owner nor size.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import re
 import secrets
@@ -30,7 +29,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from playground.models.config import SettingError
-from playground.runs.history import read_lines
+from playground.runs.gather import FILES, gather
 from playground.runs.memory import check_memory
 from playground.runs.registry import Refused, Registry
 from playground.runs.run import LONGEST_NAME, Run
@@ -39,7 +38,6 @@ from playground.training.manifest import CheckpointError, read_manifest
 from .visit import OWNER
 
 PATH = "/playground/checkpoint"
-FILES = ("config.json", "model.safetensors", "training.safetensors", "metrics.jsonl")
 LARGEST_UPLOAD = int(os.environ.get("PLAYGROUND_UPLOAD_MB", 50)) * 1_000_000  # bytes, packed
 UNPACKED = 3  # times as large it may be unpacked
 CHECKED_WITHIN = 60  # seconds
@@ -119,16 +117,12 @@ class Packed(FileResponse):
 
 def pack_checkpoint(folder: Path, run: Run) -> Path:
     """A checkpoint and the metrics until its step in one temporary file, which the caller removes."""
-    step = read_manifest(folder).step
-    with tempfile.NamedTemporaryFile(suffix=".zip", delete=False) as packed:
+    with tempfile.NamedTemporaryFile(suffix=".zip", delete=False) as packed, tempfile.TemporaryDirectory() as scratch:
         try:
+            whole = gather(folder, run.folder, Path(scratch) / "checkpoint")
             with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-                for name in FILES:
-                    if (folder / name).is_file():
-                        archive.write(folder / name, name)
-                if not (folder / "metrics.jsonl").is_file():
-                    lines = (json.dumps(line) + "\n" for line in read_lines(run.folder) if line["step"] <= step)
-                    archive.writestr("metrics.jsonl", "".join(lines))
+                for path in sorted(whole.iterdir()):
+                    archive.write(path, path.name)
         except BaseException:
             os.unlink(packed.name)
             raise

@@ -1,7 +1,6 @@
-// The live view, one program in five files (live.py puts them together): words and numbers, drawing, following a model,
+// The live view, one program in five files after common.js (live.py puts them together): words, drawing, following a model,
 // going back in time, the runs. It polls the server for what it does not know yet; it holds no connection open, and nothing it
 // shows is computed here: every number was measured by the process that trains, or by the one that looks at its weights.
-const $ = (selector) => element.querySelector(selector);
 const root = $(".live");
 const GOING = ["waiting", "starting", "training", "paused", "stopping"];
 const ENDED = ["done", "stopped", "failed", "gone", "checkpoint", "empty"];
@@ -25,24 +24,7 @@ let shown = null, viewed = null; // the snapshot on show, and the earlier step t
 let kind = "cross", head = [0, 0], metric = "loss", hoverStep = null, hoverCell = null, drawing = false;
 const overlays = new Map(); // subject -> {colour, curve}: runs laid over the curves
 
-const number = (x) => (x === 0 ? "0" : Math.abs(x) >= 0.0001 ? String(+x.toPrecision(3)) : x.toExponential(1));
-const percent = (x) => (x === 1 ? "100 %" : (Math.floor(x * 1000) / 10).toFixed(1) + " %");
-const duration = (s) => (s < 60 ? s.toFixed(1) + " s" : s < 3600 ? Math.floor(s / 60) + " min " + Math.round(s % 60) + " s" : Math.floor(s / 3600) + " h " + Math.round((s % 3600) / 60) + " min");
-const ago = (s) => (s < 60 ? "just now" : s < 3600 ? Math.floor(s / 60) + " min" : s < 86400 ? Math.floor(s / 3600) + " h" : Math.floor(s / 86400) + " d");
-const plural = (n, noun) => n.toLocaleString("en") + " " + noun + (n === 1 ? "" : "s");
-const bytes = (n) => (n < 1e6 ? Math.round(n / 1e3) + " KB" : (n / 1e6).toFixed(1) + " MB");
 const nth = (n) => (n === 1 ? "next" : n === 2 ? "second" : n === 3 ? "third" : n + "th") + " in line";
-const base = new URL("playground/", location.origin + location.pathname.replace(/\/?$/, "/"));
-// Ask the server (asked.py). Throws when there is no answer.
-async function call(name, request) {
-  const reply = await fetch(new URL("ask/" + name, base), {
-    method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(request), signal: AbortSignal.timeout(20000),
-  });
-  if (!reply.ok) throw new Error("the server answered " + reply.status);
-  return reply.json();
-}
-const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
-
 function sentence() {
   const p = last.latest, step = last.step || 0;
   const of = last.steps && step < last.steps ? " of " + last.steps.toLocaleString("en") : "";

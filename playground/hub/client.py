@@ -1,0 +1,360 @@
+"""What the playground does on the Hugging Face Hub, with somebody's token or with none: look, list, push, fetch.
+
+One `Hub` is one visitor's for one errand. Its token is always said, a text or False: left out, huggingface_hub takes the one it
+finds on the machine, which on a Space is the owner's. Errors come out as HubError, one sentence that says what to do, without
+the token in it. Run in a process of its own (work.py): what hangs can be ended, and the settings below are for all of a process.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, set_client_factory
+from huggingface_hub.errors import (
+    GatedRepoError,
+    HfHubHTTPError,
+    OfflineModeIsEnabled,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+from huggingface_hub.utils import httpx, logging  # type: ignore[attr-defined]
+from huggingface_hub.utils._http import hf_request_event_hook
+from huggingface_hub.utils.sha import git_hash, sha_fileobj
+
+TAG = "transformer-playground"
+MANIFEST = "playground.json"
+REPO = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
+BRANCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
+REACHED_WITHIN = 2.5  # seconds until the Hub counts as out of reach
+ANSWERED_WITHIN = 12.0  # seconds for any one answer
+WAITED_FOR = 15.0  # seconds that the Hub may ask us to wait; it may say a day
+MOST_LISTED = 200
+LARGE = (".safetensors", ".png", ".parquet")
+OURS = re.compile(r"(README\.md|(config|generation_config|tokenizer|tokenizer_config|special_tokens_map|playground|evaluation)\.json"
+                  r"|(model|training)\.safetensors|metrics\.jsonl|[a-z_]+\.py|(training|cross-attention)\.png)")  # fmt: skip
+
+
+class HubError(RuntimeError):
+    """What was asked of the Hub could not be done. `again`: the same may well work later."""
+
+    def __init__(self, sentence: str, again: bool = False) -> None:
+        super().__init__(sentence)
+        self.again = again
+
+
+class Later(Exception):
+    """The Hub asks to come back after so many seconds."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a push does with one file: new, changed, same or removed."""
+
+    path: str
+    size: int
+    what: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a push will do, before anything is written. `parent`: the commit on which this plan was made."""
+
+    repo: str
+    kind: str  # model or dataset
+    revision: str
+    url: str
+    exists: bool
+    private: bool
+    parent: str
+    changes: tuple[Change, ...]
+
+    @property
+    def writes(self) -> bool:
+        return any(change.what != "same" for change in self.changes)
+
+
+def impatient_client() -> httpx.Client:
+    """As huggingface_hub makes its own, but nobody is waited for without end."""
+
+    def look(response: httpx.Response) -> None:
+        wait = response.headers.get("retry-after", "")
+        if response.status_code in (429, 503) and wait.isdigit() and int(wait) > WAITED_FOR:
+            raise Later(int(wait))
+
+    return httpx.Client(
+        event_hooks={"request": [hf_request_event_hook], "response": [look]},
+        follow_redirects=True,
+        timeout=httpx.Timeout(ANSWERED_WITHIN, connect=5.0),
+    )
+
+
+def prepare() -> None:
+    """Set up this process for the Hub."""
+    set_client_factory(impatient_client)
+    logging.set_verbosity_error()  # its retries are told by us, once
+
+
+class Hub:
+    """The Hub as one visitor sees it.
+
+    Args:
+        token: the visitor's, or nothing for what everybody may read.
+        endpoint: the address; the usual one when it is empty.
+    """
+
+    def __init__(self, token: str = "", endpoint: str = "") -> None:
+        if token and not re.fullmatch(r"[\x21-\x7e]+", token):
+            raise HubError("this is no token: it holds spaces or signs that no token has; copy it once more, it begins with hf_")
+        self.token = token
+        self.api = HfApi(endpoint=endpoint or None, token=token or False)
+        self.endpoint = self.api.endpoint
+
+    def reach(self) -> None:
+        """See whether anybody is there, so that no network is told within seconds and not after every retry.
+
+        Raises:
+            HubError: when no connection can be made.
+        """
+        address = urlsplit(self.endpoint)
+        proxy = "" if urllib.request.proxy_bypass(address.hostname or "") else urllib.request.getproxies().get(address.scheme, "")
+        if proxy:
+            address = urlsplit(proxy if "//" in proxy else f"//{proxy}")
+        port = address.port or (443 if address.scheme == "https" else 80)
+        problem: list[str] = ["no answer"]
+
+        def knock() -> None:  # in a thread: looking up a name knows no limit
+            try:
+                socket.create_connection((address.hostname or "", port), REACHED_WITHIN).close()
+                problem.clear()
+            except OSError as error:
+                problem[:] = [error.strerror or str(error) or "no answer"]
+
+        thread = threading.Thread(target=knock, daemon=True)
+        thread.start()
+        thread.join(REACHED_WITHIN)
+        if problem:
+            raise HubError(f"the Hub ({self.endpoint}) cannot be reached: {problem[0]}; look at the network and try again", again=True)
+
+    def account(self) -> dict[str, Any]:
+        """Who the token belongs to: `name`, `orgs` in which one may write, and whether it `writes` at all.
+
+        Raises:
+            HubError: without a token, or with one that the Hub does not know.
+        """
+        if not self.token:
+            raise HubError("sign in first: publishing needs a token that may write")
+        with self.plainly("look up whose token this is"):
+            told = self.api.whoami(token=self.token)
+        access = (told.get("auth") or {}).get("accessToken") or {}
+        orgs = [org["name"] for org in told.get("orgs") or [] if org.get("roleInOrg", "write") != "read"]
+        return {"name": told["name"], "orgs": orgs, "writes": access.get("role", "write") != "read"}
+
+    # Looking
+
+    def look(self, repo: str, revision: str = "main", kind: str = "model") -> Any:
+        """What the Hub tells of a repository at a revision, with the size of each file.
+
+        Raises:
+            HubError: when there is none that this visitor may see.
+        """
+        check_repo(repo)
+        with self.plainly("look at", repo):
+            return self.api.repo_info(repo, revision=revision, repo_type=kind, files_metadata=True, timeout=ANSWERED_WITHIN)
+
+    def revisions(self, repo: str, revision: str = "main") -> list[dict[str, Any]]:
+        """The commits of a repository, newest first, and its branches."""
+        check_repo(repo)
+        with self.plainly("list the revisions of", repo):
+            commits = self.api.list_repo_commits(repo, revision=revision)
+            return [{"commit": c.commit_id, "title": c.title, "when": c.created_at.timestamp(), "authors": c.authors} for c in commits]
+
+    def branches(self, repo: str) -> list[str]:
+        with self.plainly("list the branches of", repo):
+            return [branch.name for branch in self.api.list_repo_refs(repo).branches]
+
+    def gallery(self) -> list[Any]:
+        """The models that carry the playground's tag, most liked first."""
+        with self.plainly("list the models"):
+            wanted: list[Any] = ["author", "cardData", "lastModified", "likes", "private", "safetensors", "sha", "tags"]
+            return list(self.api.list_models(filter=TAG, sort="likes", limit=MOST_LISTED, expand=wanted))
+
+    def fetch(self, repo: str, revision: str, files: dict[str, int], folder: Path, say: Callable[[str], None] = lambda _: None) -> None:
+        """Get files, whose sizes the Hub has told, into a folder.
+
+        Raises:
+            HubError: when one does not come, or is not as long as it should be.
+        """
+        for name, size in files.items():
+            say(f"Fetching {name} ({in_words(size)})")
+            with self.plainly(f"fetch {name} of", repo):
+                path = Path(self.api.hf_hub_download(repo, name, revision=revision, local_dir=folder))
+            if path.stat().st_size != size:
+                raise HubError(f"{name} of {repo} came with {path.stat().st_size:,} of {size:,} bytes; try again", again=True)
+
+    # Pushing
+
+    def plan(self, folder: Path, repo: str, *, revision: str = "main", private: bool = False, kind: str = "model") -> Plan:
+        """What pushing the files of a folder would change. Writes nothing.
+
+        Raises:
+            HubError: when the repository holds something else, or cannot be looked at.
+        """
+        check_repo(repo)
+        if not BRANCH.fullmatch(revision):
+            raise HubError(f"{revision[:60]!r} is no name for a branch; letters, digits, dots, dashes and underscores are")
+        url = f"{self.endpoint}/{'datasets/' if kind == 'dataset' else ''}{repo}"
+        files = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
+        try:
+            with self.plainly("look at", repo):
+                about = self.api.repo_info(repo, repo_type=kind, timeout=ANSWERED_WITHIN)
+        except Missing:
+            changes = tuple(Change(name, path.stat().st_size, "new") for name, path in files.items())
+            return Plan(repo, kind, revision, url, False, private, "", changes)
+        try:
+            about = self.look(repo, revision, kind)
+            parent = about.sha or ""
+        except Missing:  # the branch is yet to be made, from what main holds
+            about, parent = self.look(repo, "main", kind), ""
+        there = {file.rfilename: file for file in about.siblings or []}
+        if kind == "model" and MANIFEST not in there and set(there) - {"README.md", ".gitattributes", "LICENSE"}:
+            raise HubError(f"{repo} holds another model ({', '.join(sorted(there)[:3])}), which stays as it is; choose another name")
+        changes = tuple(Change(name, path.stat().st_size, _what(path, there.get(name))) for name, path in files.items())
+        gone = [name for name in there if kind == "model" and name not in files and OURS.fullmatch(name)]
+        changes += tuple(Change(name, there[name].size or 0, "removed") for name in gone)
+        return Plan(repo, kind, revision, url, True, bool(about.private), parent, changes)
+
+    def push(self, folder: Path, plan: Plan, message: str, say: Callable[[str], None] = lambda _: None) -> str:
+        """Carry out a plan in one commit, and return the commit. Until that commit nothing of it can be seen.
+
+        Raises:
+            HubError: also when somebody else has pushed since the plan was made.
+        """
+        if not plan.writes and plan.parent:
+            return plan.parent
+        if not plan.exists:
+            say(f"Making {plan.repo}")
+            with self.plainly("make", plan.repo):
+                self.api.create_repo(plan.repo, private=plan.private, repo_type=plan.kind)
+        if plan.revision != "main":
+            with self.plainly(f"make the branch {plan.revision} of", plan.repo):
+                self.api.create_branch(plan.repo, branch=plan.revision, repo_type=plan.kind, exist_ok=True)
+        added = [CommitOperationAdd(change.path, folder / change.path) for change in plan.changes if change.what in ("new", "changed")]
+        removed = [CommitOperationDelete(change.path) for change in plan.changes if change.what == "removed"]
+        large = [operation for operation in added if operation.path_in_repo.endswith(LARGE)]
+        for operation in large:  # one at a time, so that there is something to tell; the small ones travel in the commit
+            say(f"Sending {operation.path_in_repo} ({in_words((folder / operation.path_in_repo).stat().st_size)})")
+            with self.plainly(f"send {operation.path_in_repo} to", plan.repo):
+                self.api.preupload_lfs_files(plan.repo, [operation], repo_type=plan.kind, revision=plan.revision, free_memory=False)
+        say("Making it one commit")
+        with self.plainly("write to", plan.repo):
+            done = self.api.create_commit(
+                plan.repo, [*added, *removed], commit_message=message, repo_type=plan.kind, revision=plan.revision,
+                parent_commit=plan.parent or None,
+            )  # fmt: skip
+        return str(done.oid)
+
+    # Errors
+
+    @contextmanager
+    def plainly(self, doing: str, repo: str = "") -> Iterator[None]:
+        """Turn whatever goes wrong into a sentence."""
+        try:
+            yield
+        except HubError:
+            raise
+        except Exception as error:
+            raise self._plain(error, f"{doing} {repo}".strip(), repo) from None
+
+    def _plain(self, error: Exception, doing: str, repo: str) -> HubError:
+        chain: list[BaseException] = []
+        cause: BaseException | None = error
+        while cause is not None and cause not in chain:  # what failed in a thread of the client hides behind another error
+            chain.append(cause)
+            cause = cause.__cause__ or cause.__context__
+
+        def found(*kinds: type[BaseException]) -> Any:
+            return next((each for each in chain if isinstance(each, kinds)), None)
+
+        if later := found(Later):
+            return HubError(f"the Hub asks to wait {_minutes(later.args[0])} before it lets us {doing}; try again then", again=True)
+        if found(GatedRepoError):
+            return HubError(f"{repo} is gated: ask for access on its page, {self.endpoint}/{repo}, then try again")
+        if found(RevisionNotFoundError):
+            return Missing(f"{repo} has no such revision; choose one of those that it lists")
+        if found(RepositoryNotFoundError):
+            seen = "that this token may see" if self.token else "that everybody may see"
+            return Missing(f"there is no repository {repo} {seen}; look at the spelling, user/name")
+        if found(OfflineModeIsEnabled):
+            return HubError("HF_HUB_OFFLINE is set on this machine: unset it and start the playground again", again=True)
+        if answer := found(HfHubHTTPError):
+            return self._status(answer.response.status_code, answer, doing)
+        if found(httpx.TimeoutException):
+            return HubError(f"the Hub did not answer within {ANSWERED_WITHIN:g} s when asked to {doing}; try again", again=True)
+        if found(httpx.HTTPError, ConnectionError):
+            return HubError(f"the connection to the Hub broke when asked to {doing}; try again", again=True)
+        if found(OSError) and not isinstance(error, ValueError):
+            problem = found(OSError)
+            return HubError(f"could not {doing}: {problem.strerror or self._safe(str(problem))}; make room on the disk and try again", True)
+        return HubError(f"the Hub answered with something else than was asked, when asked to {doing}; try again", again=True)
+
+    def _status(self, status: int, error: Any, doing: str) -> HubError:
+        said = self._safe((error.server_message or "").split("\n")[0])[:200]
+        said = f" (it says: {said})" if said else ""
+        match status:
+            case 401:
+                return HubError(f"the Hub does not take this token, it may have expired: make a new one and sign in again{said}")
+            case 403:
+                return HubError(f"this token may not {doing}: it must be one that writes there{said}")
+            case 404:
+                return Missing(f"there is nothing on the Hub to {doing}{said}")
+            case 409:
+                return HubError(f"something else is being done with it right now, so we could not {doing}; try again{said}", again=True)
+            case 412:
+                return HubError(
+                    "somebody else has pushed meanwhile, and nothing was overwritten; look at what it holds now and try again", True
+                )
+            case 429:
+                return HubError(f"the Hub has had too many requests from here to {doing}; try again in some minutes", again=True)
+            case _ if status >= 500:
+                return HubError(f"the Hub has trouble itself (status {status}) and could not {doing}; try again later", again=True)
+        return HubError(f"the Hub refused to {doing} (status {status}){said}")
+
+    def _safe(self, text: str) -> str:
+        return text.replace(self.token, "[token]") if self.token else text
+
+
+class Missing(HubError):
+    """There is no such repository, revision or file."""
+
+
+def check_repo(repo: str) -> None:
+    """Raises HubError unless this is the name of a repository."""
+    if not REPO.fullmatch(repo) or "--" in repo or ".." in repo or repo.endswith(".git"):
+        raise HubError(f"{repo[:120]!r} is no repository; name one as user/name, with letters, digits, dots, dashes and underscores")
+
+
+def in_words(size: int) -> str:
+    return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{max(1, round(size / 1e3))} KB"
+
+
+def _minutes(seconds: int) -> str:
+    return f"{seconds / 3600:.0f} h" if seconds > 7200 else f"{seconds / 60:.0f} min" if seconds > 120 else f"{seconds} s"
+
+
+def _what(path: Path, there: Any) -> str:
+    """How a file of ours compares with the one that is there."""
+    if there is None:
+        return "new"
+    if there.lfs is not None:
+        with open(path, "rb") as file:
+            return "same" if sha_fileobj(file).hex() == there.lfs.sha256 else "changed"
+    return "same" if git_hash(path.read_bytes()) == there.blob_id else "changed"

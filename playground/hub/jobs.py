@@ -1,0 +1,234 @@
+"""The server's side of errands on the Hub: at most so many at a time, each in a process of its own that is ended when it says
+nothing for too long, each found by its owner only. Imports neither torch nor huggingface_hub.
+
+A run can also be published as it goes on: every so many minutes its latest checkpoint becomes a commit on a branch, so that a
+machine whose disk does not last loses nothing. The token for that stays in memory, and only as long as the run goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from playground.runs.processes import Child
+from playground.runs.registry import Refused, Registry
+from playground.runs.run import WORKING, Run
+
+from .work import Errand
+
+SILENT_FOR = 100.0  # seconds without a word after which an errand is given up; the client's own retries end before
+ERRANDS_AT_ONCE = 4
+ERRANDS_AN_OWNER = 2
+KEPT_FOR = 900.0  # seconds that the result of an errand can be asked for
+HOUSEKEEPING = 0.5
+LISTED_FOR = 30.0  # seconds that a gallery is as good as new
+EVERY = (1, 120)  # minutes between two pushes of a run that goes on
+BRANCH = "while-training"
+
+
+@dataclass
+class Job:
+    """An errand under way, or over."""
+
+    id: str
+    owner: str
+    errand: Errand
+    status: str = "working"  # or done, failed
+    sentence: str = "Starting"
+    again: bool = False
+    result: dict[str, Any] | None = None
+    heard_at: float = field(default_factory=time.monotonic)
+    child: Child | None = None
+    over: threading.Event = field(default_factory=threading.Event)
+
+    def told(self) -> dict[str, Any]:
+        """What a page shows of it."""
+        return {"status": self.status, "sentence": self.sentence, "again": self.again, "result": self.result, "kind": self.errand.kind}
+
+
+def begin(
+    errand: Errand,
+    owner: str = "",
+    on_say: Callable[[str], None] = lambda _: None,
+    on_done: Callable[[Job], None] = lambda _: None,
+    fresh: bool = False,
+) -> Job:
+    """Start an errand; `job.over` is set when it has ended, one way or another."""
+    job = Job(secrets.token_urlsafe(12), owner, replace(errand, endpoint=errand.endpoint or os.environ.get("HF_ENDPOINT", "")))
+
+    def take(kind: str, *content: Any) -> None:
+        job.heard_at = time.monotonic()
+        if kind == "say":
+            job.sentence = content[0]
+            on_say(content[0])
+        elif kind == "result":
+            job.result, job.status, job.sentence = content[0], "done", ""
+        else:
+            job.status, job.sentence, job.again = "failed", content[0], content[1]
+
+    def end(code: int | None) -> None:
+        if job.status == "working":
+            job.status, job.again = "failed", True
+            job.sentence = f"it ended before it was done (exit code {code}), while: {job.sentence}; try again"
+        job.errand = replace(job.errand, token="")
+        try:
+            on_done(job)
+        finally:
+            job.over.set()
+
+    job.child = Child("playground.hub.work:work", f"hub-{errand.kind}", job.errand, on_message=take, on_end=end, fresh=fresh)
+    return job
+
+
+def supervise(job: Job) -> None:
+    """End an errand that has been silent for too long."""
+    if job.status == "working" and time.monotonic() - job.heard_at > SILENT_FOR and job.child:
+        cancel(job, f"nothing was heard for {SILENT_FOR:.0f} s, while: {job.sentence}; nothing half done is left there, try again")
+
+
+def cancel(job: Job, sentence: str = "cancelled; nothing half done is left there") -> None:
+    if job.status == "working" and job.child:
+        job.status, job.sentence, job.again = "failed", sentence, True
+        job.child.kill()
+
+
+@dataclass
+class Kept:
+    """A run that is published as it goes on."""
+
+    run: Run
+    owner: str
+    repo: str
+    private: bool
+    minutes: float
+    token: str = field(repr=False)
+    due: float = 0.0
+    job: Job | None = None
+    pushed: int | None = None  # the step of the last push
+    pushed_at: float = 0.0
+    last: bool = False  # the run has ended, this push is the final one
+    trouble: str = ""
+
+    def told(self) -> dict[str, Any]:
+        now = time.monotonic()
+        return {"repo": self.repo, "branch": BRANCH, "minutes": self.minutes, "pushed": self.pushed, "trouble": self.trouble,
+                "ago": round(now - self.pushed_at) if self.pushed is not None else None,
+                "in": max(0, round(self.due - now)), "now": self.job is not None and self.job.status == "working"}  # fmt: skip
+
+
+class Jobs:
+    """All errands of a server."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+        self._jobs: dict[str, Job] = {}
+        self._kept: dict[str, Kept] = {}  # by the run's id
+        self._lock = threading.Lock()
+        self._galleries: dict[str, tuple[float, Job]] = {}
+        self._watching: threading.Thread | None = None
+
+    def start(self, errand: Errand, owner: str, on_done: Callable[[Job], None] = lambda _: None) -> Job:
+        """Begin an errand for an owner.
+
+        Raises:
+            Refused: when too many are under way.
+        """
+        with self._lock:
+            if errand.kind == "gallery" and not errand.token:  # the same for everybody
+                at, job = self._galleries.get(errand.endpoint, (0.0, None))
+                if job and job.status != "failed" and time.monotonic() - at < LISTED_FOR:
+                    return job
+            working = [job for job in self._jobs.values() if job.status == "working"]
+            if len(working) >= ERRANDS_AT_ONCE or sum(job.owner == owner for job in working) >= ERRANDS_AN_OWNER:
+                raise Refused("other errands to the Hub are still under way; try again in a moment")
+            job = begin(errand, owner, on_done=on_done)
+            self._jobs[job.id] = job
+            if errand.kind == "gallery" and not errand.token:
+                self._galleries[errand.endpoint] = (time.monotonic(), job)
+            self._watch()
+            return job
+
+    def _watch(self) -> None:
+        """See to it that somebody keeps house. With the lock held."""
+        if self._watching is None:
+            self._watching = threading.Thread(target=self._keep_house, name="hub-housekeeping", daemon=True)
+            self._watching.start()
+
+    def find(self, job_id: object, owner: str) -> Job | None:
+        """An owner's errand, or a gallery, which is everybody's."""
+        job = self._jobs.get(job_id) if isinstance(job_id, str) else None
+        shared = job is not None and any(job is listed for _, listed in self._galleries.values())
+        return job if job and (shared or (owner and secrets.compare_digest(job.owner.encode(), owner.encode("utf-8", "replace")))) else None
+
+    # Publishing as it goes on
+
+    def keep_pushing(self, run: Run, owner: str, repo: str, token: str, *, private: bool, minutes: float) -> None:
+        """Push the run's latest checkpoint every so many minutes, and once more when it has ended.
+
+        Raises:
+            Refused: for an odd number of minutes, or a run that is over.
+        """
+        if not isinstance(minutes, int | float) or isinstance(minutes, bool) or not EVERY[0] <= minutes <= EVERY[1]:
+            raise Refused(f"give {EVERY[0]} to {EVERY[1]} minutes between two pushes")
+        if run.status not in (*WORKING, "waiting", "paused"):
+            raise Refused("this run has ended: publish it once, above")
+        with self._lock:
+            self._kept[run.id] = Kept(run, owner, repo, private, minutes, token)
+            self._watch()
+
+    def stop_pushing(self, run: Run) -> None:
+        with self._lock:
+            self._kept.pop(run.id, None)
+
+    def kept(self, run: Run) -> dict[str, Any] | None:
+        """How publishing a run as it goes on stands; None when nobody asked for it."""
+        kept = self._kept.get(run.id)
+        return kept.told() if kept else None
+
+    def _push_again(self, kept: Kept) -> None:
+        now, run = time.monotonic(), kept.run
+        if kept.job is not None:
+            if not kept.job.over.is_set():
+                return
+            job, kept.job = kept.job, None
+            if job.status == "done" and job.result:
+                kept.pushed, kept.pushed_at, kept.trouble = job.result["step"], now, ""
+            else:
+                kept.trouble = job.sentence
+            kept.due = now + 60 * kept.minutes
+            if kept.last and (job.status == "done" or not job.again):
+                kept.token = ""
+                self.stop_pushing(run)
+                return
+        if run.deleted_at is not None:
+            self.stop_pushing(run)
+            return
+        found = run.checkpoints()
+        ended = run.status not in (*WORKING, "waiting", "paused")
+        new = bool(found) and found[0][1].step != kept.pushed
+        if ended and not new:
+            self.stop_pushing(run)
+        elif new and (now >= kept.due or (ended and not kept.last)):
+            kept.last = ended
+            errand = Errand("push", kept.repo, kept.token, revision=BRANCH, private=kept.private,
+                            checkpoint=str(found[0][0]), run=str(run.folder))  # fmt: skip
+            with suppress(Refused):
+                kept.job = self.start(errand, kept.owner)
+
+    def _keep_house(self) -> None:
+        while True:
+            time.sleep(HOUSEKEEPING)
+            now = time.monotonic()
+            for job in list(self._jobs.values()):
+                supervise(job)
+                if job.over.is_set() and now - job.heard_at > KEPT_FOR:
+                    self._jobs.pop(job.id, None)
+            for kept in list(self._kept.values()):
+                with suppress(Exception):  # one odd run must not end it for the others
+                    self._push_again(kept)

@@ -1,0 +1,297 @@
+"""One errand on the Hub, in a process of its own: whatever hangs there, the page does not, and what is ended leaves nothing half
+done, because a push is one commit and a pull is a folder that counts only when it is whole.
+
+Up the pipe go ("say", sentence), then either ("result", dictionary) or ("failed", sentence, whether to try again).
+The kinds of errand, and what they result in:
+
+    account      whose token it is
+    gallery      the models that carry the playground's tag
+    look         what a repository holds, without loading it
+    plan, push   what publishing a checkpoint changes; then the same, done
+    pull         a checkpoint in `into`
+    reproduce    the score of a published model measured here, beside the one that its card gives
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+QUIET = {
+    "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "HF_HUB_DISABLE_XET": "1",
+    "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
+}
+LARGEST_PULL = 200_000_000  # bytes
+LARGEST_TEXT = 1_000_000  # bytes of a card or a manifest
+
+
+@dataclass(frozen=True)
+class Errand:
+    """What to do. Paths are texts; the token stands in no repr, hence in no log."""
+
+    kind: str
+    repo: str = ""
+    token: str = field(default="", repr=False)
+    endpoint: str = ""
+    revision: str = "main"
+    private: bool = False
+    with_data: bool = False
+    checkpoint: str = ""
+    run: str = ""  # the run's folder, where the metrics are
+    into: str = ""
+    expected: str | None = None  # the commit that the owner has seen, empty for none; None: whatever is there
+    largest: int = LARGEST_PULL
+
+
+def work(pipe: Connection, errand: Errand) -> None:
+    """The entry of the process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ.update(QUIET | ({"HF_ENDPOINT": errand.endpoint} if errand.endpoint else {}))
+    from playground.training.manifest import CheckpointError
+
+    from .client import Hub, HubError, prepare
+
+    try:
+        prepare()
+        hub = Hub(errand.token, errand.endpoint)
+        with tempfile.TemporaryDirectory(prefix="playground-") as scratch:
+            runner = Runner(hub, errand, pipe, Path(scratch))
+            message: tuple[Any, ...] = ("result", getattr(runner, errand.kind)())
+    except HubError as error:
+        message = ("failed", str(error), error.again)
+    except (CheckpointError, ValueError) as error:
+        message = ("failed", str(error), False)
+    except OSError as error:
+        message = ("failed", f"this machine could not do it: {error.strerror or type(error).__name__}", True)
+    except MemoryError:
+        message = ("failed", "there is not enough memory for it now", True)
+    except Exception as error:  # last words; a traceback could hold what nobody should read
+        message = ("failed", f"it went wrong in a way that nobody foresaw ({type(error).__name__})", True)
+    with suppress(OSError):
+        pipe.send(message)
+    pipe.close()
+
+
+class Runner:
+    """Does one errand; a method for each kind."""
+
+    def __init__(self, hub: Any, errand: Errand, pipe: Connection, scratch: Path) -> None:
+        self.hub, self.errand, self.pipe, self.scratch = hub, errand, pipe, scratch
+
+    def say(self, sentence: str) -> None:
+        with suppress(OSError):
+            self.pipe.send(("say", sentence))
+
+    def reach(self) -> None:
+        self.say("Reaching the Hub")
+        self.hub.reach()
+
+    def account(self) -> dict[str, Any]:
+        self.reach()
+        return dict(self.hub.account())
+
+    def gallery(self) -> dict[str, Any]:
+        from .card import read_scores
+
+        self.reach()
+        rows = []
+        for model in self.hub.gallery():
+            card = model.card_data.to_dict() if model.card_data else {}
+            scores = read_scores(card) or {}
+            own = card.get("playground")
+            about = own if isinstance(own, dict) else {}
+            rows.append({
+                "repo": model.id, "author": model.author or model.id.split("/")[0], "likes": model.likes or 0,
+                "private": bool(model.private), "commit": model.sha or "", "task": _text(about.get("task")),
+                "when": model.last_modified.timestamp() if model.last_modified else 0,
+                "parameters": model.safetensors.total if model.safetensors else None,
+                "exact_match": scores.get("exact_match"), "n": scores.get("n"),
+            })  # fmt: skip
+        return {"models": rows}
+
+    # Looking and fetching
+
+    def look(self) -> dict[str, Any]:
+        self.reach()
+        about, manifest, card = self.inspected()
+        told = self.described(about, manifest, card)
+        with suppress(Exception):  # the list of older ones is a courtesy
+            told["revisions"] = self.hub.revisions(self.errand.repo, self.errand.revision)
+            told["branches"] = self.hub.branches(self.errand.repo)
+        return told
+
+    def inspected(self) -> tuple[Any, Any, str]:
+        """What a repository holds: what the Hub tells, its manifest and its card. Nothing of it is loaded.
+
+        Raises:
+            HubError: when it holds no playground model, or too much.
+        """
+        from playground.training.manifest import read_manifest
+
+        from .client import MANIFEST, HubError
+
+        repo = self.errand.repo
+        self.say(f"Looking at {repo}")
+        about = self.hub.look(repo, self.errand.revision)
+        sizes = {file.rfilename: file.size or 0 for file in about.siblings or []}
+        if MANIFEST not in sizes or "model.safetensors" not in sizes:
+            lacking = MANIFEST if MANIFEST not in sizes else "model.safetensors"
+            raise HubError(f"{repo} is no model of the playground: it has no {lacking}, so it stays unopened")
+        if sizes[MANIFEST] > LARGEST_TEXT:
+            raise HubError(f"{MANIFEST} of {repo} has {sizes[MANIFEST]:,} bytes, which no playground writes; it stays unopened")
+        texts = {name: sizes[name] for name in (MANIFEST, "README.md") if sizes.get(name, LARGEST_TEXT + 1) <= LARGEST_TEXT}
+        folder = self.scratch / "looked"
+        self.hub.fetch(repo, about.sha, texts, folder)
+        (folder / MANIFEST).rename(folder / "config.json")
+        manifest = read_manifest(folder)
+        card = (folder / "README.md").read_text(encoding="utf-8", errors="replace") if "README.md" in texts else ""
+        return about, manifest, card
+
+    def described(self, about: Any, manifest: Any, card: str) -> dict[str, Any]:
+        from playground.runs.run import task_in_words
+
+        from .card import read_scores
+        from .client import in_words
+
+        model = manifest.config.model
+        files = [{"path": file.rfilename, "size": in_words(file.size or 0)} for file in about.siblings or []]
+        return {
+            "repo": about.id, "commit": about.sha, "likes": about.likes or 0, "private": bool(about.private), "files": files,
+            "task": task_in_words(manifest.config), "shape": [model.n_layers, model.n_heads, model.d_model],
+            "parameters": model.parameter_count(), "step": manifest.step, "seconds": manifest.seconds, "device": manifest.device,
+            "card": read_scores(card), "resumable": any(f["path"] == "training.safetensors" for f in files),
+            "fields": manifest.config.to_fields(),
+        }  # fmt: skip
+
+    def fetched(self, into: Path) -> dict[str, Any]:
+        """Fetch a checkpoint into a folder, checked."""
+        from playground.runs.gather import FILES
+        from playground.runs.inspector import Inspector
+        from playground.runs.memory import check_memory
+
+        from .client import MANIFEST, HubError
+        from .package import to_checkpoint
+
+        about, manifest, card = self.inspected()
+        told = self.described(about, manifest, card)
+        check_memory(manifest.config)
+        sizes = {file.rfilename: file.size or 0 for file in about.siblings or []}
+        wanted = {name: sizes[name] for name in (MANIFEST, *FILES[1:]) if name in sizes}
+        if sum(wanted.values()) > self.errand.largest:
+            most = f"{self.errand.largest // 1_000_000} MB"
+            raise HubError(f"{self.errand.repo} has {sum(wanted.values()) / 1e6:.0f} MB, more than the {most} that are fetched here")
+        package = self.scratch / "package"
+        self.hub.fetch(self.errand.repo, about.sha, wanted, package, self.say)
+        self.say("Looking at every number")
+        to_checkpoint(package, into)
+        Inspector().check(into)
+        return told
+
+    def pull(self) -> dict[str, Any]:
+        self.reach()
+        into = Path(self.errand.into)
+        told = self.fetched(self.scratch / "checkpoint")
+        into.parent.mkdir(parents=True, exist_ok=True)
+        partial = into.with_name(f".{into.name}.tmp")
+        shutil.copytree(self.scratch / "checkpoint", partial)
+        os.rename(partial, into)
+        return told
+
+    def reproduce(self) -> dict[str, Any]:
+        from playground.evaluation import evaluate
+        from playground.tasks import load_task
+        from playground.tasks.held_out import held_out_set
+        from playground.training.checkpoint import load_model
+
+        self.reach()
+        folder = self.scratch / "checkpoint"
+        told = self.fetched(folder)
+        manifest, family = load_model(folder)
+        task = manifest.config.task
+        n = (told["card"] or {}).get("n") or 2000
+        self.say(f"Asking it {n:,} held-out sequences")
+        started = time.perf_counter()
+        scores = evaluate(family, held_out_set(load_task(task.task, task.symbols), min(n, 100_000), task.min_length, task.max_length))
+        return told | {"measured": asdict(scores), "measured_seconds": round(time.perf_counter() - started, 2)}
+
+    # Publishing
+
+    def package(self) -> tuple[Path, Path | None, Any]:
+        """The files of the model and, if wanted, of its training set."""
+        from playground.runs.gather import gather
+        from playground.training.manifest import read_manifest
+
+        from .card import write_card
+        from .package import build_package
+
+        errand = self.errand
+        self.say("Putting the model together")
+        checkpoint = gather(Path(errand.checkpoint), Path(errand.run) if errand.run else None, self.scratch / "checkpoint")
+        folder, data = self.scratch / "model", None
+        folder.mkdir()
+        build_package(checkpoint, folder)
+        self.say("Writing its card")
+        write_card(folder, checkpoint, repo=errand.repo, dataset=self.data_repo if errand.with_data else None)
+        if errand.with_data:
+            from playground.data import write_dataset
+
+            self.say("Making its training set again")
+            data = self.scratch / "data"
+            write_dataset(data, read_manifest(checkpoint), repo=self.data_repo, model=errand.repo)
+        return folder, data, read_manifest(checkpoint)
+
+    @property
+    def data_repo(self) -> str:
+        return f"{self.errand.repo}-data"
+
+    def plans(self) -> tuple[list[tuple[Path, Any]], Any]:
+        from .client import HubError, check_repo
+
+        check_repo(self.errand.repo)
+        self.reach()
+        who = self.hub.account()
+        namespace = self.errand.repo.split("/")[0]
+        if not who["writes"]:
+            raise HubError("this token only reads: make one that may write, on the Hub under Settings, Access Tokens")
+        if namespace not in (who["name"], *who["orgs"]):
+            raise HubError(
+                f"{who['name']} may not publish under {namespace}; take {' or '.join((who['name'], *who['orgs']))} before the slash"
+            )
+        model, data, manifest = self.package()
+        self.say("Comparing with what is there")
+        asked = {"private": self.errand.private, "revision": self.errand.revision}
+        plans = [(model, self.hub.plan(model, self.errand.repo, **asked))]
+        if data is not None:
+            plans.insert(0, (data, self.hub.plan(data, self.data_repo, kind="dataset", private=self.errand.private)))
+        return plans, manifest
+
+    def plan(self) -> dict[str, Any]:
+        plans, manifest = self.plans()
+        card = (plans[-1][0] / "README.md").read_text(encoding="utf-8")
+        return {"plans": [asdict(plan) for _, plan in plans], "card": card, "step": manifest.step}
+
+    def push(self) -> dict[str, Any]:
+        from .client import HubError
+
+        plans, manifest = self.plans()
+        if self.errand.expected is not None and self.errand.expected != plans[-1][1].parent:
+            raise HubError("somebody else has pushed since you looked, and nothing was overwritten; look again", again=True)
+        commits = [self.hub.push(folder, plan, f"Step {manifest.step}", self.say) for folder, plan in plans]
+        plan = plans[-1][1]
+        where = plan.url if plan.revision == "main" else f"{plan.url}/tree/{plan.revision}"
+        return {"plans": [asdict(plan) for _, plan in plans], "url": where, "commit": commits[-1], "step": manifest.step}
+
+
+def _text(value: object) -> str:
+    return value[:60] if isinstance(value, str) and value.isprintable() else ""

@@ -1,0 +1,31 @@
+"""A run's checkpoint as others can use it: its files with the metrics until its step, which the run keeps elsewhere."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from playground.training.manifest import read_manifest
+
+from .history import read_lines
+
+FILES = ("config.json", "model.safetensors", "training.safetensors", "metrics.jsonl")
+
+
+def gather(checkpoint: Path, run: Path | None, into: Path) -> Path:
+    """Copy a checkpoint, and nothing else that lies in its folder, into a new folder. The run may go on meanwhile.
+
+    Raises:
+        CheckpointError: when it cannot be read.
+        OSError: when it is gone by now, or the disk is full.
+    """
+    step = read_manifest(checkpoint).step
+    into.mkdir(parents=True)
+    for name in FILES:
+        if (checkpoint / name).is_file():
+            shutil.copyfile(checkpoint / name, into / name)
+    if run is not None and not (into / "metrics.jsonl").is_file():
+        with open(into / "metrics.jsonl", "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(line) + "\n" for line in read_lines(run) if line["step"] <= step)
+    return into

@@ -1,0 +1,22 @@
+// What the scripts of every tab share. Each is a program of its own: `element` is the tab's.
+const $ = (selector) => element.querySelector(selector);
+const number = (x) => (x === 0 ? "0" : Math.abs(x) >= 0.0001 ? String(+x.toPrecision(3)) : x.toExponential(1));
+const percent = (x) => (x === 1 ? "100 %" : (Math.floor(x * 1000) / 10).toFixed(1) + " %");
+const duration = (s) => (s < 60 ? s.toFixed(1) + " s" : s < 3600 ? Math.floor(s / 60) + " min " + Math.round(s % 60) + " s" : Math.floor(s / 3600) + " h " + Math.round((s % 3600) / 60) + " min");
+const ago = (s) => (s < 60 ? "just now" : s < 3600 ? Math.floor(s / 60) + " min" : s < 86400 ? Math.floor(s / 3600) + " h" : Math.floor(s / 86400) + " d");
+const plural = (n, noun) => n.toLocaleString("en") + " " + noun + (n === 1 ? "" : "s");
+const bytes = (n) => (n < 1e6 ? Math.max(1, Math.round(n / 1e3)) + " KB" : (n / 1e6).toFixed(1) + " MB");
+const sentenceOf = (text) => (text ? text[0].toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".") : "");
+const base = new URL("playground/", location.origin + location.pathname.replace(/\/?$/, "/"));
+// Ask the server (asked.py). Throws when there is no answer.
+async function call(name, request) {
+  const reply = await fetch(new URL("ask/" + name, base), {
+    method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(request), signal: AbortSignal.timeout(20000),
+  });
+  if (!reply.ok) throw new Error("the server answered " + reply.status);
+  return reply.json();
+}
+const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+function note(box, text, kind = "") {
+  box.textContent = text; box.classList.toggle("error", kind === "error"); delete box.dataset.lost;
+}

@@ -1,0 +1,329 @@
+// The Hub tab. Nothing here is a connection to the Hub: the server runs errands, and this asks how they go.
+let owner = "", me = { way: "", signed_in: false }, account = null, models = null, sortBy = "likes", runs = [], checkpoints = [];
+let opened = null, planned = null, publishing = false, keeping = null, seen = false, proposed = "";
+const GOING = ["waiting", "starting", "training", "paused", "stopping"];
+const show = (box, yes) => { box.hidden = !yes; };
+
+// ---------------------------------------------------------------- errands
+// Begin an errand and see it through. Tells what it does; resolves to its result, or throws with a sentence.
+async function errand(what, say = () => {}, started = () => {}) {
+  const reply = await call("hub-start", { owner, token: $(".token").value, ...what });
+  if (reply.error) throw Object.assign(new Error(reply.error), { told: true });
+  started(reply.job);
+  for (let wait = 100, lost = 0; ; wait = Math.min(500, wait * 1.4)) {
+    await sleep(wait);
+    let job;
+    try { job = await call("hub-job", { owner, job: reply.job }); lost = 0; } catch (error) {
+      if (++lost > 40) throw error;
+      continue;
+    }
+    if (job.status === "working") { say(job.sentence); continue; }
+    if (job.status === "done") return job.result;
+    throw Object.assign(new Error(job.sentence), { told: true, again: job.again });
+  }
+}
+const wrong = (error) => sentenceOf(error.told ? error.message : "no answer from the server; try again");
+
+// An errand whose progress stands in one place and whose failure in another, with a button to try again.
+async function visibly(what, progress, noteBox, cancelButton) {
+  let job = null;
+  note(noteBox, ""); progress.textContent = "Starting"; show(progress, true);
+  if (cancelButton) { show(cancelButton, true); cancelButton.onclick = () => job && call("hub-cancel", { owner, job }).catch(() => {}); }
+  try { return await errand(what, (sentence) => { progress.textContent = sentence; }, (id) => { job = id; }); }
+  catch (error) {
+    note(noteBox, wrong(error), "error");
+    if (error.again || !error.told) retryButton(noteBox, what.retry);
+    throw error;
+  } finally { show(progress, false); if (cancelButton) show(cancelButton, false); }
+}
+function retryButton(box, again) {
+  if (!again) return;
+  const button = document.createElement("button");
+  button.type = "button"; button.className = "quiet"; button.textContent = "Try again";
+  button.onclick = again;
+  box.append(" ", button);
+}
+
+// ---------------------------------------------------------------- who
+async function who() {
+  try { me = await call("hub-who", { owner }); } catch (error) { note($(".publish-note"), wrong(error), "error"); return; }
+  show($(".token-label"), ["machine", "typed"].includes(me.way));
+  show($(".check"), ["machine", "typed"].includes(me.way) && me.signed_in && !account);
+  sayWho();
+  offer();
+}
+function sayWho() {
+  const words = {
+    oauth: me.signed_in ? "Signed in as " + (me.name || "you") + "." : "Sign in above to publish; looking and fetching need no account.",
+    none: "This Space was set up without signing in, so nothing can be published from it. Download your checkpoints in the Train tab, or duplicate the Space.",
+    machine: me.signed_in ? "This machine is signed in to the Hub" + (account ? " as " + account.name : "") + ". Another token may be typed:" : "This machine is not signed in to the Hub: run hf auth login, or type a token that may write.",
+    typed: "To publish, type a token of yours that may write. It is used for what you start with it, and kept nowhere.",
+  };
+  $(".who").textContent = words[me.way] || "";
+}
+async function check() {
+  try { account = await errand({ kind: "account" }, (sentence) => { $(".who").textContent = sentence; }); note($(".publish-note"), ""); }
+  catch (error) { account = null; note($(".publish-note"), wrong(error), "error"); }
+  sayWho(); show($(".check"), !account); propose();
+}
+$(".check").addEventListener("click", check);
+$(".token").addEventListener("input", () => { account = null; show($(".check"), true); offer(); });
+
+// ---------------------------------------------------------------- what there is on this machine
+async function list() {
+  let told;
+  try { told = await call("runs", { owner }); } catch (error) { return; }
+  runs = told.runs.filter((run) => !run.deleted); checkpoints = told.checkpoints;
+  offer(); drawHere();
+}
+function offer() {
+  const select = $(".model"), before = select.value;
+  const wanted = [...runs.map((run) => [run.subject, run.name + (GOING.includes(run.status) ? " · " + run.status : "")]), ...checkpoints.map((c) => [c.subject, c.name])];
+  const signature = JSON.stringify(wanted);
+  if (select.dataset.signature !== signature) {
+    select.dataset.signature = signature;
+    select.replaceChildren(...wanted.map(([value, text]) => new Option(text, value)));
+    if (wanted.some(([value]) => value === before)) select.value = before; else which();
+  }
+  const can = me.signed_in || $(".token").value.trim();
+  $(".look-first").disabled = !can || publishing || !wanted.length;
+  $(".look-first").title = can ? "Nothing is written yet" : me.way === "oauth" ? "Sign in first, above" : me.way === "none" ? "Nothing can be published from this Space" : "Type a token first, above";
+  const run = runs.find((each) => each.subject === select.value);
+  show($(".keep"), Boolean(keeping) || (run && GOING.includes(run.status)));
+  drawKeep();
+}
+async function which(anew = true) {
+  const subject = $(".model").value, select = $(".which");
+  if (anew) { forget(); propose(); }
+  let told = {};
+  try { told = await call("about", { owner, subject }); } catch (error) { return; }
+  const signature = subject + JSON.stringify((told.checkpoints || []).map((c) => c.name));
+  if (subject !== $(".model").value || signature === select.dataset.signature) return;
+  select.dataset.signature = signature;
+  const before = select.value, options = (told.checkpoints || []).map((c, at) => new Option((at ? "step " : "the latest, step ") + c.step.toLocaleString("en") + (c.exact_match === null ? "" : ", exact match " + percent(c.exact_match)), c.name));
+  select.replaceChildren(...(options.length ? options : [new Option(subject.startsWith("run:") ? "none yet: pause it, or wait" : "as it is", "")]));
+  if (options.length) select.options[0].value = "";
+  if (before && options.some((option) => option.value === before)) select.value = before;
+}
+function propose() {
+  const box = $(".repo");
+  if (box.value && box.value !== proposed) return; // the visitor's own
+  const chosen = [...runs, ...checkpoints].find((each) => each.subject === $(".model").value);
+  if (!chosen) return;
+  const name = (chosen.task + " " + Math.round(chosen.parameters / 1000) + "k").replace(/1–/, "").replace(/[^A-Za-z0-9]+/g, "-").replace(/^-|-$/g, "").toLowerCase();
+  const user = (account && account.name) || me.name || "";
+  box.value = proposed = user ? user + "/" + name : "";
+  box.placeholder = (user || "you") + "/" + name;
+}
+function drawHere() {
+  $(".here tbody").replaceChildren(...[...runs, ...checkpoints].map((r) => {
+    const row = tableRow([[r.name, "name"], [r.task, "tight wide"], [r.parameters.toLocaleString("en"), "number wide"], [r.best === null ? "" : percent(r.best), "number tight"]]);
+    action(row, "Open", () => openInTrain(r.subject));
+    return row;
+  }));
+}
+function openInTrain(subject) {
+  window.dispatchEvent(new CustomEvent("playground-open", { detail: subject }));
+  [...document.querySelectorAll("#tabs button[role=tab]")].find((tab) => tab.textContent.trim() === "Train")?.click();
+}
+function tableRow(cells) {
+  const row = document.createElement("tr");
+  for (const [text, kind] of cells) { const cell = document.createElement("td"); cell.textContent = text; if (kind) cell.className = kind; row.append(cell); }
+  return row;
+}
+function action(row, text, act) {
+  const cell = document.createElement("td"), button = document.createElement("button");
+  button.type = "button"; button.className = "quiet"; button.textContent = text; button.addEventListener("click", act);
+  cell.className = "tight"; cell.append(button); row.append(cell);
+}
+$(".model").addEventListener("change", () => { which(); offer(); keep("tell"); });
+
+// ---------------------------------------------------------------- publishing
+const wishes = () => ({ subject: $(".model").value, checkpoint: $(".which").value, repo: $(".repo").value.trim(), private: $(".private").checked, data: $(".data").checked });
+function forget() { planned = null; show($(".plan"), false); }
+async function lookFirst() {
+  if (!$(".repo").value.trim()) {
+    if (!account && me.way !== "oauth") await check();
+    propose();
+    if (!$(".repo").value.trim()) { $(".repo").focus(); note($(".publish-note"), "Name it first: user/name.", "error"); return; }
+  }
+  const wish = wishes();
+  forget(); show($(".published"), false);
+  publishing = true; offer();
+  try { planned = { wish, ...(await visibly({ kind: "plan", ...wish, retry: lookFirst }, $(".progress"), $(".publish-note"), $(".publish .cancel"))) }; drawPlan(); }
+  catch (error) { /* it is said where one looks */ }
+  publishing = false; offer();
+}
+function drawPlan() {
+  const plans = planned.plans, model = plans[plans.length - 1], data = plans.length > 1 ? plans[0] : null;
+  const counted = (p) => Object.entries(p.changes.reduce((sums, c) => ({ ...sums, [c.what]: (sums[c.what] || 0) + 1 }), {})).map(([what, n]) => n + " " + what).join(", ");
+  const total = (p) => bytes(p.changes.filter((c) => ["new", "changed"].includes(c.what)).reduce((sum, c) => sum + c.size, 0));
+  const writes = plans.some((p) => p.changes.some((c) => c.what !== "same"));
+  $(".what").textContent = (model.exists ? model.repo + " is there already" + (model.private ? " (private)" : " (public)") + ". One commit changes it: " : "A new " + (model.private ? "private" : "public") + " repository, " + model.repo + ": ") +
+    "step " + planned.step.toLocaleString("en") + ", " + (writes ? plural(model.changes.filter((c) => c.what !== "same").length, "file") + ", " + total(model) : "nothing is different") + "." +
+    (runs.some((r) => r.subject === planned.wish.subject && r.status === "training") ? " The run goes on; what is published is its newest checkpoint." : "") +
+    (data ? " Its training set " + (data.exists ? "changes " : "becomes ") + data.repo + ", " + total(data) + "." : "");
+  $(".files-summary").textContent = "Files: " + counted(model);
+  $(".files tbody").replaceChildren(...plans.flatMap((p) => [...(data ? [tableRow([[p.kind === "dataset" ? "the dataset" : "the model", "group"]])] : []), ...p.changes.map((c) => tableRow([[c.path], [bytes(c.size), "number tight"], [c.what, c.what]]))]));
+  $(".card-preview pre").textContent = planned.card;
+  $(".go").disabled = !writes;
+  show($(".plan"), true);
+}
+async function publish() {
+  const { wish, plans } = planned;
+  show($(".plan"), false); publishing = true; offer();
+  try {
+    const result = await visibly({ kind: "push", ...wish, expected: plans[plans.length - 1].parent, retry: lookFirst }, $(".progress"), $(".publish-note"), $(".publish .cancel"));
+    const link = document.createElement("a");
+    link.href = link.textContent = result.url; link.target = "_blank"; link.rel = "noopener";
+    $(".published").replaceChildren("Published, step " + result.step.toLocaleString("en") + ": ", link);
+    show($(".published"), true); planned = null; gallery();
+  } catch (error) { /* said */ }
+  publishing = false; offer();
+}
+$(".look-first").addEventListener("click", lookFirst);
+$(".go").addEventListener("click", publish);
+$(".not-now").addEventListener("click", forget);
+for (const selector of [".repo", ".private", ".data", ".which"]) $(selector).addEventListener("input", forget);
+
+// ---- while it trains
+async function keep(act) {
+  const subject = $(".model").value;
+  if (!subject.startsWith("run:")) { keeping = null; drawKeep(); return; }
+  try {
+    const told = await call("hub-keep", { owner, subject, do: act, token: $(".token").value, repo: $(".repo").value.trim(), private: $(".private").checked, minutes: +$(".minutes").value });
+    if (subject !== $(".model").value) return;
+    keeping = told.kept;
+    if (act !== "tell") note($(".keep-note"), sentenceOf(told.error || ""), "error");
+  } catch (error) { if (act !== "tell") note($(".keep-note"), wrong(error), "error"); }
+  drawKeep();
+}
+function drawKeep() {
+  const k = keeping;
+  $(".keep-words").textContent = !k ? "Its latest checkpoint becomes a commit on the branch while-training, so that nothing is lost with this machine. Your token stays in memory until the run ends, and on no disk." :
+    "On " + k.repo + ", branch " + k.branch + ", every " + k.minutes + " min. " + (k.now ? "Publishing now." : k.pushed === null ? "Nothing published yet." : "Step " + k.pushed.toLocaleString("en") + " published " + (k.ago < 60 ? "just now" : ago(k.ago) + " ago") + (k.in ? ", next in " + Math.ceil(k.in / 60) + " min." : ".")) + (k.trouble ? " " + sentenceOf(k.trouble) : "");
+  show($(".keep-on"), !k); show($(".keep-every"), !k); show($(".keep-off"), Boolean(k));
+}
+$(".keep-on").addEventListener("click", () => keep("start"));
+$(".keep-off").addEventListener("click", () => keep("stop"));
+
+// ---------------------------------------------------------------- the gallery
+const COLUMNS = [
+  ["repo", "model", ""], ["task", "task", "wide"], ["parameters", "parameters", "number wide"], ["exact_match", "exact match", "number"], ["likes", "likes", "number wide"], ["when", "updated", "number wide"],
+];
+async function gallery() {
+  $(".gallery-words").textContent = "Loading"; note($(".gallery-note"), "");
+  try { models = (await errand({ kind: "gallery" }, (sentence) => { $(".gallery-words").textContent = sentence; })).models; }
+  catch (error) {
+    note($(".gallery-note"), wrong(error) + " What is on this machine is below.", "error");
+    $(".gallery-words").textContent = models ? "as of before" : "";
+    retryButton($(".gallery-note"), gallery);
+    return;
+  }
+  $(".gallery-words").textContent = models.length ? plural(models.length, "model") + " with the playground's tag" : "None yet with the playground's tag. Publish the first.";
+  drawGallery();
+}
+function drawGallery() {
+  show($(".models"), models && models.length);
+  $(".models thead tr").replaceChildren(...COLUMNS.map(([key, label, kind]) => {
+    const cell = document.createElement("th"), button = document.createElement("button");
+    cell.scope = "col"; cell.className = kind; button.type = "button"; button.textContent = label; button.title = "Sort by " + label;
+    if (key === sortBy) cell.setAttribute("aria-sort", ["repo", "task"].includes(key) ? "ascending" : "descending");
+    button.addEventListener("click", () => { sortBy = key; drawGallery(); });
+    cell.append(button);
+    return cell;
+  }), document.createElement("th"));
+  const by = (m) => (m[sortBy] === null || m[sortBy] === undefined ? -Infinity : m[sortBy]);
+  const sorted = [...models].sort((a, b) => (["repo", "task"].includes(sortBy) ? String(a[sortBy]).localeCompare(String(b[sortBy])) : by(b) - by(a)));
+  $(".models tbody").replaceChildren(...sorted.map((m) => {
+    const row = tableRow([[m.repo, "name"], [m.task || "", "tight wide"], [m.parameters ? m.parameters.toLocaleString("en") : "", "number wide"], [m.exact_match === null || m.exact_match === undefined ? "" : percent(m.exact_match), "number tight"], [String(m.likes), "number wide"], [m.when ? ago(Date.now() / 1000 - m.when) : "", "number wide tight"]]);
+    row.children[3].title = m.n ? "as its card says, of " + plural(m.n, "held-out sequence") : "";
+    action(row, "Open", () => look(m.repo));
+    return row;
+  }));
+}
+$(".again").addEventListener("click", gallery);
+$(".any").addEventListener("submit", (event) => { event.preventDefault(); const repo = $(".any-repo").value.trim(); if (repo) look(repo.replace(/^https?:\/\/[^/]+\//, "")); });
+
+// ---------------------------------------------------------------- one model
+async function look(repo, revision = "main") {
+  opened = { repo, revision };
+  const mine = opened;
+  show($(".opened"), true);
+  $(".opened-name").textContent = repo + (revision === "main" ? "" : " at " + revision.slice(0, 12));
+  $(".opened-about").textContent = ""; $(".verdict").textContent = "";
+  for (const box of [$(".opened > .buttons"), $(".scores"), $(".opened-files"), $(".revisions")]) show(box, false);
+  let told;
+  try { told = await visibly({ kind: "look", repo, revision, retry: () => look(repo, revision) }, $(".opened-progress"), $(".opened-note")); }
+  catch (error) { return; }
+  if (mine !== opened) return;
+  Object.assign(opened, told);
+  const [layers, heads, width] = told.shape;
+  $(".opened-about").textContent = [told.task, plural(layers, "layer") + " × " + plural(heads, "head") + ", width " + width, plural(told.parameters, "parameter"), "trained " + plural(told.step, "step") + (told.seconds ? " in " + duration(told.seconds) + " on " + told.device : ""), told.resumable ? "can be trained further" : "weights only: can be looked at and asked, not trained on", plural(told.likes, "like")].join(" · ") + ".";
+  drawScores(null);
+  $(".opened-files summary").textContent = plural(told.files.length, "file");
+  $(".opened-files tbody").replaceChildren(...told.files.map((f) => tableRow([[f.path], [f.size, "number"]])));
+  const older = told.revisions || [], others = (told.branches || []).filter((branch) => branch !== revision);
+  $(".revisions summary").textContent = plural(older.length, "revision") + (others.length ? ", other branches: " + others.join(", ") : "");
+  $(".revisions tbody").replaceChildren(...older.map((r) => {
+    const row = tableRow([[r.commit.slice(0, 8), "tight"], [r.title], [ago(Date.now() / 1000 - r.when), "tight"]]);
+    if (r.commit === told.commit) row.append(Object.assign(document.createElement("td"), { textContent: "on show" })); else action(row, "Open", () => look(repo, r.commit));
+    return row;
+  }), ...others.map((branch) => { const row = tableRow([[branch, "tight"], ["branch"], [""]]); action(row, "Open", () => look(repo, branch)); return row; }));
+  for (const box of [$(".opened > .buttons"), $(".opened-files")]) show(box, true);
+  show($(".revisions"), older.length + others.length > 1);
+}
+function drawScores(measured) {
+  const card = opened.card, rows = [];
+  if (card) rows.push(tableRow([["its card says"], [percent(card.exact_match), "number"], [card.n ? card.n.toLocaleString("en") : "not said", "number"]]));
+  if (measured) rows.push(tableRow([["measured here"], [percent(measured.exact_match), "number"], [measured.n.toLocaleString("en"), "number"]]));
+  show($(".scores"), rows.length);
+  $(".scores tbody").replaceChildren(...rows);
+}
+async function measure() {
+  const mine = opened;
+  try {
+    const told = await visibly({ kind: "reproduce", repo: mine.repo, revision: mine.commit, retry: measure }, $(".opened-progress"), $(".opened-note"), $(".cancel-opened"));
+    if (mine !== opened) return;
+    drawScores(told.measured);
+    const same = told.card && Math.abs(told.card.exact_match - told.measured.exact_match) < 0.5 / told.measured.n;
+    $(".verdict").textContent = !told.card ? "Its card gives no score to compare with." : same ? "The same, as it should be: " + duration(told.measured_seconds) + " here." : "Not the same: the card may be of other weights, or of another way to score.";
+  } catch (error) { /* said */ }
+}
+async function bring() {
+  const mine = opened;
+  try {
+    const told = await visibly({ kind: "pull", repo: mine.repo, revision: mine.revision === "main" ? "main" : mine.commit, retry: bring }, $(".opened-progress"), $(".opened-note"), $(".cancel-opened"));
+    if (told.subject) openInTrain(told.subject);
+  } catch (error) { /* said */ }
+}
+$(".bring").addEventListener("click", bring);
+$(".measure").addEventListener("click", measure);
+$(".close-opened").addEventListener("click", () => { opened = null; show($(".opened"), false); });
+
+// ---------------------------------------------------------------- beginning, and going on while somebody looks
+async function attach() {
+  let value = {};
+  try { value = JSON.parse(props.value) || {}; } catch (error) { return; }
+  owner = value.owner || "";
+  if (!seen && element.offsetParent) begin();
+}
+async function begin() {
+  seen = true;
+  await who();
+  await list();
+  gallery();
+  keep("tell");
+  if (me.way === "machine" && me.signed_in) check();
+}
+async function goOn() {
+  for (let round = 0; element.isConnected || round < 5; round++) {
+    await sleep(1000);
+    if (!owner || !element.offsetParent || document.hidden) continue; // nobody looks, so nobody is asked
+    if (!seen) { await begin(); continue; }
+    if (round % 4 === 0) { if (me.way === "oauth" && !me.signed_in) await who(); await list(); await which(false); await keep("tell"); }
+  }
+}
+watch("value", attach);
+attach();
+goOn();

@@ -1,0 +1,213 @@
+"""The Hub tab: publish a model, find others', bring one here. Everything that reaches the network is an errand in a process of its
+own (hub/jobs.py); the page asks how it goes.
+
+Whose token: on a Space the visitor's own, from signing in with Hugging Face, and never the Space's. On a machine that serves itself
+alone, what `hf auth login` left on it; there, and where an instance is open to a house, also one typed into the page, which is used
+for that errand and kept nowhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import gradio as gr
+from starlette.requests import Request
+
+from playground.hub.jobs import Job, Jobs, cancel
+from playground.hub.work import Errand
+from playground.runs.registry import Refused, Registry
+from playground.runs.run import Run
+from playground.training.manifest import CheckpointError
+
+from .asked import Answerer
+from .subject import RUN, checkpoint_folder, run_on_show
+from .transfer import LARGEST_UPLOAD, UNPACKED
+
+HERE = Path(__file__).parent
+SCRIPTS = ("common.js", "hub.js")
+LONGEST = 200  # characters of a name or a token
+
+
+def on_a_space() -> bool:
+    return "SPACE_ID" in os.environ
+
+
+def can_sign_in() -> bool:
+    """Whether visitors can sign in with Hugging Face here."""
+    return on_a_space() and "OAUTH_CLIENT_ID" in os.environ
+
+
+def hub_view() -> gr.HTML:
+    """The view. Its value is {"owner": whose page it is}."""
+    return gr.HTML(
+        value=None,
+        html_template=(HERE / "hub.html").read_text(encoding="utf-8"),
+        css_template="\n".join((HERE / name).read_text(encoding="utf-8") for name in ("common.css", "hub.css")),
+        js_on_load="\n".join((HERE / name).read_text(encoding="utf-8") for name in SCRIPTS),
+        elem_id="hub",
+        padding=False,
+    )
+
+
+def token_of(what: Mapping[str, Any], session: Mapping[str, Any], local: bool) -> str:
+    """The token of whoever asks; empty when there is none.
+
+    Raises:
+        Refused: for something typed that is no token.
+    """
+    if on_a_space():
+        signed_in = session.get("oauth_info")
+        if not isinstance(signed_in, dict) or signed_in.get("expires_at", 0) < time.time():
+            return ""
+        token = signed_in.get("access_token")
+        return token if isinstance(token, str) else ""
+    typed = what.get("token")
+    if isinstance(typed, str) and typed.strip():
+        typed = typed.strip()
+        if len(typed) > LONGEST or not typed.isascii() or not typed.isprintable() or " " in typed:
+            raise Refused("this is no token: copy it once more, it begins with hf_")
+        return typed
+    if local:
+        from huggingface_hub import get_token
+
+        return get_token() or ""
+    return ""
+
+
+class HubPage:
+    """What the tab's script may ask."""
+
+    def __init__(self, registry: Registry, jobs: Jobs) -> None:
+        self.registry, self.jobs = registry, jobs
+        self.arriving = TemporaryDirectory(prefix="playground-pulled-")
+
+    def answerers(self) -> dict[str, Answerer]:
+        return {"hub-start": self.start, "hub-job": self.job, "hub-cancel": self.cancel, "hub-who": self.who, "hub-keep": self.keep}
+
+    @property
+    def local(self) -> bool:
+        """Whether this machine serves itself alone."""
+        return bool(self.registry.local_owner)
+
+    async def who(self, what: object, request: Request) -> dict[str, Any]:
+        """How one signs in here, and whether one has; asks nobody."""
+        found = await asyncio.to_thread(token_of, {}, request.scope.get("session", {}), self.local)
+        info = request.scope.get("session", {}).get("oauth_info") if on_a_space() else None
+        name = (info.get("userinfo") or {}).get("preferred_username", "") if found and isinstance(info, dict) else ""
+        way = ("oauth" if can_sign_in() else "none") if on_a_space() else "machine" if self.local else "typed"
+        return {"way": way, "signed_in": bool(found), "name": name, "lasting": not on_a_space() or os.path.isdir("/data")}
+
+    async def start(self, what: object, request: Request) -> dict[str, Any]:
+        """Begin an errand; the answer names the `job`, or an `error`."""
+        what = what if isinstance(what, dict) else {}
+        try:
+            owner = _text(what, "owner")
+            if not owner:
+                raise Refused("this page does not say whose it is; reload it and try again")
+            token = await asyncio.to_thread(token_of, what, request.scope.get("session", {}), self.local)
+            errand, on_done = await asyncio.to_thread(self._errand, what, owner, token)
+            return {"job": self.jobs.start(errand, owner, on_done).id}
+        except (Refused, CheckpointError, OSError) as error:
+            return {"error": str(error)}
+
+    def _errand(self, what: dict[str, Any], owner: str, token: str) -> tuple[Errand, Any]:
+        kind, repo, revision = _text(what, "kind"), _text(what, "repo").strip(), _text(what, "revision").strip() or "main"
+        match kind:
+            case "account":
+                return Errand(kind, token=token), _nothing
+            case "gallery":
+                return Errand(kind, token=token), _nothing
+            case "look" | "reproduce":
+                return Errand(kind, repo, token, revision=revision, largest=LARGEST_UPLOAD * UNPACKED), _nothing
+            case "pull":
+                into = Path(self.arriving.name) / os.urandom(8).hex()
+                errand = Errand(kind, repo, token, revision=revision, into=str(into), largest=LARGEST_UPLOAD * UNPACKED)
+                return errand, lambda job: self._arrived(job, into, owner)
+            case "plan" | "push":
+                if not token:
+                    raise Refused("sign in first: publishing needs a token of yours that may write")
+                checkpoint, run = self._checkpoint(what)
+                seen = _text(what, "expected") if "expected" in what else None
+                return Errand(
+                    kind, repo, token, revision=revision, private=what.get("private") is True, with_data=what.get("data") is True,
+                    checkpoint=str(checkpoint), run=str(run.folder) if run else "", expected=seen,
+                ), _nothing  # fmt: skip
+        raise Refused(f"{kind[:40]!r} is nothing that can be done on the Hub")
+
+    def _checkpoint(self, what: dict[str, Any]) -> tuple[Path, Run | None]:
+        """The checkpoint that is to be published, and the run it belongs to.
+
+        Raises:
+            Refused: when it is not the owner's, or no longer there.
+        """
+        run, own = run_on_show(self.registry, what)
+        if run and own:
+            found = run.checkpoints()
+            name = _text(what, "checkpoint")
+            wanted = next((path for path, _ in found if not name or path.name == name), None)
+            if wanted is None:
+                raise Refused("this run has no such checkpoint; pause it, or wait for the next one")
+            return wanted, run
+        folder = checkpoint_folder(self.registry, what)
+        if folder is None:
+            raise Refused("choose one of your runs, or a checkpoint of this machine")
+        return folder, None
+
+    def _arrived(self, job: Job, into: Path, owner: str) -> None:
+        """Make what was fetched a run of whoever asked for it."""
+        if job.status != "done" or job.result is None:
+            return
+        try:
+            name = job.errand.repo if job.errand.revision == "main" else f"{job.errand.repo} at {job.errand.revision[:12]}"
+            run = self.registry.adopt(into, owner, name)
+            job.result["subject"] = RUN + run.id
+        except (Refused, CheckpointError, OSError) as error:
+            job.status, job.sentence, job.result = "failed", f"fetched, but it could not be kept here: {error}", None
+
+    async def job(self, what: object, request: Request) -> dict[str, Any]:
+        """How an errand goes."""
+        what = what if isinstance(what, dict) else {}
+        job = self.jobs.find(what.get("job"), _text(what, "owner"))
+        return job.told() if job else {"status": "failed", "sentence": "this errand is no longer known here; begin it again", "again": True}
+
+    async def cancel(self, what: object, request: Request) -> dict[str, Any]:
+        what = what if isinstance(what, dict) else {}
+        job = self.jobs.find(what.get("job"), _text(what, "owner"))
+        if job and job.errand.kind != "gallery":
+            cancel(job)
+        return {}
+
+    async def keep(self, what: object, request: Request) -> dict[str, Any]:
+        """Publish a run as it goes on, stop that, or tell how it stands."""
+        what = what if isinstance(what, dict) else {}
+        run, own = run_on_show(self.registry, what)
+        if run is None or not own:
+            return {"kept": None}
+        try:
+            if what.get("do") == "stop":
+                self.jobs.stop_pushing(run)
+            elif what.get("do") == "start":
+                token = await asyncio.to_thread(token_of, what, request.scope.get("session", {}), self.local)
+                if not token:
+                    raise Refused("sign in first: publishing needs a token of yours that may write")
+                minutes: Any = what.get("minutes")
+                repo = _text(what, "repo").strip()
+                self.jobs.keep_pushing(run, what["owner"], repo, token, private=what.get("private") is True, minutes=minutes)
+        except Refused as error:
+            return {"error": str(error), "kept": self.jobs.kept(run)}
+        return {"kept": self.jobs.kept(run)}
+
+
+def _nothing(job: Job) -> None:
+    """What follows an errand that only tells."""
+
+
+def _text(what: Mapping[str, Any], name: str) -> str:
+    value = what.get(name)
+    return value if isinstance(value, str) and len(value) <= LONGEST else ""
