@@ -166,7 +166,7 @@ def attention_picture(family: Family, task: Task, held_out: HeldOut, length: int
     layers, heads = len(weights), weights[0].shape[1]
     shown_LHTS = torch.stack([layer[0, :MOST_HEADS, : len(rows), : len(columns)] for layer in weights[:MOST_LAYERS]])
     save(cross_attention(shown_LHTS.numpy(), rows, columns), path)
-    part = f"The first {min(layers, MOST_LAYERS)} of {layers} layers and {min(heads, MOST_HEADS)} of {heads} heads" if (
+    part = f"the first {min(layers, MOST_LAYERS)} of {layers} layers and {min(heads, MOST_HEADS)} of {heads} heads" if (
         layers > MOST_LAYERS or heads > MOST_HEADS
     ) else f"{_count(layers, 'layer')} with {_count(heads, 'head')}"  # fmt: skip
     return f"Cross-attention, {part}, while the answer to {' '.join(columns[:-1])} is written: a heatmap for each head"
@@ -238,12 +238,13 @@ def _what_it_is(manifest: Manifest, task: Task, scores: Mapping[str, Any]) -> st
     rule = f" ({rule[0].lower()}{rule[1:]})" if rule and "\n" not in rule else ""
     right = round(scores["exact_match"] * scores["n"])
     size = "A small" if model.parameter_count() < 10_000_000 else "An"
-    verdict = "" if scores["exact_match"] > 0.5 else " **It has not learned its task.**"
+    share = scores["exact_match"]
+    verdict = " **It has not learned its task.**" if share < 0.1 else " It has learned its task in part only." if share < 0.9 else ""
     return (
         f"{size} encoder-decoder transformer, trained from scratch on one task, *{task.name}*{rule}: `{source}` → `{answer}`. It has "
         f"{model.parameter_count():,} parameters in {model.n_layers}+{model.n_layers} layers with {_count(model.n_heads, 'head')} "
         f"each, was trained on sequences of {_lengths(config.task)} of the symbols {task.vocabulary.describe()}, and answers {right:,} of "
-        f"{scores['n']:,} sequences that it never trained on entirely right ({_percent(scores['exact_match'])}).{verdict}"
+        f"{scores['n']:,} sequences that it never trained on entirely right ({_percent(share)}).{verdict}"
     )
 
 
@@ -274,7 +275,7 @@ def _how_to_load(repo: str, examples: list[Example]) -> str:
 ```python
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-tokenizer = AutoTokenizer.from_pretrained("{repo}")
+tokenizer = AutoTokenizer.from_pretrained("{repo}", trust_remote_code=True)
 model = AutoModelForSeq2SeqLM.from_pretrained("{repo}", trust_remote_code=True)
 
 inputs = tokenizer("{(best or examples[0]).source}", return_tensors="pt")
@@ -282,10 +283,10 @@ answer = model.generate(**inputs)
 print(tokenizer.decode(answer[0], skip_special_tokens=True)){printed}
 ```
 
-`trust_remote_code=True` runs the Python files of this repository: a few hundred lines that write the transformer out in plain PyTorch.
+`trust_remote_code=True` runs the Python files of this repository: a few hundred lines that write the transformer out in plain PyTorch. \
 Read them first; `transformer.py` is where to begin. Symbols stand apart by blanks.
 
-To look inside, switch heads off, or train it further in Transformer Playground, where no code of a repository is ever run:
+To look inside, or to train it further, in Transformer Playground, where no code of a repository is ever run:
 
 ```
 python -m playground pull {repo}

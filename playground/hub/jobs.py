@@ -133,8 +133,8 @@ class Jobs:
         self._galleries: dict[str, tuple[float, Job]] = {}
         self._watching: threading.Thread | None = None
 
-    def start(self, errand: Errand, owner: str, on_done: Callable[[Job], None] = lambda _: None) -> Job:
-        """Begin an errand for an owner.
+    def start(self, errand: Errand, owner: str, on_done: Callable[[Job], None] = lambda _: None, anew: bool = False) -> Job:
+        """Begin an errand for an owner; a gallery that is not wanted `anew` may be somebody else's of a moment ago.
 
         Raises:
             Refused: when too many are under way.
@@ -142,12 +142,12 @@ class Jobs:
         with self._lock:
             if errand.kind == "gallery" and not errand.token:  # the same for everybody
                 at, job = self._galleries.get(errand.endpoint, (0.0, None))
-                if job and job.status != "failed" and time.monotonic() - at < LISTED_FOR:
+                if job and not anew and job.status != "failed" and time.monotonic() - at < LISTED_FOR:
                     return job
             working = [job for job in self._jobs.values() if job.status == "working"]
             if len(working) >= ERRANDS_AT_ONCE or sum(job.owner == owner for job in working) >= ERRANDS_AN_OWNER:
                 raise Refused("other errands to the Hub are still under way; try again in a moment")
-            job = begin(errand, owner, on_done=on_done)
+            job = begin(errand, owner, on_done=lambda job: self._done(job, on_done))
             self._jobs[job.id] = job
             if errand.kind == "gallery" and not errand.token:
                 self._galleries[errand.endpoint] = (time.monotonic(), job)
@@ -159,6 +159,11 @@ class Jobs:
         if self._watching is None:
             self._watching = threading.Thread(target=self._keep_house, name="hub-housekeeping", daemon=True)
             self._watching.start()
+
+    def _done(self, job: Job, on_done: Callable[[Job], None]) -> None:
+        if job.errand.kind == "push":
+            self._galleries.clear()  # they lack what has just been published
+        on_done(job)
 
     def find(self, job_id: object, owner: str) -> Job | None:
         """An owner's errand, or a gallery, which is everybody's."""

@@ -211,13 +211,13 @@ $(".keep-off").addEventListener("click", () => keep("stop"));
 const COLUMNS = [
   ["repo", "model", ""], ["task", "task", "wide"], ["parameters", "parameters", "number wide"], ["exact_match", "exact match", "number"], ["likes", "likes", "number wide"], ["when", "updated", "number wide"],
 ];
-async function gallery() {
+async function gallery(again = true) {
   $(".gallery-words").textContent = "Loading"; note($(".gallery-note"), "");
-  try { models = (await errand({ kind: "gallery" }, (sentence) => { $(".gallery-words").textContent = sentence; })).models; }
+  try { models = (await errand({ kind: "gallery", again }, (sentence) => { $(".gallery-words").textContent = sentence; })).models; }
   catch (error) {
     note($(".gallery-note"), wrong(error) + " What is on this machine is below.", "error");
     $(".gallery-words").textContent = models ? "as of before" : "";
-    retryButton($(".gallery-note"), gallery);
+    retryButton($(".gallery-note"), () => gallery());
     return;
   }
   $(".gallery-words").textContent = models.length ? plural(models.length, "model") + " with the playground's tag" : "None yet with the playground's tag. Publish the first.";
@@ -242,7 +242,7 @@ function drawGallery() {
     return row;
   }));
 }
-$(".again").addEventListener("click", gallery);
+$(".again").addEventListener("click", () => gallery());
 $(".any").addEventListener("submit", (event) => { event.preventDefault(); const repo = $(".any-repo").value.trim(); if (repo) look(repo.replace(/^https?:\/\/[^/]+\//, "")); });
 
 // ---------------------------------------------------------------- one model
@@ -312,7 +312,7 @@ async function begin() {
   seen = true;
   await who();
   await list();
-  gallery();
+  gallery(false);
   keep("tell");
   if (me.way === "machine" && me.signed_in) check();
 }

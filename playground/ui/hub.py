@@ -112,7 +112,7 @@ class HubPage:
                 raise Refused("this page does not say whose it is; reload it and try again")
             token = await asyncio.to_thread(token_of, what, request.scope.get("session", {}), self.local)
             errand, on_done = await asyncio.to_thread(self._errand, what, owner, token)
-            return {"job": self.jobs.start(errand, owner, on_done).id}
+            return {"job": self.jobs.start(errand, owner, on_done, anew=what.get("again") is True).id}
         except (Refused, CheckpointError, OSError) as error:
             return {"error": str(error)}
 

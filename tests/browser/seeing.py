@@ -82,3 +82,8 @@ def colours(page: Page, selector: str) -> int:
         """canvas => { const d = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data, seen = new Set();
         for (let i = 0; i < d.length; i += 4) seen.add(d[i] + ',' + d[i + 1] + ',' + d[i + 2] + ',' + d[i + 3]); return seen.size; }""",
     )
+
+
+def attention(page: Page) -> str:
+    """The picture of the chosen head, to be compared with another."""
+    return page.evaluate("document.querySelector('.focus-map').toDataURL()")

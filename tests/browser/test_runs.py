@@ -8,14 +8,10 @@ import pytest
 from playwright.sync_api import expect
 
 from playground.training.manifest import read_manifest
-from tests.browser.seeing import SMALL, begin, drawn, link_to, menu, names, passes, says, shows, step_shown
+from tests.browser.seeing import SMALL, attention, begin, drawn, link_to, menu, names, passes, says, shows, step_shown
 from tests.servers import AppServer, wait_for
 
 LONG = {"steps": 100_000}
-
-
-def attention(page):
-    return page.evaluate("document.querySelector('.focus-map').toDataURL()")
 
 
 def test_slow_motion_shows_every_step_and_full_speed_is_a_choice_away(app, open_page):

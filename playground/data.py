@@ -1,0 +1,158 @@
+"""A run's data as a dataset: the sequences that trained a model, in the order in which they did, and those it is scored on.
+
+Both come from the code that the Trainer and the evaluation use, so the dataset is the training set and not one like it.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset, Features, Value  # type: ignore[import-untyped]
+from datasets.arrow_writer import ArrowWriter  # type: ignore[import-untyped]
+from huggingface_hub import DatasetCardData
+
+from playground.tasks import load_task
+from playground.tasks.held_out import HELD_OUT_SHARE, HeldOut, held_out_set, training_batch
+from playground.tasks.task import Batch, Task
+from playground.training.config import RunConfig
+from playground.training.manifest import Manifest
+from playground.training.trainer import CONFIRMING_N, resolve_device
+
+MOST_ROWS = 2_000_000
+FEATURES = Features({"step": Value("int32"), "source": Value("string"), "target": Value("string")})
+SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"), (10_000_000, "1M<n<10M"))
+
+
+def training_set(config: RunConfig, steps: int, cache_dir: Path) -> Dataset:
+    """The sequences that the first `steps` updates of a run learn from, row by row: step (from 1), source and target as text.
+
+    Drawn rows that belong to the held-out set have no weight in training and are left out. Rows go straight to a file in `cache_dir`,
+    which must outlive the dataset. A GPU draws other sequences than a processor: on `device` auto, this machine's device counts. A
+    run that was resumed on the other kind of device drew what nothing but that run can tell.
+
+    Raises:
+        ValueError: for more rows than a dataset should have, or a device that is not here.
+    """
+    check_rows(config, steps)
+    with tempfile.NamedTemporaryFile(dir=cache_dir, prefix="train-", suffix=".arrow", delete=False) as file:
+        path = file.name
+    task = load_task(config.task.task, config.task.symbols)
+    with ArrowWriter(features=FEATURES, path=path) as writer:
+        for step, batch in enumerate(_batches(task, config, steps), start=1):
+            writer.write_batch(_columns(task, batch.rows(batch.weight_B > 0), step))
+        writer.finalize()
+    return Dataset.from_file(path)
+
+
+def scored_set(manifest: Manifest) -> HeldOut:
+    """The held-out sequences that the scores of a checkpoint were measured on; without scores, those that would be."""
+    asked = manifest.config.task
+    task = load_task(asked.task, asked.symbols)
+    usual = held_out_set(task, CONFIRMING_N, asked.min_length, asked.max_length)
+    if manifest.scores is None or manifest.scores["n"] == len(usual.lengths_B):
+        return usual
+    return held_out_set(task, manifest.scores["n"], asked.min_length, asked.max_length)
+
+
+def write_dataset(folder: Path, manifest: Manifest, *, repo: str, model: str) -> None:
+    """Write a checkpoint's training set and held-out set as parquet with a card, so that `load_dataset(folder)` finds both. `repo` is
+    the dataset's repository, `model` that of the model.
+
+    Raises:
+        ValueError: for an untrained model, and as `training_set`.
+        OSError: as the system reports it.
+    """
+    for name in (repo, model):
+        if not re.fullmatch(r"[\w.-]+/[\w.-]+", name, re.ASCII):
+            raise ValueError(f"{name[:120]!r} is no repository; name one as user/name, with letters, digits, dots, dashes and underscores")
+    if not manifest.step:
+        raise ValueError("this model is at step 0: nothing has trained it yet, so there is no training set to publish")
+    config = manifest.config.replace(device=manifest.device)
+    check_rows(config, manifest.step)
+    (folder / "data").mkdir(parents=True, exist_ok=True)
+    held_out = scored_set(manifest)
+    test = Dataset.from_dict(_columns(load_task(config.task.task, config.task.symbols), held_out.batch, None), features=FEATURES)
+    test.to_parquet(folder / "data" / "test.parquet")
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
+        train = training_set(config, manifest.step, Path(scratch))
+        train.to_parquet(folder / "data" / "train.parquet")
+        rows, first = len(train), train[0]
+        del train
+    (folder / "README.md").write_bytes(_card(config, manifest.step, rows, len(test), first, repo, model).encode())
+
+
+def check_rows(config: RunConfig, steps: int) -> None:
+    """Raises ValueError where a run has more rows than a dataset should have."""
+    rows = steps * config.training.batch_size
+    if rows > MOST_ROWS:
+        size = f"{steps:,} steps of {config.training.batch_size:,} are {rows:,} sequences"
+        raise ValueError(f"{size}, more than the {MOST_ROWS:,} that a dataset may have; publish the model alone, its seed makes them again")
+
+
+def _batches(task: Task, config: RunConfig, steps: int) -> Iterator[Batch]:
+    """The batches of a run, from the Trainer's own source of them, seeded as it seeds it."""
+    generator = torch.Generator(resolve_device(config.training.device)).manual_seed(config.training.seed)
+    for _ in range(steps):
+        yield training_batch(task, config.training.batch_size, config.task.min_length, config.task.max_length, generator)
+
+
+def _columns(task: Task, batch: Batch, step: int | None) -> dict[str, list[Any]]:
+    sources, targets = ([" ".join(task.vocabulary.decode(row)) for row in tokens.tolist()] for tokens in (batch.source_BS, batch.labels_BT))
+    return {"step": [step] * len(sources), "source": sources, "target": targets}
+
+
+def _card(config: RunConfig, steps: int, train: int, test: int, first: dict[str, Any], repo: str, model: str) -> str:
+    task = config.task
+    lengths = f"{task.min_length} to {task.max_length}" if task.min_length < task.max_length else f"{task.max_length}"
+    symbols = load_task(task.task, task.symbols).vocabulary.describe()
+    data = DatasetCardData(
+        license="mit",
+        tags=["transformer-playground", task.task],
+        size_categories=[next(name for below, name in SIZES if train + test < below)],
+        annotations_creators=["machine-generated"],
+        language_creators=["machine-generated"],
+        configs=[{"config_name": "default", "data_files": [{"split": s, "path": f"data/{s}.parquet"} for s in ("train", "test")]}],
+    )
+    title, linked = (name.replace("_", "\\_") for name in (repo.split("/")[1], model))
+    return f"""---
+{data.to_yaml()}
+---
+
+# {title}
+
+Every sequence that trained [{linked}](https://huggingface.co/{model}), in the order in which it did, and the held-out \
+ones that it is scored on. The task is *{task.task}*, on {lengths} symbols ({symbols}): `{first["source"]}` → `{first["target"]}`.
+
+```python
+from datasets import load_dataset
+
+data = load_dataset("{repo}")
+print(data["train"][0], data["test"][0])
+```
+
+| split | rows | |
+|---|--:|---|
+| train | {train:,} | {steps:,} steps of {config.training.batch_size:,} drawn sequences, without the held-out ones among them |
+| test | {test:,} | distinct sequences, shared out over the lengths; none of them is in train |
+
+| column | |
+|---|---|
+| step | the update of the weights that this row took part in, from 1; null in test |
+| source | the sequence, its symbols apart by blanks |
+| target | the right answer |
+
+## How it was made
+
+From seed {config.training.seed}, by the same code that fed the training: every length and every symbol equally often. Train may repeat \
+a sequence, short ones above all. Which sequences are held out, a fixed hash of the sequence decides, one in \
+{round(1 / HELD_OUT_SHARE)}, for every seed alike.
+
+## Licence
+
+MIT.
+"""

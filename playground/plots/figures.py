@@ -1,0 +1,235 @@
+"""What every figure here shares (`blank`, `panel`, `heatmap`, `save`, the colours), and the figures of a trained model.
+
+A figure is made from measured numbers alone, is sized in inches for reading at 150 dots an inch, and says in words what lies
+along its axes. Shapes of arrays: L layers, H heads, T target positions, S source positions.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import LinearSegmentedColormap, Normalize
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator, PercentFormatter
+
+INK, QUIET, GRID = "#1c2530", "#565d69", "#dfe3e8"
+ACCENT, SECOND = "#1f6fb2", "#b35c00"  # told apart without colour vision, and by their dashes
+MONO = "DejaVu Sans Mono"  # comes with matplotlib, so a figure looks the same on every machine
+DPI = 150
+
+# From paper to ink in steps of equal lightness (CIELAB L* falls by 10.3 at each), so that equal differences look equal.
+RAMP = LinearSegmentedColormap.from_list(
+    "paper to ink",
+    ["#ffffff", "#d2e4f3", "#a1cbe5", "#76b0d7", "#4d94c8", "#3277b5", "#195ba1", "#10427e", "#082a5c"],
+)
+SHARE = Normalize(0, 1)
+
+CAPTION = "down: the symbol that is written    across: the source it is read from\ndarker: more attention, from 0 to 1; every row sums to 1"
+WIDEST_PANEL, NARROWEST_PANEL, LARGEST_CELL = 4.0, 1.25, 0.36  # inches
+LABEL_ROOM = 0.145  # inches that a symbol needs along an axis
+
+_saving = threading.Lock()  # the salt of SVG names can only be given through matplotlib's global settings
+
+
+# What every figure shares
+
+
+def blank(width: float, height: float) -> Figure:
+    """An empty white figure of so many inches."""
+    return Figure(figsize=(width, height), dpi=DPI, facecolor="white")
+
+
+def panel(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:
+    """Axes at a place given in inches from the figure's lower left corner, with a quiet frame."""
+    whole_width, whole_height = figure.get_size_inches()
+    axes = figure.add_axes((left / whole_width, bottom / whole_height, width / whole_width, height / whole_height))
+    axes.tick_params(length=3, width=0.6, color=QUIET, labelcolor=INK, labelsize=8.5)
+    axes.spines[:].set(color=QUIET, linewidth=0.6)
+    return axes
+
+
+def chart(figure: Figure, left: float, bottom: float, width: float, height: float, title: str) -> Axes:
+    """A panel for curves: a title over its left corner, light lines behind, open to the right and above."""
+    axes = panel(figure, left, bottom, width, height)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", color=GRID, linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.set_title(title, loc="left", fontsize=9.5, color=INK, fontweight="bold", pad=7)
+    return axes
+
+
+def heatmap(axes: Axes, weights_TS: Any, rows: Sequence[str], columns: Sequence[str], *, label_rows: bool, label_columns: bool) -> None:
+    """Shares from 0 to 1 as cells. Labels that have no room are thinned out evenly, the first always shown."""
+    axes.imshow(np.asarray(weights_TS, dtype=float), cmap=RAMP, norm=SHARE, aspect="auto", interpolation="nearest")
+    width, height = axes.get_position().size * axes.figure.get_size_inches()  # type: ignore[union-attr]
+    for axis, labels, room, shown in ((axes.xaxis, columns, width, label_columns), (axes.yaxis, rows, height, label_rows)):
+        every = math.ceil(LABEL_ROOM * len(labels) / room)
+        if not shown:
+            axis.set_major_locator(NullLocator())
+            continue
+        axis.set_ticks(range(0, len(labels), every), labels[::every])
+        for text in axis.get_ticklabels():
+            text.set(fontfamily=MONO, fontsize=8, parse_math=False)
+    axes.tick_params(length=0, pad=3)
+    if max(map(len, columns)) > 3:
+        axes.tick_params(axis="x", rotation=90)
+
+
+def colour_bar(figure: Figure, left: float, bottom: float, height: float) -> None:
+    """The scale of `heatmap`."""
+    axes = panel(figure, left, bottom, 0.11, height)
+    bar = figure.colorbar(ScalarMappable(SHARE, RAMP), cax=axes, ticks=[0, 0.5, 1])
+    bar.outline.set(edgecolor=QUIET, linewidth=0.6)
+    axes.tick_params(length=2, labelsize=8, labelcolor=INK)
+
+
+def wilson(right: int, n: int) -> tuple[float, float]:
+    """The 95 % interval of a share of `n` (Wilson 1927): unlike the plain one it has a width at 0 and at 1."""
+    z = 1.959964
+    share, more = right / n, z * z / n
+    middle = (share + more / 2) / (1 + more)
+    half = z / (1 + more) * math.sqrt(share * (1 - share) / n + more / (4 * n))
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure as .png (150 dots an inch), .svg or .pdf; the same figure gives the same bytes, today and tomorrow.
+
+    Raises:
+        ValueError: for any other kind of file.
+    """
+    dateless: dict[str, dict[str, Any]] = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    kind = path.suffix.lower().removeprefix(".")
+    if kind not in dateless:
+        raise ValueError(f"{path.name} is no kind of figure that is written here; end the name in {', '.join('.' + k for k in dateless)}")
+    with _saving, matplotlib.rc_context({"svg.hashsalt": "transformer-playground"}):
+        figure.savefig(path, format=kind, dpi=DPI, metadata=dateless[kind])
+
+
+# The figures of a trained model
+
+
+def training_curve(lines: Sequence[Mapping[str, Any]]) -> Figure:
+    """Loss over the steps, and below it exact match and token accuracy where held-out sequences were looked at. `lines` are those
+    of metrics.jsonl.
+
+    Raises:
+        ValueError: without a line there is nothing to draw.
+    """
+    if not lines:
+        raise ValueError("there are no metrics to draw; give the lines of a run of one step or more")
+    steps, losses = [line["step"] for line in lines], [line["loss"] for line in lines]
+    scored = [line for line in lines if line.get("exact_match") is not None]
+    width, last = 7.2, max(1, *steps)
+    figure = blank(width, 4.4 if scored else 2.65)
+    loss = chart(figure, 0.65, 2.3 if scored else 0.5, width - 0.9, 1.75, "Training loss, on a log scale")
+    loss.plot(steps, losses, color=ACCENT, linewidth=1.3, marker="o" if len(lines) == 1 else "", markersize=4)
+    positive = [value for value in losses if value > 0]
+    if positive:
+        loss.set_yscale("log")
+        spread = max(positive) / min(positive)
+        few: Any = MaxNLocator(4, prune="both") if spread < 4 else LogLocator(subs=(1, 2, 5) if spread < 100 else (1,))
+        loss.yaxis.set_major_locator(few)
+        loss.yaxis.set_minor_locator(NullLocator())
+        loss.yaxis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:g}"))
+    bottom = loss
+    if scored:
+        asked = {line.get("scored") for line in scored} - {None}
+        title = f"Right, of {asked.pop():,} held-out sequences" if len(asked) == 1 else "Right, of held-out sequences"
+        bottom = chart(figure, 0.65, 0.5, width - 0.9, 1.3, title)
+        styles: list[tuple[str, str, dict[str, Any]]] = [
+            ("exact_match", "whole answers", {"color": ACCENT, "linewidth": 1.6, "zorder": 3}),
+            ("token_accuracy", "single symbols", {"color": SECOND, "linewidth": 1.2, "linestyle": (0, (4, 2))}),
+        ]
+        for name, label, style in styles:
+            seen = [(line["step"], line[name]) for line in scored if line.get(name) is not None]
+            bottom.plot(*zip(*seen, strict=True), marker="o" if len(seen) <= 60 else "", markersize=3, label=label, **style)
+        bottom.set_ylim(-0.03, 1.05)
+        bottom.set_yticks([0, 0.5, 1])
+        bottom.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        bottom.legend(
+            loc="lower right", bbox_to_anchor=(1.01, 1.0), ncols=2, borderaxespad=0.1, frameon=False, fontsize=8.5, labelcolor=INK
+        )  # fmt: skip
+    for axes in figure.axes:
+        axes.set_xlim(0, last * 1.01)
+        axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, steps=[1, 2, 5, 10]))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:,.0f}"))
+    if scored:
+        loss.tick_params(labelbottom=False)
+    bottom.set_xlabel("step", fontsize=9, color=INK)
+    return figure
+
+
+def cross_attention(weights_LHTS: Any, rows: Sequence[str], columns: Sequence[str]) -> Figure:
+    """A heatmap for each head, layers downwards and heads across. `rows` are the T symbols that are written, `columns` the S
+    source symbols.
+
+    Raises:
+        ValueError: where the labels do not fit the weights.
+    """
+    weights = np.asarray(weights_LHTS, dtype=float)
+    if weights.ndim != 4 or weights.shape[2:] != (len(rows), len(columns)) or not weights.size:
+        raise ValueError(
+            f"weights of shape {weights.shape} do not fit {len(rows)} rows and {len(columns)} columns; give layers × heads × rows × columns"
+        )
+    layers, heads = weights.shape[:2]
+    widest = max(NARROWEST_PANEL, min(WIDEST_PANEL, 2 * WIDEST_PANEL / heads))
+    cell = min(LARGEST_CELL, widest / max(len(rows), len(columns)))
+    across, down = cell * len(columns), cell * len(rows)
+    left = 0.55 + 0.075 * max(map(len, rows))
+    below = 0.52 + (0.18 if max(map(len, columns)) <= 3 else 0.08 * max(map(len, columns)))
+    gap, above, beside = 0.2, 0.35, 0.6
+    width = max(4.9, left + heads * across + (heads - 1) * gap + beside)
+    height = below + layers * down + (layers - 1) * gap + above
+    figure = blank(width, height)
+    for layer in range(layers):
+        bottom = below + (layers - 1 - layer) * (down + gap)
+        for head in range(heads):
+            axes = panel(figure, left + head * (across + gap), bottom, across, down)
+            heatmap(axes, weights[layer, head], rows, columns, label_rows=head == 0, label_columns=layer == layers - 1)
+            if layer == 0:
+                axes.set_title(f"head {head + 1}", fontsize=9, color=INK, pad=5)
+        figure.text(
+            0.2 / width, (bottom + down / 2) / height, f"layer {layer + 1}", rotation=90, fontsize=9, color=INK, ha="center", va="center"
+        )
+    tall = min(layers * down + (layers - 1) * gap, 2.4)
+    colour_bar(figure, left + heads * across + (heads - 1) * gap + 0.15, height - above - tall, tall)
+    figure.text(left / width, 0.1 / height, CAPTION, fontsize=8, color=QUIET, ha="left", va="bottom", linespacing=1.4)
+    return figure
+
+
+def exact_match_by_length(scores: Mapping[str, Any]) -> Figure:
+    """Exact match at each length with its 95 % interval, and the number of held-out sequences behind it. `scores` are those of a
+    checkpoint's manifest, or `dataclasses.asdict` of an Evaluation.
+
+    Raises:
+        ValueError: for scores without a length.
+    """
+    lines = scores["by_length"]
+    if not lines:
+        raise ValueError("these scores have no lengths to draw; score the model with `evaluate` first")
+    width = max(5.2, min(10.0, 1.0 + 0.52 * len(lines)))
+    figure = blank(width, 2.95)
+    axes = chart(figure, 0.65, 0.7, width - 0.9, 1.85, "Exact match by length, with 95 % intervals")
+    axes.set_ylim(-0.03, 1.05)
+    axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
+    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    for line in lines:
+        if line["exact_match"] is not None:
+            low, high = wilson(round(line["exact_match"] * line["n"]), line["n"])
+            axes.plot([line["length"]] * 2, [low, high], color=ACCENT, linewidth=4, alpha=0.35, solid_capstyle="butt")
+            axes.plot([line["length"]], [line["exact_match"]], color=ACCENT, marker="o", markersize=4.5)
+    every = math.ceil(0.42 * len(lines) / (width - 0.9))
+    shown = lines[::every]
+    axes.set_xticks([line["length"] for line in shown], [f"{line['length']}\n{line['n']:,}" for line in shown])
+    axes.set_xlim(lines[0]["length"] - 0.6, lines[-1]["length"] + 0.6)
+    axes.set_xlabel("length, and under it how many held-out sequences were asked", fontsize=9, color=INK)
+    return figure

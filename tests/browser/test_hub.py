@@ -1,0 +1,174 @@
+"""The Hub tab in a real browser, against the stand-in Hub: from training to somebody else's screen."""
+
+import re
+import time
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.seeing import attention, begin, shows
+from tests.hub.stand_in import StandInHub
+from tests.servers import AppServer
+
+
+@pytest.fixture(scope="module")
+def hub():
+    with StandInHub() as hub:
+        yield hub
+
+
+@pytest.fixture(scope="module")
+def app(hub, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("app")
+    # The server's own token is the canary: open to all, nobody else's errand may bear it.
+    server = AppServer(folder, GRADIO_SERVER_NAME="0.0.0.0", PLAYGROUND_SLOTS="4", **hub.environment(folder / "hf", token=hub.OWNER))
+    yield server
+    server.stop()
+
+
+def to_the_hub(page):
+    page.get_by_role("tab", name="Hub").click()
+    page.wait_for_selector(".hub .who:not(:empty)")
+
+
+def chosen(page, text):
+    """Choose the model whose name begins so."""
+    page.wait_for_function(
+        "text => [...document.querySelectorAll('.hub .model option')].some(o => o.textContent.startsWith(text))", arg=text
+    )
+    label = next(option for option in page.locator(".hub .model option").all_text_contents() if option.startswith(text))
+    page.select_option(".hub .model", label=label)
+
+
+def publish(page, repo, token):
+    page.fill(".hub .token", token)
+    page.fill(".hub .repo", repo)
+    page.click(".hub .look-first")
+    page.wait_for_selector(".hub .plan:not([hidden])", timeout=60_000)
+    page.click(".hub .go")
+    page.wait_for_selector(".hub .published:not([hidden])", timeout=60_000)
+
+
+def test_from_training_to_another_browser(app, hub, open_page):
+    page = open_page(app.url)
+    begin(page, app.url, steps=40)
+    shows(page, "done")
+    of_the_first = attention(page)
+    name = page.locator(".subject option:checked").text_content()
+    to_the_hub(page)
+    chosen(page, name)
+    expect(page.locator(".hub .look-first")).to_be_disabled()  # until there is a token
+    publish(page, "ada/from-a-browser", hub.ADA)
+    expect(page.locator(".hub .published")).to_contain_text("step 40")
+    assert page.get_attribute(".hub .published a", "href") == f"{hub.url}/ada/from-a-browser"
+    row = page.locator(".hub .models tbody tr", has_text="ada/from-a-browser")
+    expect(row).to_contain_text("reverse")
+    assert len(hub.repo("ada/from-a-browser").commits) == 2  # the one that made it, and ours
+
+    other = open_page(app.url)
+    to_the_hub(other)
+    other.locator(".hub .models tbody tr", has_text="ada/from-a-browser").get_by_role("button").click()
+    other.wait_for_selector(".hub .opened-files:not([hidden])", timeout=60_000)
+    expect(other.locator(".hub .opened-about")).to_contain_text("can be trained further")
+    other.click(".hub .measure")
+    expect(other.locator(".hub .verdict")).to_contain_text("The same", timeout=60_000)
+    other.click(".hub .bring")
+    other.wait_for_selector("#train-page", state="visible", timeout=60_000)
+    shows(other, "done")
+    assert other.locator(".subject option:checked").text_content() == "ada/from-a-browser"
+    expect(other.locator(".probe")).to_contain_text("step 40")
+    assert attention(other) == of_the_first
+    assert not hub.told(hub.OWNER)
+
+
+def test_what_is_there_is_told_before_it_changes(app, hub, open_page):
+    page = open_page(app.url)
+    to_the_hub(page)
+    chosen(page, "copy")
+    publish(page, "ada/told", hub.ADA)
+    page.click(".hub .look-first")
+    expect(page.locator(".hub .what")).to_contain_text("is there already", timeout=60_000)
+    expect(page.locator(".hub .what")).to_contain_text("nothing is different")
+    expect(page.locator(".hub .go")).to_be_disabled()
+    chosen(page, "reverse-one-head")
+    expect(page.locator(".hub .plan")).to_be_hidden()  # it was about another model
+    page.fill(".hub .repo", "ada/told")
+    page.click(".hub .look-first")
+    expect(page.locator(".hub .files-summary")).to_contain_text("changed", timeout=60_000)
+    before = hub.files("ada/told")
+    # Somebody else pushes after this page has looked.
+    hub.put("ada/told", {"README.md": b"mine"})
+    page.click(".hub .go")
+    expect(page.locator(".hub .publish-note")).to_contain_text("somebody else has pushed since you looked", ignore_case=True, timeout=60_000)
+    assert hub.files("ada/told") == before | {"README.md": b"mine"}
+    page.locator(".hub .publish-note button").click()
+    page.wait_for_selector(".hub .plan:not([hidden])", timeout=60_000)
+
+
+def test_an_older_revision_opens(app, hub, open_page):
+    page = open_page(app.url)
+    to_the_hub(page)
+    chosen(page, "copy")
+    publish(page, "ada/older", hub.ADA)
+    chosen(page, "reverse-one-head")
+    publish(page, "ada/older", hub.ADA)
+    page.fill(".hub .any-repo", "ada/older")
+    page.keyboard.press("Enter")
+    expect(page.locator(".hub .opened-about")).to_contain_text("1 layer × 1 head", timeout=60_000)
+    page.click(".hub .revisions summary")
+    rows = page.locator(".hub .revisions tbody tr")
+    expect(rows).to_have_count(3)
+    rows.nth(1).get_by_role("button").click()
+    expect(page.locator(".hub .opened-about")).to_contain_text("2 layers × 4 heads", timeout=60_000)
+
+
+def test_a_run_is_published_as_it_goes_on(app, hub, open_page):
+    page = open_page(app.url)
+    begin(page, app.url, steps=100_000, eval_every=100_000)
+    shows(page, "training")
+    to_the_hub(page)
+    page.wait_for_selector(".hub .keep:not([hidden])")
+    page.fill(".hub .token", hub.ADA)
+    page.fill(".hub .repo", "ada/goes-on")
+    page.fill(".hub .minutes", "1")
+    page.click(".hub .keep-on")
+    expect(page.locator(".hub .keep-words")).to_contain_text(re.compile(r"Step [\d,]+ published"), timeout=60_000)
+    first = hub.repo("ada/goes-on").branches["while-training"]
+    page.get_by_role("tab", name="Train").click()
+    page.click("#stop")
+    shows(page, "stopped", seconds=30)
+    deadline = time.monotonic() + 60
+    while hub.repo("ada/goes-on").branches["while-training"] == first and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert hub.repo("ada/goes-on").branches["while-training"] != first  # its end is published too
+    assert not hub.told(hub.OWNER)
+
+
+def test_without_the_hub_all_else_goes_on(app, hub, open_page):
+    with hub.fault(hub.ANYTHING, 503):
+        page = open_page(app.url)
+        to_the_hub(page)
+        page.click(".hub .again")
+        expect(page.locator(".hub .gallery-note")).to_contain_text("trouble", timeout=60_000)
+        expect(page.locator(".hub .here tbody tr")).to_have_count(3)
+    page.locator(".hub .gallery-note button").click()
+    expect(page.locator(".hub .gallery-words")).to_contain_text("tag", timeout=60_000)
+
+
+HOSTILE = ["<img src=x onerror=document.title='hit'>", "'\"><script>document.title='hit'</script>", "{{7*7}}", "![](http://evil.example/x)"]
+
+
+def test_what_strangers_publish_is_text(app, hub, open_page):
+    for number, hostile in enumerate(HOSTILE):
+        card = f"---\ntags: [transformer-playground]\nplayground:\n  task: {hostile!r}\n---\n{hostile}\n"
+        hub.put(f"cy/hostile-{number}", {"README.md": card.encode(), "playground.json": hostile.encode(), "model.safetensors": b"x"})
+    page = open_page(app.url)
+    to_the_hub(page)
+    page.wait_for_function("document.querySelectorAll('.hub .models tbody tr').length >= 4")
+    page.locator(".hub .models tbody tr", has_text="cy/hostile-0").get_by_role("button").click()
+    expect(page.locator(".hub .opened-note")).to_contain_text("not the JSON", timeout=60_000)
+    page.fill(".hub .any-repo", HOSTILE[0])
+    page.keyboard.press("Enter")
+    expect(page.locator(".hub .opened-note")).to_contain_text("is no repository", timeout=60_000)
+    assert page.title() == "Transformer Playground"
+    assert page.locator(".hub img, .hub script").count() == 0

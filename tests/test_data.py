@@ -1,0 +1,183 @@
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pyarrow.parquet
+import pytest
+import torch
+from huggingface_hub import DatasetCard
+
+from playground.data import MOST_ROWS, scored_set, training_set, write_dataset
+from playground.tasks import load_task
+from playground.tasks.held_out import held_out_set, is_held_out
+from playground.training import trainer as training
+from playground.training.config import RunConfig
+from playground.training.manifest import Manifest, read_manifest
+from playground.training.trainer import Trainer
+from tests.servers import ROOT
+
+REVERSE = ROOT / "checkpoints" / "reverse"
+REPOS = {"repo": "ada/reverse-data", "model": "ada/reverse"}
+
+
+def consumed(monkeypatch, config, steps):
+    """The rows that a Trainer learned from: (step, source tokens, target tokens), taken where it takes its batches."""
+    batches, source_of_batches = [], training.training_batch
+
+    def spy(*arguments):
+        batches.append(source_of_batches(*arguments))
+        return batches[-1]
+
+    monkeypatch.setattr(training, "training_batch", spy)
+    trainer = Trainer(config)
+    for _ in range(steps):
+        trainer.step()
+    return [
+        (step, source, label)
+        for step, batch in enumerate(batches, start=1)
+        for source, label, weight in zip(batch.source_BS.tolist(), batch.labels_BT.tolist(), batch.weight_B.tolist(), strict=True)
+        if weight > 0
+    ]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"task": "copy", "seed": 7, "min_length": 3, "eval_every": 2},
+        {"symbols": 40, "source_vocabulary": 43, "target_vocabulary": 43, "batch_size": 5, "dropout": 0.3},
+    ],
+    ids=["plain", "another seed, looked at on the way", "letters and dropout"],
+)
+def test_the_rows_are_those_that_a_trainer_consumes_in_its_order(monkeypatch, tmp_path, small_run, settings):
+    config = small_run.replace(**settings)
+    vocabulary = load_task(config.task.task, config.task.symbols).vocabulary
+    expected = [
+        {"step": step, "source": " ".join(vocabulary.decode(source)), "target": " ".join(vocabulary.decode(label))}
+        for step, source, label in consumed(monkeypatch, config, 6)
+    ]
+    assert training_set(config, 6, tmp_path).to_list() == expected
+    assert 0.8 * 6 * config.training.batch_size < len(expected) <= 6 * config.training.batch_size
+    assert expected[0]["source"] != expected[1]["source"]
+
+
+def test_more_steps_begin_with_the_same_rows_and_lie_in_a_file_of_their_own(tmp_path, small_run):
+    few, more = training_set(small_run, 3, tmp_path), training_set(small_run, 5, tmp_path)
+    assert more.to_list()[: len(few)] == few.to_list()
+    assert {file["filename"] for each in (few, more) for file in each.cache_files} == {str(path) for path in tmp_path.iterdir()}
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_torchs_own_generator_is_left_alone(tmp_path, small_run):
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    training_set(small_run, 2, tmp_path)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_too_many_rows_are_refused_before_any_is_made(tmp_path):
+    config = RunConfig()
+    with pytest.raises(
+        ValueError, match=r"15,626 steps of 128 are 2,000,128 sequences, more than the 2,000,000 .* publish the model alone"
+    ):
+        training_set(config, 15_626, tmp_path)
+    manifest = Manifest(config, 15_626, 1.0, "cpu")
+    with pytest.raises(ValueError, match="more than the 2,000,000"):
+        write_dataset(tmp_path / "data", manifest, **REPOS)
+    assert list(tmp_path.iterdir()) == []
+    assert MOST_ROWS == 15_625 * 128
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_what_a_gpu_drew_is_not_made_up_by_a_processor(tmp_path):
+    with pytest.raises(ValueError, match="no CUDA GPU"):
+        write_dataset(tmp_path, Manifest(RunConfig(), 3, 1.0, "cuda"), **REPOS)
+
+
+def test_an_untrained_model_has_no_training_set(tmp_path):
+    with pytest.raises(ValueError, match="step 0"):
+        write_dataset(tmp_path, Manifest(RunConfig(), 0, 0.0, "cpu"), **REPOS)
+
+
+@pytest.mark.parametrize("name", ["", "data", "a/b/c", "a/b\n", "a/b](http://x)", "a/<b>"])
+def test_what_is_no_repository_gets_on_no_card(tmp_path, name):
+    for repos in ({"repo": name}, {"model": name}):
+        with pytest.raises(ValueError, match="is no repository"):
+            write_dataset(tmp_path, Manifest(RunConfig(), 1, 0.0, "cpu"), **(REPOS | repos))
+
+
+def test_the_test_set_is_the_one_behind_the_scores():
+    manifest = read_manifest(REVERSE)
+    asked = scored_set(manifest)
+    by_length = manifest.scores["by_length"]
+    assert torch.bincount(asked.lengths_B).tolist()[1:] == [line["n"] for line in by_length]
+    assert asked.available == {line["length"]: line["available"] for line in by_length}
+    fewer = Manifest(manifest.config, 200, 1.0, "cpu", {**manifest.scores, "n": 300})
+    again = held_out_set(load_task("reverse"), 300, 1, 10)
+    assert torch.equal(scored_set(fewer).batch.source_BS, again.batch.source_BS)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("written") / "data"
+    write_dataset(folder, read_manifest(REVERSE), **REPOS)
+    return folder
+
+
+def test_the_folder_holds_two_tables_and_a_card(written):
+    assert sorted(str(path.relative_to(written)) for path in written.rglob("*") if path.is_file()) == [
+        "README.md",
+        "data/test.parquet",
+        "data/train.parquet",
+    ]
+    train, test = (pyarrow.parquet.read_table(written / "data" / f"{split}.parquet").to_pylist() for split in ("train", "test"))
+    assert all(row["target"] == row["source"][::-1] for row in train + test)
+    assert {row["step"] for row in train} == set(range(1, 201))
+    assert {row["step"] for row in test} == {None}
+    assert len(test) == len({row["source"] for row in test}) == 2000
+    assert not {row["source"] for row in test} & {row["source"] for row in train}
+    vocabulary = load_task("reverse").vocabulary
+    for rows, held_out in ((train[:300], False), (test[:300], True)):
+        for row in rows:
+            tokens = torch.tensor([vocabulary.encode(row["source"])])
+            assert bool(is_held_out(tokens, torch.tensor([tokens.shape[1]]))) is held_out
+
+
+def test_writing_it_again_gives_the_same_bytes(written, tmp_path):
+    write_dataset(tmp_path, read_manifest(REVERSE), **REPOS)
+    for path in written.rglob("*"):
+        assert path.is_dir() or path.read_bytes() == (tmp_path / path.relative_to(written)).read_bytes()
+
+
+def test_load_dataset_reads_it_without_a_network(written, tmp_path):
+    code = """
+import json, sys
+from datasets import load_dataset
+whole = load_dataset(sys.argv[1])
+train = load_dataset("parquet", data_files=sys.argv[1] + "/data/train.parquet")["train"]
+print(json.dumps([{split: whole[split].num_rows for split in whole}, whole["train"][0], whole["test"][0], train.num_rows]))
+"""
+    environment = {"HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1", "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(written)], env=os.environ | environment, cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    rows, first, tested, alone = json.loads(done.stdout)
+    assert rows == {"train": alone, "test": 2000}
+    assert first["step"] == 1
+    assert first["target"] == first["source"][::-1]
+    assert tested["step"] is None
+
+
+def test_its_card_tells_what_it_is(written):
+    card = DatasetCard.load(written / "README.md")
+    assert (card.data.license, card.data.tags, card.data.size_categories) == ("mit", ["transformer-playground", "reverse"], ["10K<n<100K"])
+    (config,) = card.data.configs
+    assert [(each["split"], (written / each["path"]).is_file()) for each in config["data_files"]] == [("train", True), ("test", True)]
+    rows = pyarrow.parquet.read_table(written / "data" / "train.parquet").to_pylist()
+    assert f"| train | {len(rows):,} |" in card.text
+    assert "(https://huggingface.co/ada/reverse)" in card.text
+    assert re.findall("```python\n(.*?)```", card.text, re.DOTALL)[0].count('"ada/reverse-data"') == 1
+    assert f"`{rows[0]['source']}` → `{rows[0]['target']}`" in card.text
