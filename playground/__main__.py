@@ -232,11 +232,14 @@ def push(
 def pull(repo: str, revision: str, out: Path | None, ask_token: bool, as_json: bool) -> None:
     """Fetch a published model as a checkpoint; every file is checked before it counts."""
     out = out or CHECKPOINTS / repo.rpartition("/")[2]
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        refuse(f"--out {out} is there already and stays as it is; choose a new or an empty folder")
     check_out(out, keeps_what_is_there=True)
-    if out.exists():
-        if any(out.iterdir()):
-            refuse(f"--out {out} is not empty; choose another folder")
-        out.rmdir()
+    try:
+        if out.exists():
+            out.rmdir()
+    except OSError as error:
+        refuse(f"--out {out} cannot be replaced: {error.strerror}; choose a new folder")
     told = on_the_hub(ask_token, kind="pull", repo=repo, revision=revision, into=str(out.resolve()))
     if as_json:
         click.echo(json.dumps({"checkpoint": str(out), "commit": told["commit"], "step": told["step"]}))
@@ -271,14 +274,14 @@ def gallery(ask_token: bool, as_json: bool) -> None:
         return
     for model in models:
         exact = "" if model["exact_match"] is None else f"{model['exact_match']:.2%}"
-        size = "" if model["parameters"] is None else f"{model['parameters']:,}"
-        click.echo(f"{model['repo']:40} {model['task']:16} {size:>12} parameters {exact:>8} {model['likes']:>5} likes")
+        size = "" if model["parameters"] is None else f"{model['parameters']:,} parameters"
+        click.echo(f"{model['repo']:40} {model['task']:16} {size:>23} {exact:>8} {model['likes']:>5} likes")
     if not models:
         click.echo("no model with the playground's tag yet")
 
 
 def on_the_hub(ask_token: bool, needed: bool = False, **errand: Any) -> dict[str, Any]:
-    """The result of an errand on the Hub; what it does meanwhile goes to stderr."""
+    """The result of an errand on the Hub; what it does meanwhile goes to stderr. A signal ends it."""
     from playground.hub.jobs import begin, cancel, supervise
     from playground.hub.work import Errand
 
@@ -289,16 +292,20 @@ def on_the_hub(ask_token: bool, needed: bool = False, **errand: Any) -> dict[str
         token = get_token() or ""
     if needed and not token:
         refuse("publishing needs a token that may write: run `hf auth login`, set HF_TOKEN, or add --ask-token")
+    told_to_end: list[int] = []
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # its process inherits this: Ctrl-C is sent to both, and it is for us to end it
     job = begin(Errand(**errand, token=token), on_say=lambda sentence: click.echo(f"{sentence} ...", err=True), fresh=True)
-    try:
-        while not job.over.wait(0.2):
-            supervise(job)
-    except KeyboardInterrupt:
-        cancel(job)
-        refuse(job.sentence)
+    while job.child and job.child.process.pid is None and not job.over.wait(0.01):
+        pass
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: told_to_end.append(number))
+    while not job.over.wait(0.2):
+        supervise(job)
+        if told_to_end:
+            cancel(job)
     if job.result is None:
         click.echo(f"playground: {job.sentence}", err=True)
-        raise SystemExit(1)
+        raise SystemExit(128 + told_to_end[0] if told_to_end else 1)
     return job.result
 
 

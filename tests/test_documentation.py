@@ -1,7 +1,9 @@
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from tests.servers import ROOT, SHIPPED
 
@@ -9,10 +11,10 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 REQUIREMENTS = (ROOT / "requirements.txt").read_text()
 
 
-def front_matter() -> dict[str, str]:
+def front_matter() -> dict[str, Any]:
     block = re.match(r"---\n(.*?)\n---\n", README, re.S)
     assert block, "README.md begins with the Space's front matter"
-    return dict(line.split(": ", 1) for line in block.group(1).splitlines())
+    return yaml.safe_load(block.group(1))
 
 
 def test_the_space_runs_the_pinned_gradio():

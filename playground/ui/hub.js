@@ -59,7 +59,7 @@ function sayWho() {
     machine: me.signed_in ? "This machine is signed in to the Hub" + (account ? " as " + account.name : "") + ". Another token may be typed:" : "This machine is not signed in to the Hub: run hf auth login, or type a token that may write.",
     typed: "To publish, type a token of yours that may write. It is used for what you start with it, and kept nowhere.",
   };
-  $(".who").textContent = words[me.way] || "";
+  $(".who").textContent = (words[me.way] || "") + (me.lasting ? "" : " What is here is gone when this Space restarts: publish what you want to keep, or download it in the Train tab.");
 }
 async function check() {
   try { account = await errand({ kind: "account" }, (sentence) => { $(".who").textContent = sentence; }); note($(".publish-note"), ""); }

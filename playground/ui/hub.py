@@ -39,8 +39,9 @@ def on_a_space() -> bool:
 
 
 def can_sign_in() -> bool:
-    """Whether visitors can sign in with Hugging Face here."""
-    return on_a_space() and "OAUTH_CLIENT_ID" in os.environ
+    """Whether visitors can sign in with Hugging Face here. Where Gradio does not take this for a Space, its button would sign
+    everybody in as the owner."""
+    return on_a_space() and os.environ.get("SYSTEM") == "spaces" and "OAUTH_CLIENT_ID" in os.environ
 
 
 def hub_view() -> gr.HTML:

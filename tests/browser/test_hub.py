@@ -99,7 +99,8 @@ def test_what_is_there_is_told_before_it_changes(app, hub, open_page):
     # Somebody else pushes after this page has looked.
     hub.put("ada/told", {"README.md": b"mine"})
     page.click(".hub .go")
-    expect(page.locator(".hub .publish-note")).to_contain_text("somebody else has pushed since you looked", ignore_case=True, timeout=60_000)
+    said = "somebody else has pushed since you looked"
+    expect(page.locator(".hub .publish-note")).to_contain_text(said, ignore_case=True, timeout=60_000)
     assert hub.files("ada/told") == before | {"README.md": b"mine"}
     page.locator(".hub .publish-note button").click()
     page.wait_for_selector(".hub .plan:not([hidden])", timeout=60_000)
