@@ -27,7 +27,7 @@ from huggingface_hub.errors import (
     RevisionNotFoundError,
 )
 from huggingface_hub.utils import httpx, logging  # type: ignore[attr-defined]
-from huggingface_hub.utils._http import hf_request_event_hook
+from huggingface_hub.utils._http import hf_request_event_hook, parse_ratelimit_headers
 from huggingface_hub.utils.sha import git_hash, sha_fileobj
 
 TAG = "transformer-playground"
@@ -51,6 +51,10 @@ class HubError(RuntimeError):
         self.again = again
 
 
+class Silent(Exception):
+    """The Hub has not answered twice in a row."""
+
+
 class Later(Exception):
     """The Hub asks to come back after so many seconds."""
 
@@ -66,7 +70,8 @@ class Change:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a push will do, before anything is written. `parent`: the commit on which this plan was made."""
+    """What a push will do, before anything is written. `parent`: the branch's last commit, empty where it is yet to be made;
+    `start`: the commit that the files were compared with, from which a new branch begins; empty where there is no repository."""
 
     repo: str
     kind: str  # model or dataset
@@ -75,6 +80,7 @@ class Plan:
     exists: bool
     private: bool
     parent: str
+    start: str
     changes: tuple[Change, ...]
 
     @property
@@ -82,15 +88,39 @@ class Plan:
         return any(change.what != "same" for change in self.changes)
 
 
+class Impatient(httpx.Client):
+    """Whoever is silent twice in a row is not asked a third time: huggingface_hub would ask six times, and wait a minute each."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.silences: dict[bytes, int] = {}  # in a row, by host
+
+    def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
+        limits, host = request.extensions.get("timeout", {}), request.url.netloc
+        request.extensions["timeout"] = {name: min(limit or ANSWERED_WITHIN, ANSWERED_WITHIN) for name, limit in limits.items()}
+        try:
+            answer = super().send(request, **options)
+        except httpx.TimeoutException as error:
+            self.silences[host] = self.silences.get(host, 0) + 1
+            if self.silences[host] > 1:
+                raise Silent from error  # not among what huggingface_hub tries again
+            raise
+        self.silences[host] = 0
+        return answer
+
+
 def impatient_client() -> httpx.Client:
     """As huggingface_hub makes its own, but nobody is waited for without end."""
 
     def look(response: httpx.Response) -> None:
-        wait = response.headers.get("retry-after", "")
-        if response.status_code in (429, 503) and wait.isdigit() and int(wait) > WAITED_FOR:
-            raise Later(int(wait))
+        told = [response.headers.get("retry-after", "").strip()]
+        if response.status_code == 429 and (limit := parse_ratelimit_headers(response.headers)) and not limit.remaining:
+            told.append(str(limit.reset_in_seconds))
+        waits = [int(wait) for wait in told if wait.isdigit()]
+        if response.status_code >= 400 and waits and max(waits) > WAITED_FOR:
+            raise Later(max(waits))
 
-    return httpx.Client(
+    return Impatient(
         event_hooks={"request": [hf_request_event_hook], "response": [look]},
         follow_redirects=True,
         timeout=httpx.Timeout(ANSWERED_WITHIN, connect=5.0),
@@ -218,19 +248,20 @@ class Hub:
                 about = self.api.repo_info(repo, repo_type=kind, timeout=ANSWERED_WITHIN)
         except Missing:
             changes = tuple(Change(name, path.stat().st_size, "new") for name, path in files.items())
-            return Plan(repo, kind, revision, url, False, private, "", changes)
+            return Plan(repo, kind, revision, url, False, private, "", "", changes)
         try:
             about = self.look(repo, revision, kind)
-            parent = about.sha or ""
+            parent = start = about.sha or ""
         except Missing:  # the branch is yet to be made, from what main holds
             about, parent = self.look(repo, "main", kind), ""
+            start = about.sha or ""
         there = {file.rfilename: file for file in about.siblings or []}
         if kind == "model" and MANIFEST not in there and set(there) - {"README.md", ".gitattributes", "LICENSE"}:
             raise HubError(f"{repo} holds another model ({', '.join(sorted(there)[:3])}), which stays as it is; choose another name")
         changes = tuple(Change(name, path.stat().st_size, _what(path, there.get(name))) for name, path in files.items())
         gone = [name for name in there if kind == "model" and name not in files and OURS.fullmatch(name)]
         changes += tuple(Change(name, there[name].size or 0, "removed") for name in gone)
-        return Plan(repo, kind, revision, url, True, bool(about.private), parent, changes)
+        return Plan(repo, kind, revision, url, True, bool(about.private), parent, start, changes)
 
     def push(self, folder: Path, plan: Plan, message: str, say: Callable[[str], None] = lambda _: None) -> str:
         """Carry out a plan in one commit, and return the commit. Until that commit nothing of it can be seen.
@@ -244,9 +275,11 @@ class Hub:
             say(f"Making {plan.repo}")
             with self.plainly("make", plan.repo):
                 self.api.create_repo(plan.repo, private=plan.private, repo_type=plan.kind)
-        if plan.revision != "main":
+        if plan.revision != "main" and not plan.parent:
             with self.plainly(f"make the branch {plan.revision} of", plan.repo):
-                self.api.create_branch(plan.repo, branch=plan.revision, repo_type=plan.kind, exist_ok=True)
+                self.api.create_branch(plan.repo, branch=plan.revision, revision=plan.start or None, repo_type=plan.kind)
+        if not plan.writes:
+            return plan.start
         added = [CommitOperationAdd(change.path, folder / change.path) for change in plan.changes if change.what in ("new", "changed")]
         removed = [CommitOperationDelete(change.path) for change in plan.changes if change.what == "removed"]
         large = [operation for operation in added if operation.path_in_repo.endswith(LARGE)]
@@ -258,7 +291,7 @@ class Hub:
         with self.plainly("write to", plan.repo):
             done = self.api.create_commit(
                 plan.repo, [*added, *removed], commit_message=message, repo_type=plan.kind, revision=plan.revision,
-                parent_commit=plan.parent or None,
+                parent_commit=plan.start or None,
             )  # fmt: skip
         return str(done.oid)
 
@@ -290,7 +323,7 @@ class Hub:
             return HubError(f"{repo} is gated: ask for access on its page, {self.endpoint}/{repo}, then try again")
         if found(RevisionNotFoundError):
             return Missing(f"{repo} has no such revision; choose one of those that it lists")
-        if found(RepositoryNotFoundError):
+        if (answer := found(RepositoryNotFoundError)) and not (self.token and answer.response.status_code == 401):
             seen = "that this token may see" if self.token else "that everybody may see"
             return Missing(f"there is no repository {repo} {seen}; look at the spelling, user/name")
         if found(OfflineModeIsEnabled):

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -48,8 +50,10 @@ class Job:
     over: threading.Event = field(default_factory=threading.Event)
 
     def told(self) -> dict[str, Any]:
-        """What a page shows of it."""
-        return {"status": self.status, "sentence": self.sentence, "again": self.again, "result": self.result, "kind": self.errand.kind}
+        """What a page shows of it. Until it is over, what follows its result, such as a run made of it, is yet to come."""
+        over = self.over.is_set()
+        return {"status": self.status if over else "working", "sentence": self.sentence, "again": self.again,
+                "result": self.result if over else None, "kind": self.errand.kind}  # fmt: skip
 
 
 def begin(
@@ -60,6 +64,7 @@ def begin(
     fresh: bool = False,
 ) -> Job:
     """Start an errand; `job.over` is set when it has ended, one way or another."""
+    scratch = tempfile.mkdtemp(prefix="playground-")  # taken away here: whoever is killed takes nothing away
     job = Job(secrets.token_urlsafe(12), owner, replace(errand, endpoint=errand.endpoint or os.environ.get("HF_ENDPOINT", "")))
 
     def take(kind: str, *content: Any) -> None:
@@ -77,12 +82,13 @@ def begin(
             job.status, job.again = "failed", True
             job.sentence = f"it ended before it was done (exit code {code}), while: {job.sentence}; try again"
         job.errand = replace(job.errand, token="")
+        shutil.rmtree(scratch, ignore_errors=True)
         try:
             on_done(job)
         finally:
             job.over.set()
 
-    job.child = Child("playground.hub.work:work", f"hub-{errand.kind}", job.errand, on_message=take, on_end=end, fresh=fresh)
+    job.child = Child("playground.hub.work:work", f"hub-{errand.kind}", job.errand, scratch, on_message=take, on_end=end, fresh=fresh)
     return job
 
 

@@ -15,9 +15,9 @@ The kinds of errand, and what they result in:
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
-import tempfile
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -54,8 +54,8 @@ class Errand:
     largest: int = LARGEST_PULL
 
 
-def work(pipe: Connection, errand: Errand) -> None:
-    """The entry of the process."""
+def work(pipe: Connection, errand: Errand, scratch: str) -> None:
+    """The entry of the process. `scratch`: an empty folder, which whoever started it takes away, however this ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ.update(QUIET | ({"HF_ENDPOINT": errand.endpoint} if errand.endpoint else {}))
     from playground.training.manifest import CheckpointError
@@ -64,14 +64,13 @@ def work(pipe: Connection, errand: Errand) -> None:
 
     try:
         prepare()
-        hub = Hub(errand.token, errand.endpoint)
-        with tempfile.TemporaryDirectory(prefix="playground-") as scratch:
-            runner = Runner(hub, errand, pipe, Path(scratch))
-            message: tuple[Any, ...] = ("result", getattr(runner, errand.kind)())
+        runner = Runner(Hub(errand.token, errand.endpoint), errand, pipe, Path(scratch))
+        message: tuple[Any, ...] = ("result", getattr(runner, errand.kind)())
     except HubError as error:
         message = ("failed", str(error), error.again)
     except (CheckpointError, ValueError) as error:
-        message = ("failed", str(error), False)
+        plain = str(error).replace(f"{scratch}/looked/config.json", "playground.json")  # its name in the repository
+        message = ("failed", re.sub(rf"{re.escape(scratch)}/\w+/?", "", plain), False)
     except OSError as error:
         message = ("failed", f"this machine could not do it: {error.strerror or type(error).__name__}", True)
     except MemoryError:

@@ -47,4 +47,5 @@ def _is_ours(request: Request) -> bool:
     """Whether a page of this server asks, or no page at all. A Space stands behind a proxy that may change the Host."""
     origin = request.headers.get("origin")
     hosts = (request.headers.get("host"), request.headers.get("x-forwarded-host"), *os.environ.get("SPACE_HOST", "").split(","))
-    return origin is None or urlsplit(origin).netloc in hosts
+    theirs = urlsplit(origin or "").netloc  # "null", which a frame without an origin says, has none
+    return origin is None or (theirs != "" and theirs in hosts)

@@ -1,0 +1,359 @@
+"""Whatever the Hub does, on making a repository, uploading, committing or downloading: who asked is told what to do within two
+minutes, nothing is half written there or here, and the checkpoint is as it was.
+
+Every fault meets every operation in this process, and each fault an errand in a process of its own; all of them wait at the same time.
+"""
+
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from huggingface_hub import constants, set_client_factory
+from huggingface_hub.utils import logging
+from huggingface_hub.utils._http import default_client_factory
+
+from playground.hub.client import REACHED_WITHIN, Hub, HubError, prepare
+from playground.hub.jobs import begin, supervise
+from playground.hub.work import Errand
+from playground.runs.gather import FILES
+from playground.training.checkpoint import save_checkpoint
+from playground.training.trainer import Trainer
+from tests.faults.harness import start, tiny, wait_for_status
+from tests.hub.stand_in import StandInHub
+from tests.servers import wait_for
+
+# The client itself sends a large file in a way that its HTTP library warns of.
+pytestmark = [pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning"), pytest.mark.timeout(400)]
+
+LONGEST = 120  # seconds until whoever asked is told
+CHILDREN = 3  # errands that have a process at the same time
+
+FAULTS = {
+    "401": {"kind": 401},
+    "403": {"kind": 403},
+    "404": {"kind": 404},
+    "409": {"kind": 409},
+    "412": {"kind": 412},
+    "429": {"kind": 429, "retry_after": 1},
+    "500": {"kind": 500, "page": True},
+    "503": {"kind": 503},
+    "reset": {"kind": "reset"},
+    "hang": {"kind": "hang"},
+    "tomorrow": {"kind": 503, "retry_after": 86400},
+}
+PLACES = {  # where each operation meets it
+    "create": (StandInHub.CREATE, ""),
+    "upload": (StandInHub.UPLOAD, "PUT"),
+    "commit": (StandInHub.COMMIT, ""),
+    "download": (StandInHub.RESOLVE, "GET"),
+}
+# What to do, in the words of the sentence; 404 and 401 depend on what was asked.
+ADVICE = {
+    "401": ("sign in again", "spelling"), "403": ("it must be one that writes there", "this token may not"),
+    "404": ("spelling", "there is nothing on the Hub to"), "409": ("try again",), "412": ("look at what it holds now and try again",),
+    "429": ("try again in some minutes",), "500": ("try again later",), "503": ("try again later",), "reset": ("try again",),
+    "hang": ("try again",), "tomorrow": ("asks to wait 24 h", ),
+}  # fmt: skip
+CASES = [f"{operation}-{fault}" for operation in PLACES for fault in FAULTS]
+# An errand of its own has each fault once, and each operation at least twice; the others are a matter of patience.
+USUAL = {"create-401", "create-503", "create-409", "upload-403", "upload-429", "upload-hang", "commit-412", "commit-500", "commit-tomorrow",
+         "download-404", "download-reset"}  # fmt: skip
+
+
+@dataclass
+class Outcome:
+    """What became of one case. `kept`: the folders that must not change are as they were."""
+
+    sentence: str = ""
+    again: bool = False
+    seconds: float = 0.0
+    hits: int = 0
+    commits: list[str] = field(default_factory=list)  # of every repository, without the Hub's own first
+    told: str = ""
+    kept: bool = False
+    left: list[str] = field(default_factory=list)
+
+
+def contents(folder):
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run") / "0000002"
+    trainer = Trainer(tiny(steps=20))
+    save_checkpoint(folder, trainer, [trainer.step(), trainer.step()], trainer.evaluate(32))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def prepared():
+    """This process is set up as an errand's is, and as it was before afterwards."""
+    verbosity = logging.get_verbosity()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+        patch.setattr(constants, "HF_HUB_DISABLE_PROGRESS_BARS", True)
+        for name in ("NO_PROXY", "no_proxy"):
+            patch.setenv(name, "127.0.0.1,localhost")
+        prepare()
+        yield
+        set_client_factory(default_client_factory)
+        logging.set_verbosity(verbosity)
+
+
+def files_of(checkpoint):
+    """A package, as far as the Hub is concerned."""
+    files = {name: (checkpoint / name).read_bytes() for name in FILES[1:]}
+    return files | {"playground.json": (checkpoint / "config.json").read_bytes(), "README.md": b"---\nlicense: mit\n---\n# Digits\n"}
+
+
+def commits_of(hub):
+    return [commit.title for repo in hub.repos.values() for commit in repo.commits.values() if commit.title != "initial commit"]
+
+
+def settle(outcome, hub, fault, started):
+    outcome.seconds, outcome.hits, outcome.commits = time.monotonic() - started, fault.hits, commits_of(hub)
+    return outcome
+
+
+def case_here(case, checkpoint, folder):
+    """One fault, met by the client in this process."""
+    operation, name = case.split("-")
+    package, outcome = folder / "package", Outcome()
+    package.mkdir(parents=True)
+    for path, data in files_of(checkpoint).items():
+        (package / path).write_bytes(data)
+    before = contents(package)
+    with StandInHub() as stand_in:
+        client = Hub(stand_in.ADA, stand_in.url)
+        if operation == "download":
+            stand_in.put("ada/digits", dict(before), message="Here before")
+        where, method = PLACES[operation]
+        started = time.monotonic()
+        with stand_in.fault(where, method=method, **FAULTS[name]) as fault:
+            try:
+                if operation == "download":
+                    client.fetch("ada/digits", "main", {path: len(data) for path, data in before.items()}, folder / "in")
+                else:
+                    client.push(package, client.plan(package, "ada/digits"), "Step 2")
+            except HubError as error:
+                outcome.sentence, outcome.again, outcome.told = str(error), error.again, repr(error)
+        settle(outcome, stand_in, fault, started)
+    outcome.kept = contents(package) == before
+    outcome.left = sorted(path for path in contents(folder / "in") if not path.startswith(".cache")) if (folder / "in").exists() else []
+    return outcome
+
+
+def case_apart(case, checkpoint, folder, times=None, **errand):
+    """One fault, met by an errand in a process of its own, which is looked after as a server does."""
+    operation, name = case.split("-")
+    before, said, outcome = contents(checkpoint), [], Outcome()
+    folder.mkdir(parents=True)
+    with StandInHub() as stand_in:
+        if operation == "download":
+            stand_in.put("ada/digits", files_of(checkpoint), message="Here before")
+            asked = Errand("pull", "ada/digits", stand_in.ADA, stand_in.url, into=str(folder / "in"))
+        else:
+            asked = Errand("push", "ada/digits", stand_in.ADA, stand_in.url, checkpoint=str(checkpoint))
+        where, method = PLACES[operation]
+        started = time.monotonic()
+        with stand_in.fault(where, method=method, times=times, **FAULTS[name]) as fault:
+            job = begin(asked, on_say=said.append)
+            while not job.over.wait(0.1) and time.monotonic() - started < LONGEST + 30:
+                supervise(job)
+        outcome.sentence, outcome.again, outcome.told = job.sentence, job.again, repr([job.told(), said, job.errand])
+        settle(outcome, stand_in, fault, started)
+    outcome.kept = contents(checkpoint) == before
+    outcome.left = sorted(path.name for path in folder.iterdir())
+    return outcome
+
+
+@pytest.fixture(scope="module")
+def outcomes(request, prepared, checkpoint, tmp_path_factory):
+    """A future for each case that was selected: they mostly wait, so they do that together."""
+    folder = tmp_path_factory.mktemp("cases")
+    items = [item for item in request.session.items if item.path == Path(__file__)]
+    wanted = [item.callspec.params for item in items if "case" in item.fixturenames]
+    with ThreadPoolExecutor(len(CASES)) as here, ThreadPoolExecutor(CHILDREN) as apart:
+        futures = {}
+        for number, asked in enumerate(wanted):
+            case, carry_out = asked["case"], asked["carry_out"]
+            pool = here if carry_out is case_here else apart
+            futures[carry_out, case] = pool.submit(carry_out, case, checkpoint, folder / str(number))
+        yield futures
+
+
+def apart(case):
+    return pytest.param(case_apart, case, id=f"apart-{case}", marks=[] if case in USUAL else [pytest.mark.soak])
+
+
+@pytest.mark.parametrize(("carry_out", "case"), [*(pytest.param(case_here, case, id=f"here-{case}") for case in CASES), *map(apart, CASES)])
+def test_a_fault_of_the_hub_is_told_and_leaves_nothing_half_done(outcomes, carry_out, case):
+    operation, name = case.split("-")
+    outcome = outcomes[carry_out, case].result(timeout=300)
+    assert outcome.hits >= 1
+    assert outcome.seconds < LONGEST
+    assert any(words in outcome.sentence for words in ADVICE[name]), outcome.sentence
+    assert "nobody foresaw" not in outcome.sentence
+    assert outcome.again == (name not in ("401", "403", "404")), outcome.sentence
+    assert "hf_" not in outcome.sentence + outcome.told
+    assert outcome.commits == (["Here before"] if operation == "download" else [])
+    assert outcome.kept
+    assert outcome.left == []
+
+
+def test_a_fault_that_passes_is_not_even_noticed(prepared, checkpoint, tmp_path):
+    """Once refused, once cut short, once unanswered: the client tries again, and what arrives is whole."""
+    package = tmp_path / "package"
+    package.mkdir()
+    for path, data in files_of(checkpoint).items():
+        (package / path).write_bytes(data)
+    with StandInHub() as stand_in:
+        client = Hub(stand_in.ADA, stand_in.url)
+        for where, kind in ((StandInHub.BATCH, 503), (StandInHub.UPLOAD, "reset"), (StandInHub.PREUPLOAD, 500)):
+            stand_in.fault(where, kind, times=1)
+        client.push(package, client.plan(package, "ada/digits"), "Step 2")
+        assert stand_in.files("ada/digits") == contents(package)
+        assert commits_of(stand_in) == ["Step 2"]
+        stand_in.fault(StandInHub.RESOLVE, 503, times=1)
+        stand_in.fault(StandInHub.STORAGE, "cut", times=1, method="GET")
+        client.fetch("ada/digits", "main", {path: len(data) for path, data in contents(package).items()}, tmp_path / "in")
+    assert {path: (tmp_path / "in" / path).read_bytes() for path in contents(package)} == contents(package)
+
+
+def test_an_errand_survives_a_fault_that_passes(checkpoint, tmp_path):
+    outcome = case_apart("upload-503", checkpoint, tmp_path / "case", times=1)
+    assert outcome.sentence == ""
+    assert outcome.commits == ["Step 2"]
+    assert outcome.kept
+
+
+def test_a_commit_whose_answer_is_lost_is_not_made_twice(prepared, checkpoint, tmp_path):
+    for path, data in files_of(checkpoint).items():
+        (tmp_path / path).write_bytes(data)
+    with StandInHub() as stand_in:
+        client = Hub(stand_in.ADA, stand_in.url)
+        with stand_in.fault(StandInHub.COMMIT, "lost", times=1), pytest.raises(HubError, match="try again") as lost:
+            client.push(tmp_path, client.plan(tmp_path, "ada/digits"), "Step 2")
+        assert lost.value.again
+        plan = client.plan(tmp_path, "ada/digits")
+        assert not plan.writes
+        assert client.push(tmp_path, plan, "Step 2") == stand_in.repo("ada/digits").head.oid
+        assert commits_of(stand_in) == ["Step 2"]
+
+
+def test_training_goes_on_while_the_hub_hangs(registries, checkpoint, tmp_path):
+    run = start(registries(), "ada")
+    wait_for_status(run, "training")
+    with StandInHub() as stand_in, stand_in.fault(StandInHub.WHOAMI, "hang") as hang:
+        job = begin(Errand("push", "ada/digits", stand_in.ADA, stand_in.url, checkpoint=str(checkpoint)))
+        wait_for(lambda: hang.hits, 60, "the first request")
+        before = run.step
+        wait_for(lambda: run.step > before + 20, 30, "steps while it hangs")
+        assert run.status == "training"
+        assert job.over.wait(60)
+    assert "did not answer" in job.sentence
+
+
+# Nobody there at all
+
+
+@pytest.fixture
+def nowhere():
+    """The address of a port that refuses."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{probe.getsockname()[1]}"
+
+
+@pytest.fixture
+def black_hole():
+    """The address of a server that takes connections and never says anything."""
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+def timed(call, *arguments):
+    started = time.monotonic()
+    with pytest.raises(HubError) as refused:
+        call(*arguments)
+    return time.monotonic() - started, refused.value
+
+
+def test_without_a_network_one_is_told_within_three_seconds(prepared, nowhere):
+    seconds, error = timed(Hub("", nowhere).reach)
+    assert seconds < 3
+    assert error.again
+    assert "cannot be reached: Connection refused; look at the network and try again" in str(error)
+
+
+@pytest.mark.parametrize("trouble", ["slow", "no name", "unreachable"])
+def test_a_name_or_a_way_that_is_not_found_is_told_within_three_seconds(prepared, monkeypatch, trouble):
+    over = threading.Event()
+
+    def connect(*_):
+        if trouble == "slow":
+            over.wait(30)
+        raise socket.gaierror(-2, "Name or service not known") if trouble == "no name" else OSError(113, "No route to host")
+
+    monkeypatch.setattr(socket, "create_connection", connect)
+    seconds, error = timed(Hub("", "https://hub.invalid").reach)
+    over.set()
+    assert REACHED_WITHIN < 3
+    assert seconds < 3 + 0.5 * (trouble == "slow")
+    told = {"slow": "no answer", "no name": "Name or service not known", "unreachable": "No route to host"}
+    assert f"cannot be reached: {told[trouble]}" in str(error)
+    assert error.again
+
+
+@pytest.mark.parametrize("kind", ["account", "gallery", "look", "plan", "push", "pull", "reproduce"])
+def test_no_errand_asks_twice_when_nobody_is_there(checkpoint, nowhere, tmp_path, kind):
+    before, said = contents(checkpoint), []
+    heard = []
+
+    def on_say(sentence):
+        said.append(sentence)
+        heard.append(time.monotonic())
+
+    errand = Errand(kind, "ada/digits", "hf_none", nowhere, checkpoint=str(checkpoint), into=str(tmp_path / "in"))
+    job = begin(errand, on_say=on_say)
+    assert job.over.wait(60)
+    assert time.monotonic() - heard[0] < 3 + 2  # and the end of its process
+    assert (job.status, job.again, said) == ("failed", True, ["Reaching the Hub"])
+    assert "look at the network and try again" in job.sentence
+    assert contents(checkpoint) == before
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_server_that_never_answers_is_given_up_within_fifteen_seconds(prepared, black_hole, tmp_path):
+    (tmp_path / "README.md").write_text("# Digits")
+
+    def visitor():
+        """Reaches it, as every errand does first."""
+        hub = Hub("hf_none", black_hole)
+        hub.reach()
+        return hub
+
+    calls = {
+        "account": lambda: visitor().account(),
+        "gallery": lambda: visitor().gallery(),
+        "look": lambda: visitor().look("ada/digits"),
+        "plan": lambda: visitor().plan(tmp_path, "ada/digits"),
+        "revisions": lambda: visitor().revisions("ada/digits"),
+    }
+    with ThreadPoolExecutor(len(calls)) as pool:
+        told = dict(zip(calls, pool.map(lambda name: timed(calls[name]), calls), strict=True))
+    for seconds, error in told.values():
+        assert seconds < 15
+        assert "did not answer within 12 s" in str(error)
+        assert error.again
+
+
+def test_offline_is_told_as_such(prepared, monkeypatch):
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with StandInHub() as stand_in, pytest.raises(HubError, match="unset it"):
+        Hub("", stand_in.url).look("ada/digits")

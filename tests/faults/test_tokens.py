@@ -1,0 +1,286 @@
+"""Whose token the Hub is shown: a Space's own never is, a visitor's only for that visitor's errands, and nothing keeps one.
+
+The canary stands wherever huggingface_hub looks for a token, in the environment and in its file; what the stand-in Hub was asked,
+what the pages were answered, the app's log and every file it leaves are searched for it, and for the visitors' tokens.
+"""
+
+import asyncio
+import json
+import time
+from types import SimpleNamespace
+
+import pytest
+from huggingface_hub import constants
+
+from playground.hub.jobs import Jobs
+from playground.runs.registry import Refused
+from playground.ui.hub import HubPage, token_of
+from playground.ui.visit import new_owner
+from tests.faults.client import Page
+from tests.faults.harness import tiny
+from tests.hub.stand_in import StandInHub
+from tests.servers import AppServer, wait_for
+
+REVERSE = "checkpoint:reverse-one-head"
+SIGNED_IN = 3600
+
+
+@pytest.fixture(scope="module")
+def hub():
+    with StandInHub() as hub:
+        yield hub
+
+
+@pytest.fixture
+def canary(hub, tmp_path, monkeypatch):
+    """The owner's token, wherever one is looked for in this process."""
+    (tmp_path / "token").write_text(hub.OWNER)
+    monkeypatch.setenv("HF_TOKEN", hub.OWNER)
+    monkeypatch.setenv("HF_ENDPOINT", hub.url)
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
+    monkeypatch.delenv("SPACE_ID", raising=False)
+    return hub.OWNER
+
+
+def session_of(token, seconds=SIGNED_IN):
+    """What signing in with Hugging Face leaves in a visitor's session."""
+    return {"oauth_info": {"access_token": token, "expires_at": time.time() + seconds, "userinfo": {"preferred_username": "ada"}}}
+
+
+def holding(folder, *secrets, but=()):
+    """The files below a folder that hold any of these texts."""
+    files = [path for path in folder.rglob("*") if path.is_file() and path not in but]
+    return [path for path in files if any(secret.encode() in path.read_bytes() for secret in secrets)]
+
+
+# The rule itself
+
+
+@pytest.mark.parametrize("typed", [{}, {"token": "hf_typed"}, {"token": " hf_typed\n"}])
+@pytest.mark.parametrize("local", [False, True])
+def test_on_a_space_only_signing_in_counts(hub, canary, monkeypatch, typed, local):
+    monkeypatch.setenv("SPACE_ID", "owner/space")
+    assert token_of(typed, session_of(hub.ADA), local) == hub.ADA
+    nobody = [{}, session_of(hub.ADA, -1), session_of(None), session_of(7), {"oauth_info": hub.ADA}, {"oauth_info": None},
+              {"oauth_info": {"access_token": hub.ADA}}]  # fmt: skip
+    for session in nobody:
+        assert token_of(typed, session, local) == ""
+
+
+def test_a_machine_that_serves_itself_has_its_own_and_what_is_typed_wins(hub, canary, tmp_path, monkeypatch):
+    assert token_of({}, {}, True) == hub.OWNER
+    assert token_of({"token": ""}, {}, True) == token_of({"token": "  "}, {}, True) == token_of({"token": 7}, {}, True) == hub.OWNER
+    assert token_of({"token": f" {hub.ADA}\n"}, {}, True) == hub.ADA
+    monkeypatch.delenv("HF_TOKEN")
+    assert token_of({}, {}, True) == hub.OWNER  # from its file
+    (tmp_path / "token").unlink()
+    assert token_of({}, {}, True) == ""
+
+
+def test_where_a_house_may_come_only_what_is_typed_counts(hub, canary):
+    assert token_of({}, {}, False) == ""
+    assert token_of({}, session_of(hub.ADA), False) == ""
+    assert token_of({"token": hub.ADA}, {}, False) == hub.ADA
+
+
+@pytest.mark.parametrize("typed", ["hf_two words", "hf_a\nhf_b", "hf_ä", "hf_\x00", "hf_" + "x" * 198])
+def test_what_is_no_token_is_refused_without_saying_it(canary, typed):
+    with pytest.raises(Refused) as refused:
+        token_of({"token": typed}, {}, True)
+    assert "copy it once more" in str(refused.value)
+    assert typed[3:] not in str(refused.value)
+
+
+# Visitors of a Space who have signed in: their session is Gradio's to make, so the page is asked directly
+
+
+@pytest.fixture
+def visited(hub, canary, registries, monkeypatch):
+    """Carries an errand of a visitor with some session out, and gives the answer to hub-start, or what became of it."""
+    monkeypatch.setenv("SPACE_ID", "owner/space")
+    registry = registries()
+    registry.start(tiny(steps=4), "ada")
+    wait_for(lambda: registry.of_owner("ada")[0].status == "done", 60, "a short run")
+    page = HubPage(registry, Jobs(registry))
+
+    def visit(session, **what):
+        request = SimpleNamespace(scope={"session": session})
+        subject = f"run:{registry.of_owner('ada')[0].id}"
+        begun = asyncio.run(page.start({"owner": "ada", "token": hub.CY, "subject": subject} | what, request))
+        if "error" in begun:
+            return begun
+        asked = {"owner": "ada", "job": begun["job"]}
+        job = page.jobs.find(begun["job"], "ada")
+        assert job.over.wait(110)
+        return asyncio.run(page.job(asked, request))
+
+    yield visit
+    page.arriving.cleanup()
+
+
+def test_a_visitor_of_a_space_publishes_with_the_token_of_signing_in(hub, visited):
+    with hub.watch() as seen:
+        told = visited(session_of(hub.ADA), kind="push", repo="ada/from-a-space", expected="")
+    assert told["status"] == "done", told
+    assert {request.token for request in seen if request.host == hub.host} == {hub.ADA}
+    assert hub.ADA not in json.dumps(told)
+    assert "playground.json" in hub.files("ada/from-a-space")
+
+
+@pytest.mark.parametrize("session", ["nobody's", "expired here", "expired there"])
+def test_a_visitor_of_a_space_who_is_not_signed_in_publishes_nothing(hub, visited, session):
+    sessions = {"nobody's": {}, "expired here": session_of(hub.ADA, -1), "expired there": session_of(hub.EXPIRED)}
+    with hub.watch() as seen:
+        told = visited(sessions[session], kind="push", repo="ada/by-nobody")
+    sentence = told.get("error") or told["sentence"]
+    assert ("sign in again" if session == "expired there" else "sign in first") in sentence
+    assert {request.token for request in seen} == ({hub.EXPIRED} if session == "expired there" else set())
+    assert hub.EXPIRED not in json.dumps(told)
+    assert ("model", "ada/by-nobody") not in hub.repos
+
+
+# The app as a process
+
+
+class Visitor(Page):
+    """A page of the app, which remembers all that it was answered."""
+
+    def __init__(self, app):
+        super().__init__(app, new_owner())
+        self.answers = []
+
+    def call(self, function, **request):
+        self.answers.append(super().call(function, **request))
+        return self.answers[-1]
+
+    def errand(self, **what):
+        """The answer to hub-start if that is an error, else what became of the errand."""
+        begun = self.call("hub-start", **what)
+        return begun if "error" in begun else self.ended(begun["job"])
+
+    def ended(self, job):
+        wait_for(lambda: self.call("hub-job", job=job)["status"] != "working", 110, "the end of an errand")
+        return self.answers[-1]
+
+    def was_told(self, *secrets):
+        return any(secret in json.dumps(answer) for answer in self.answers for secret in secrets)
+
+
+def serving(hub, folder, token, **more):
+    """The app in a folder that all its files are in, with a token in the environment and in huggingface_hub's file."""
+    for name in ("home", "temporary"):
+        (folder / name).mkdir()
+    (folder / "home/token").write_text(token)
+    environment = hub.environment(folder / "home", token=token, HF_HUB_DISABLE_IMPLICIT_TOKEN="0", HF_HUB_DISABLE_XET="0")
+    return AppServer(folder, **environment, TMPDIR=str(folder / "temporary"), **more)
+
+
+@pytest.fixture(scope="module")
+def space(hub, tmp_path_factory):
+    """The app as on a Space, with the Space's own token."""
+    folder = tmp_path_factory.mktemp("space")
+    app = serving(hub, folder, hub.OWNER, SPACE_ID="owner/space", GRADIO_SERVER_NAME="0.0.0.0")
+    yield app
+    app.stop()
+
+
+@pytest.fixture(scope="module")
+def local(hub, tmp_path_factory):
+    """The app of somebody alone, who has logged in on this machine."""
+    app = serving(hub, tmp_path_factory.mktemp("local"), hub.ADA)
+    yield app
+    app.stop()
+
+
+def test_the_owners_token_of_a_space_is_shown_to_nobody_by_no_errand(hub, space):
+    folder, visitor = space.log.parent, Visitor(space)
+    hub.put("owner/secret", {"playground.json": "{}", "model.safetensors": b""}, private=True)
+    tried = ({"kind": "push", "repo": "owner/mine", "subject": REVERSE}, {"kind": "plan", "repo": "owner/mine", "subject": REVERSE})
+    for what in tried:
+        for typed in ({}, {"token": hub.ADA}, {"token": hub.OWNER[:-1] + "x"}):
+            assert "sign in first" in visitor.errand(**what, **typed)["error"]
+    assert "sign in first" in visitor.errand(kind="account", token=hub.ADA)["sentence"]
+    assert visitor.call("hub-who", token=hub.ADA)["signed_in"] is False
+
+    hub.add_user("dee", "hf_StandInTokenOfDeeWhoPublished")
+    published = Visitor(space)  # something to look at, put there by another way than this app
+    hub.put("dee/digits", packaged(space))
+    for kind in ("gallery", "look", "reproduce", "pull"):
+        told = published.errand(kind=kind, repo="dee/digits", token=hub.ADA)
+        assert told["status"] == "done", told
+    for kind in ("look", "reproduce", "pull"):
+        told = published.errand(kind=kind, repo="owner/secret", token=hub.ADA)
+        assert "there is no repository owner/secret that everybody may see" in told["sentence"]
+
+    subject = next(answer["result"]["subject"] for answer in published.answers if (answer.get("result") or {}).get("subject"))
+    kept = published.call("hub-keep", subject=subject, do="start", repo="owner/kept", minutes=5, private=True, token=hub.ADA)
+    assert "sign in first" in kept["error"]
+    assert published.call("hub-keep", subject=subject)["kept"] is None
+    assert published.call("hub-cancel", job="none") == {}
+    assert "nothing that can be done" in published.errand(kind="token")["error"]
+
+    assert hub.told(hub.OWNER) == []
+    assert hub.told(hub.ADA) == []
+    assert hub.tokens_seen() == set()
+    assert not visitor.was_told(hub.OWNER, hub.ADA)
+    assert not published.was_told(hub.OWNER, hub.ADA)
+    assert holding(folder, hub.OWNER, hub.ADA, but={folder / "home/token"}) == []
+    assert "sign in first" not in space.log.read_text()  # what visitors do wrong is not the owner's to read
+
+
+def packaged(app):
+    """The files of a small published model, without a Hub."""
+    folder = app.checkpoints / "reverse-one-head"
+    files = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    files["playground.json"] = files.pop("config.json")
+    return files | {"README.md": "---\ntags:\n- transformer-playground\n---\n# Digits\n"}
+
+
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example", "null", "file://", "http://127.0.0.1.evil.example:{port}", "http://127.0.0.1:1"]
+)
+def test_a_page_of_another_site_starts_nothing(hub, space, origin):
+    visitor = Visitor(space)
+    body = json.dumps({"owner": visitor.owner, "kind": "look", "repo": "dee/digits"}).encode()
+    theirs = {"Content-Type": "application/json", "Origin": origin.format(port=space.port)}
+    with hub.watch() as seen:
+        for name in ("hub-start", "hub-job", "hub-cancel", "hub-who", "hub-keep"):
+            with pytest.raises(RuntimeError, match="403"):
+                visitor.post(f"/playground/ask/{name}", body, theirs)
+    ours = theirs | {"Origin": f"http://127.0.0.1:{space.port}"}
+    assert "error" not in visitor.post("/playground/ask/hub-who", b"{}", ours)
+    assert seen == []
+
+
+def test_somebody_alone_publishes_with_the_token_of_the_machine(hub, local):
+    visitor = Visitor(local)
+    assert visitor.call("hub-who")["way"] == "machine"
+    with hub.watch() as seen:
+        told = visitor.errand(kind="push", repo="ada/at-home", subject=REVERSE, expected="")
+    assert told["status"] == "done", told
+    assert {request.token for request in seen if request.host == hub.host} == {hub.ADA}
+    assert not any(request.authorization for request in seen if request.host == hub.storage_host)
+    assert "playground.json" in hub.files("ada/at-home")
+    assert not visitor.was_told(hub.ADA)
+
+
+def test_a_token_that_is_typed_wins_and_is_kept_nowhere(hub, local):
+    folder, visitor = local.log.parent, Visitor(local)
+    but = {folder / "home/token"}
+    with hub.watch() as seen, hub.fault(hub.COMMIT, "silent") as silent:
+        begun = visitor.call("hub-start", kind="push", repo="cy/typed", subject=REVERSE, token=f" {hub.CY}\n", expected="")
+        wait_for(lambda: silent.hits, 110, "the commit")
+        assert holding(folder, hub.CY, hub.ADA, but=but) == []  # in the midst of it
+        assert visitor.call("hub-job", job=begun["job"])["status"] == "working"
+    told = visitor.ended(begun["job"])
+    assert (told["status"], told["again"]) == ("failed", True)
+    told = visitor.errand(kind="push", repo="cy/typed", subject=REVERSE, token=hub.CY)
+    assert told["status"] == "done", told
+    with hub.watch() as more:
+        refused = visitor.errand(kind="push", repo="cy/typed", subject=REVERSE, token=f"{hub.CY}\n{hub.BEN}")
+        assert "copy it once more" in refused["error"]
+        assert "make a new one" in visitor.errand(kind="account", token=hub.UNKNOWN)["sentence"]
+    assert {request.token for request in seen if request.host == hub.host} == {hub.CY}
+    assert {request.token for request in more} == {hub.UNKNOWN}
+    assert not visitor.was_told(hub.CY, hub.BEN, hub.ADA, hub.UNKNOWN)
+    assert holding(folder, hub.CY, hub.BEN, hub.ADA, hub.UNKNOWN, but=but) == []

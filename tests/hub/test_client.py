@@ -1,0 +1,503 @@
+"""What one visitor can do on a Hub, with the real client against the stand-in."""
+
+import os
+import time
+import traceback
+from dataclasses import asdict
+from types import SimpleNamespace
+
+import pytest
+from huggingface_hub import constants, file_download, set_client_factory
+from huggingface_hub.utils import logging
+from huggingface_hub.utils._http import default_client_factory
+
+from playground.hub.client import MANIFEST, TAG, Hub, HubError, Missing, in_words, prepare
+
+CARD = f"---\nlicense: mit\ntags:\n- {TAG}\n---\n# Digits turned round\n".encode()
+REGULAR = {
+    "README.md": CARD,
+    "config.json": b'{"model_type": "playground"}\n',
+    "attention.py": b"softmax = max\n",
+    "metrics.jsonl": b'{"step": 1, "loss": 2.3}\n' * 40,
+    MANIFEST: b'{"schema_version": 1}\n',
+    "training.png": os.urandom(9_000),
+}
+LARGE = {"model.safetensors": os.urandom(40_000), "training.safetensors": os.urandom(80_000)}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def prepared(hub):
+    """This process is set up as an errand's is, and as it was before afterwards."""
+    before = logging.get_verbosity()
+    prepare()
+    yield
+    set_client_factory(default_client_factory)
+    logging.set_verbosity(before)
+
+
+@pytest.fixture(autouse=True)
+def empty(hub):
+    """Every test begins with a Hub that holds nothing."""
+    hub.clear()
+
+
+@pytest.fixture
+def ada(hub):
+    return Hub(hub.ADA, hub.url)
+
+
+@pytest.fixture
+def nobody(hub):
+    return Hub("", hub.url)
+
+
+@pytest.fixture
+def package(tmp_path):
+    """A folder as it is published: what travels in the commit, and what goes to storage before."""
+    folder = tmp_path / "package"
+    folder.mkdir()
+    for name, content in (REGULAR | LARGE).items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def push(hub, folder, repo, message="Step 1", **asked):
+    return hub.push(folder, hub.plan(folder, repo, **asked), message)
+
+
+def titles(hub, id, revision="main", kind="model"):
+    """The titles of a repository's commits, oldest first; the Hub's own is the first."""
+    repo = hub.repo(id, kind)
+    return [commit.title for commit in reversed(repo.history(repo.at(revision)))]
+
+
+def kinds(plan):
+    return {change.path: change.what for change in plan.changes}
+
+
+def written(seen):
+    return [f"{request.method} {request.path}" for request in seen if request.method not in ("GET", "HEAD")]
+
+
+def refused(call, *arguments, **named):
+    with pytest.raises(HubError) as error:
+        call(*arguments, **named)
+    return error.value
+
+
+# A plan
+
+
+def test_a_plan_of_a_new_repository_writes_nothing(hub, ada, package):
+    with hub.watch() as seen:
+        plan = ada.plan(package, "ada/digits")
+    assert (plan.exists, plan.parent, plan.url, plan.writes) == (False, "", f"{hub.url}/ada/digits", True)
+    assert set(kinds(plan).values()) == {"new"}
+    assert {change.path: change.size for change in plan.changes} == {name: len(data) for name, data in (REGULAR | LARGE).items()}
+    assert hub.repos == {}
+    assert written(seen) == []
+
+
+def test_a_plan_tells_what_is_new_changed_the_same_and_removed(hub, ada, package):
+    push(ada, package, "ada/digits")
+    hub.put("ada/digits", {"LICENSE": "MIT", "notes.txt": "mine", "cross-attention.png": b"old"})
+    head = hub.repo("ada/digits").head.oid
+    weights = bytearray(LARGE["model.safetensors"])
+    weights[20_000] ^= 1  # the size stays
+    (package / "model.safetensors").write_bytes(weights)
+    (package / "config.json").write_bytes(REGULAR["config.json"].replace(b"play", b"clay"))
+    (package / "metrics.jsonl").unlink()
+    (package / "evaluation.json").write_bytes(b"{}")
+    with hub.watch() as seen:
+        plan = ada.plan(package, "ada/digits")
+    assert kinds(plan) == {
+        "README.md": "same", "config.json": "changed", "attention.py": "same", MANIFEST: "same", "evaluation.json": "new",
+        "model.safetensors": "changed", "training.safetensors": "same", "training.png": "same",
+        "metrics.jsonl": "removed", "cross-attention.png": "removed",
+    }  # fmt: skip
+    assert (plan.exists, plan.parent) == (True, head)
+    assert written(seen) == []
+
+    with hub.watch() as seen:
+        commit = ada.push(package, plan, "Step 2")
+    assert commit == hub.repo("ada/digits").head.oid
+    assert hub.files("ada/digits") == {path.name: path.read_bytes() for path in package.iterdir()} | {
+        "LICENSE": b"MIT", "notes.txt": b"mine",
+    }  # fmt: skip
+    assert [request.body for request in seen if request.method == "PUT"] == [bytes(weights)]
+    assert titles(hub, "ada/digits") == ["initial commit", "Step 1", "Upload", "Step 2"]
+
+
+def test_somebody_elses_model_is_not_overwritten(hub, ada, package):
+    theirs = {"config.json": "{}", "pytorch_model.bin": b"weights", "README.md": "# Mine"}
+    hub.put("ada/theirs", theirs)
+    error = refused(ada.plan, package, "ada/theirs")
+    assert "holds another model" in str(error)
+    assert "choose another name" in str(error)
+    assert hub.files("ada/theirs") == {name: data.encode() if isinstance(data, str) else data for name, data in theirs.items()}
+
+
+def test_a_repository_with_a_card_and_a_licence_alone_is_free(hub, ada, package):
+    hub.put("ada/reserved", {"README.md": "# Soon", "LICENSE": "MIT"})
+    plan = ada.plan(package, "ada/reserved")
+    assert (kinds(plan)["README.md"], kinds(plan)["config.json"]) == ("changed", "new")
+    ada.push(package, plan, "Step 1")
+    assert hub.files("ada/reserved")["LICENSE"] == b"MIT"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "digits", "ada/", "/digits", "ada/a/b", "ada/..", "ada/a..b", "ada/a--b", "-ada/digits", "ada/digits.git", "ada/two words",
+     "ada/digits\n", "ada/" + "x" * 97, "ada/zahlen-für-alle", "https://huggingface.co/ada/digits"],
+)  # fmt: skip
+def test_what_is_no_name_of_a_repository_reaches_no_network(hub, ada, package, name):
+    with hub.watch() as seen:
+        for call in (lambda: ada.plan(package, name), lambda: ada.look(name), lambda: ada.revisions(name)):
+            assert "name one as user/name" in str(refused(call))
+    assert seen == []
+
+
+@pytest.mark.parametrize("branch", ["", "a b", "../main", "refs/heads/x", "-x", "x" * 97, "x\n"])
+def test_what_is_no_name_of_a_branch_reaches_no_network(hub, ada, package, branch):
+    with hub.watch() as seen:
+        assert "no name for a branch" in str(refused(ada.plan, package, "ada/digits", revision=branch))
+    assert seen == []
+
+
+# A push
+
+
+def test_a_push_is_one_commit_of_the_very_bytes(hub, ada, package):
+    said = []
+    with hub.watch() as seen:
+        commit = ada.push(package, ada.plan(package, "ada/digits"), "Step 1", said.append)
+    assert hub.files("ada/digits") == REGULAR | LARGE
+    assert titles(hub, "ada/digits") == ["initial commit", "Step 1"]
+    assert commit == hub.repo("ada/digits").head.oid
+    assert [line for line in written(seen) if "/commit/" in line] == ["POST /api/models/ada/digits/commit/main"]
+    assert sorted(request.body for request in seen if request.method == "PUT") == sorted(LARGE.values())
+    assert {request.token for request in seen if request.host == hub.host} == {hub.ADA}
+    assert not any(request.authorization for request in seen if request.host != hub.host)
+    assert all(f"Sending {name} ({in_words(len(data))})" in said for name, data in LARGE.items())
+
+
+def test_until_its_commit_nothing_of_a_push_can_be_seen(hub, ada, nobody, package):
+    with hub.fault(hub.COMMIT, 400, message="not today"):
+        refused(push, ada, package, "ada/digits")
+    assert titles(hub, "ada/digits") == ["initial commit"]
+    assert hub.files("ada/digits") == {}
+    push(ada, package, "ada/digits")  # and the next try goes on from there
+    assert titles(hub, "ada/digits") == ["initial commit", "Step 1"]
+    assert hub.files("ada/digits") == REGULAR | LARGE
+
+
+def test_pushing_the_same_again_writes_nothing(hub, ada, package):
+    first = push(ada, package, "ada/digits")
+    plan = ada.plan(package, "ada/digits")
+    assert not plan.writes
+    assert set(kinds(plan).values()) == {"same"}
+    with hub.watch() as seen:
+        assert ada.push(package, plan, "Again") == first
+    assert seen == []
+    assert titles(hub, "ada/digits") == ["initial commit", "Step 1"]
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_a_repository_is_made_public_or_private(hub, ada, nobody, package, private):
+    push(ada, package, "ada/digits", private=private)
+    assert hub.repo("ada/digits").private is private
+    assert ada.plan(package, "ada/digits").private is private
+    if private:
+        assert isinstance(refused(nobody.look, "ada/digits"), Missing)
+        assert isinstance(refused(Hub(hub.CY, hub.url).look, "ada/digits"), Missing)
+    else:
+        assert nobody.look("ada/digits").sha == hub.repo("ada/digits").head.oid
+
+
+def test_a_repository_that_is_there_stays_as_public_as_it_was(hub, ada, package):
+    hub.put("ada/digits", {"README.md": "# Soon"})
+    assert push(ada, package, "ada/digits", private=True)
+    assert not hub.repo("ada/digits").private
+
+
+def test_a_dataset_goes_to_a_repository_of_its_own_kind(hub, ada, tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "train.parquet").write_bytes(b"rows")
+    (tmp_path / "README.md").write_bytes(CARD)
+    plan = ada.plan(tmp_path, "ada/digits-data", kind="dataset")
+    assert plan.url == f"{hub.url}/datasets/ada/digits-data"
+    ada.push(tmp_path, plan, "Step 1")
+    assert hub.files("ada/digits-data", kind="dataset") == {"README.md": CARD, "data/train.parquet": b"rows"}
+    assert ("model", "ada/digits-data") not in hub.repos
+
+
+# Who may
+
+
+def test_an_account_has_the_organizations_in_which_it_may_write(hub):
+    assert Hub(hub.ADA, hub.url).account() == {"name": "ada", "orgs": ["attention"], "writes": True}
+    assert Hub(hub.BEN, hub.url).account() == {"name": "ben", "orgs": [], "writes": True}
+    assert Hub(hub.ADA_READS, hub.url).account() == {"name": "ada", "orgs": ["attention"], "writes": False}
+
+
+def test_without_a_token_nobody_is_asked_whose_it_is(hub, nobody):
+    with hub.watch() as seen:
+        assert "sign in first" in str(refused(nobody.account))
+    assert seen == []
+
+
+def test_one_publishes_in_an_organization_where_one_may_write(hub, ada, package):
+    push(ada, package, "attention/digits")
+    assert hub.files("attention/digits") == REGULAR | LARGE
+    error = refused(push, Hub(hub.BEN, hub.url), package, "attention/bens")
+    assert "may not make attention/bens" in str(error)
+    assert ("model", "attention/bens") not in hub.repos
+
+
+def test_a_member_who_only_reads_changes_nothing_in_an_organization(hub, ada, package):
+    push(ada, package, "attention/digits")
+    (package / "model.safetensors").write_bytes(b"others")
+    error = refused(push, Hub(hub.BEN, hub.url), package, "attention/digits")
+    assert "it must be one that writes there" in str(error)
+    assert hub.files("attention/digits") == REGULAR | LARGE
+
+
+def test_a_token_that_only_reads_makes_nothing(hub, package):
+    reader = Hub(hub.ADA_READS, hub.url)
+    error = refused(push, reader, package, "ada/digits")
+    assert "it must be one that writes there" in str(error)
+    assert hub.repos == {}
+    hub.put("ada/digits", {"README.md": "# Soon"})
+    assert "it must be one that writes there" in str(refused(push, reader, package, "ada/digits"))
+    assert titles(hub, "ada/digits") == ["initial commit", "Upload"]
+
+
+@pytest.mark.parametrize("token", ["EXPIRED", "UNKNOWN"])
+def test_a_token_that_is_no_good_is_told_as_such_everywhere(hub, package, token):
+    hub.put("ada/digits", {MANIFEST: "{}"})
+    value = getattr(hub, token)
+    bad = Hub(value, hub.url)
+    calls = (
+        bad.account,
+        bad.gallery,
+        lambda: bad.look("ada/digits"),
+        lambda: bad.plan(package, "ada/digits"),
+        lambda: bad.revisions("ada/digits"),
+        lambda: bad.branches("ada/digits"),
+    )
+    for call in calls:
+        error = refused(call)
+        assert "make a new one and sign in again" in str(error)
+        assert not isinstance(error, Missing)
+        assert value not in "".join(traceback.format_exception(error))
+    assert titles(hub, "ada/digits") == ["initial commit", "Upload"]
+
+
+@pytest.mark.parametrize(
+    "garbage", ["hf_Secret\nhf_Other", "hf_Secret\r", " hf_Secret", "hf_Sécret", "hf Secret", "hf_Secret\x00", "\x7fhf_Secret"]
+)
+def test_what_is_no_token_is_refused_unsaid(hub, garbage):
+    with hub.watch() as seen:
+        error = refused(Hub, garbage, hub.url)
+    assert "copy it once more" in str(error)
+    assert "ecret" not in "".join(traceback.format_exception(error)).replace(f'"{__file__}"', "")
+    assert seen == []
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 409])
+def test_a_token_that_the_hub_says_back_is_not_told(hub, ada, package, status):
+    for where in (hub.WHOAMI, hub.PREUPLOAD, hub.CREATE):
+        with hub.fault(where, status, message=f"{hub.ADA} is not welcome"):
+            error = refused(ada.account if where == hub.WHOAMI else lambda: push(ada, package, "ada/digits"))
+        assert hub.ADA not in "".join(traceback.format_exception(error))
+        assert "[token] is not welcome" in str(error) or (where, status) == (hub.WHOAMI, 401)
+        hub.clear()
+
+
+def test_the_token_of_the_machine_is_never_taken(hub, package, tmp_path, monkeypatch):
+    """With the owner's token wherever huggingface_hub looks for one, and nothing but our own saying so in its way."""
+    monkeypatch.setenv("HF_TOKEN", hub.OWNER)
+    (tmp_path / "token").write_text(hub.OWNER)
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_IMPLICIT_TOKEN", False)
+    push(Hub(hub.ADA, hub.url), package, "ada/digits")
+    push(Hub(hub.ADA, hub.url), package, "ada/digits", revision="other")
+    sizes = {name: len(data) for name, data in (REGULAR | LARGE).items()}
+    for number, token in enumerate(("", hub.CY)):
+        visitor = Hub(token, hub.url)
+        with hub.watch() as seen:
+            visitor.gallery()
+            visitor.look("ada/digits")
+            visitor.revisions("ada/digits")
+            visitor.branches("ada/digits")
+            visitor.fetch("ada/digits", "main", sizes, tmp_path / f"in {number}")
+            visitor.plan(package, "ada/digits")
+            refused(visitor.push, package, visitor.plan(package, "cy/new" if not token else "ada/new"), "Step 1")
+        assert {request.token for request in seen if request.host == hub.host} == {token}
+    assert hub.told(hub.OWNER) == []
+
+
+# Others push too
+
+
+def test_what_somebody_pushed_since_the_plan_stays(hub, ada, package):
+    push(ada, package, "ada/digits")
+    (package / "model.safetensors").write_bytes(b"mine")
+    plan = ada.plan(package, "ada/digits")
+    theirs = hub.put("ada/digits", {"model.safetensors": b"theirs"}, message="Meanwhile")
+    error = refused(ada.push, package, plan, "Step 2")
+    assert "somebody else has pushed meanwhile, and nothing was overwritten" in str(error)
+    assert error.again
+    assert hub.repo("ada/digits").head.oid == theirs
+    assert hub.files("ada/digits")["model.safetensors"] == b"theirs"
+    push(ada, package, "ada/digits", "Step 2")  # looked at again, it may be
+    assert titles(hub, "ada/digits") == ["initial commit", "Step 1", "Meanwhile", "Step 2"]
+
+
+def test_what_somebody_made_since_the_plan_stays(hub, ada, package):
+    plan = ada.plan(package, "ada/digits")
+    theirs = hub.put("ada/digits", {"pytorch_model.bin": b"theirs"})
+    assert refused(ada.push, package, plan, "Step 1").again
+    assert hub.repo("ada/digits").head.oid == theirs
+
+
+def test_a_branch_that_somebody_made_since_the_plan_stays(hub, ada, package):
+    push(ada, package, "ada/digits")
+    (package / "model.safetensors").write_bytes(b"mine")
+    plan = ada.plan(package, "ada/digits", revision="sooner")
+    hub.put("ada/digits", {"model.safetensors": b"theirs"}, revision="sooner")
+    assert refused(ada.push, package, plan, "Step 2").again
+    assert hub.files("ada/digits", "sooner")["model.safetensors"] == b"theirs"
+
+
+# Branches and revisions
+
+
+def test_a_branch_begins_with_what_main_held_when_it_was_planned(hub, ada, package):
+    push(ada, package, "ada/digits")
+    (package / "metrics.jsonl").write_bytes(b'{"step": 2, "loss": 2.2}\n')
+    plan = ada.plan(package, "ada/digits", revision="while-training")
+    assert plan.parent == ""
+    assert {name for name, what in kinds(plan).items() if what != "same"} == {"metrics.jsonl"}
+    hub.put("ada/digits", {"model.safetensors": b"of another step"})  # main goes on: weights and metrics must not be mixed
+    ada.push(package, plan, "Step 2")
+    assert hub.files("ada/digits", "while-training") == {path.name: path.read_bytes() for path in package.iterdir()}
+    assert titles(hub, "ada/digits", "while-training") == ["initial commit", "Step 1", "Step 2"]
+    assert hub.files("ada/digits")["model.safetensors"] == b"of another step"
+
+
+def test_a_branch_goes_on_by_one_commit_a_push(hub, ada, package):
+    for step in (1, 2, 3):
+        (package / "model.safetensors").write_bytes(b"weights of step %d" % step)
+        push(ada, package, "ada/digits", f"Step {step}", revision="while-training")
+    assert titles(hub, "ada/digits", "while-training") == ["initial commit", "Step 1", "Step 2", "Step 3"]
+    assert hub.files("ada/digits") == {}
+    assert sorted(ada.branches("ada/digits")) == ["main", "while-training"]
+
+
+def test_a_branch_of_what_main_holds_is_made_without_a_commit(hub, ada, package):
+    first = push(ada, package, "ada/digits")
+    assert push(ada, package, "ada/digits", revision="the-same") == first
+    assert hub.repo("ada/digits").branches["the-same"] == first
+    assert titles(hub, "ada/digits", "the-same") == ["initial commit", "Step 1"]
+
+
+def test_every_revision_can_be_listed_looked_at_and_fetched(hub, ada, nobody, package, tmp_path):
+    commits = []
+    for step in (1, 2):
+        (package / "model.safetensors").write_bytes(b"weights" * step)
+        commits.append(push(ada, package, "ada/digits", f"Step {step}"))
+    told = nobody.revisions("ada/digits")
+    assert [(line["commit"], line["title"], line["authors"]) for line in told[:2]] == [
+        (commits[1], "Step 2", ["ada"]), (commits[0], "Step 1", ["ada"]),
+    ]  # fmt: skip
+    assert told[0]["when"] >= told[1]["when"] > time.time() - 600
+    for step, commit in enumerate(commits, start=1):
+        about = nobody.look("ada/digits", commit)
+        assert {file.rfilename: file.size for file in about.siblings}["model.safetensors"] == 7 * step
+        nobody.fetch("ada/digits", commit, {"model.safetensors": 7 * step}, tmp_path / commit)
+        assert (tmp_path / commit / "model.safetensors").read_bytes() == b"weights" * step
+    for revision in ("no-such-branch", "0" * 40):
+        error = refused(nobody.look, "ada/digits", revision)
+        assert "no such revision; choose one of those that it lists" in str(error)
+
+
+# Looking and fetching
+
+
+def test_the_gallery_has_the_models_with_our_tag_most_liked_first(hub, ada, nobody):
+    hub.put("ada/liked", {"README.md": CARD}, likes=7)
+    hub.put("cy/new", {"README.md": CARD})
+    hub.put("ben/best", {"README.md": CARD}, likes=9)
+    hub.put("ada/secret", {"README.md": CARD}, private=True)
+    hub.put("ben/bert", {"README.md": CARD.replace(TAG.encode(), b"transformers")}, likes=99)
+    hub.put("ada/untold", {MANIFEST: "{}"})
+    hub.put("ada/data", {"README.md": CARD}, kind="dataset")
+    assert [model.id for model in nobody.gallery()] == ["ben/best", "ada/liked", "cy/new"]
+    assert {model.id for model in ada.gallery()} == {"ben/best", "ada/liked", "cy/new", "ada/secret"}
+
+
+def test_what_is_not_there_or_not_for_everybody_is_told_apart(hub, ada, nobody, tmp_path):
+    hub.put("ben/gated", {MANIFEST: "{}"}, gated="manual")
+    assert "no repository ada/nothing that everybody may see" in str(refused(nobody.look, "ada/nothing"))
+    assert "no repository ada/nothing that this token may see" in str(refused(ada.look, "ada/nothing"))
+    for visitor in (nobody, ada):
+        error = refused(visitor.fetch, "ben/gated", "main", {MANIFEST: 2}, tmp_path / "in")
+        assert f"ask for access on its page, {hub.url}/ben/gated" in str(error)
+        assert not (tmp_path / "in" / MANIFEST).exists()
+
+
+def test_files_come_bit_equal_from_the_commit_and_from_storage(hub, nobody, tmp_path):
+    files = REGULAR | LARGE | {"data/test.parquet": os.urandom(3_000), "empty.json": b""}
+    hub.put("ada/digits", files)
+    said = []
+    nobody.fetch("ada/digits", "main", {name: len(data) for name, data in files.items()}, tmp_path / "in", said.append)
+    assert {name: (tmp_path / "in" / name).read_bytes() for name in files} == files
+    assert len(said) == len(files)
+
+
+def test_a_file_that_was_cut_off_on_its_way_comes_whole_all_the_same(hub, nobody, tmp_path):
+    hub.put("ada/digits", LARGE)
+    with hub.fault(hub.STORAGE, "cut", times=1, method="GET") as cut:
+        nobody.fetch("ada/digits", "main", {"model.safetensors": 40_000}, tmp_path)
+    assert cut.hits == 1
+    assert (tmp_path / "model.safetensors").read_bytes() == LARGE["model.safetensors"]
+
+
+@pytest.mark.parametrize(("name", "where"), [("model.safetensors", "STORAGE"), ("metrics.jsonl", "RESOLVE")])
+def test_a_file_that_is_always_cut_off_does_not_count(hub, nobody, tmp_path, monkeypatch, name, where):
+    monkeypatch.setattr(file_download, "time", SimpleNamespace(sleep=lambda _: None))  # the client's waits between its tries
+    files = REGULAR | LARGE
+    hub.put("ada/digits", files)
+    with hub.fault(getattr(hub, where), "cut", method="GET"):
+        error = refused(nobody.fetch, "ada/digits", "main", {name: len(files[name])}, tmp_path)
+    assert "try again" in str(error)
+    assert error.again
+    assert not (tmp_path / name).exists()
+
+
+@pytest.mark.parametrize("size", [39_999, 40_001, 0])
+def test_a_file_of_another_size_than_was_told_does_not_count(hub, nobody, tmp_path, size):
+    hub.put("ada/digits", LARGE)
+    error = refused(nobody.fetch, "ada/digits", "main", {"model.safetensors": size}, tmp_path)
+    assert f"came with 40,000 of {size:,} bytes; try again" in str(error)
+
+
+# A Hub that makes one wait
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
+def test_a_hub_that_asks_to_come_back_tomorrow_is_not_waited_for(hub, ada, package, status):
+    hub.put("ada/digits", {MANIFEST: "{}"})
+    started = time.monotonic()
+    with hub.fault(hub.PREUPLOAD, status, retry_after=86400) as asked:
+        error = refused(push, ada, package, "ada/digits")
+    assert "asks to wait 24 h" in str(error)
+    assert error.again
+    assert asked.hits == 1
+    assert time.monotonic() - started < 30
+    assert titles(hub, "ada/digits") == ["initial commit", "Upload"]
+
+
+def test_a_plan_is_told_without_the_token(hub, ada, package):
+    assert hub.ADA not in repr(asdict(ada.plan(package, "ada/digits")))

@@ -1,0 +1,500 @@
+"""Errands on the Hub as the page and the commands run them: in processes of their own, with the real client."""
+
+import json
+import os
+import signal
+import struct
+import tempfile
+from types import SimpleNamespace
+
+import pytest
+from huggingface_hub import set_client_factory
+from huggingface_hub.utils import logging
+from huggingface_hub.utils._http import default_client_factory
+
+from playground.hub import jobs as jobs_module
+from playground.hub.jobs import BRANCH, ERRANDS_AN_OWNER, ERRANDS_AT_ONCE, Jobs, begin, cancel
+from playground.hub.work import Errand, work
+from playground.runs.gather import FILES
+from playground.runs.processes import warm_up
+from playground.runs.registry import Refused, Registry
+from playground.training.checkpoint import load_trainer, own_tensors, pack, save_checkpoint
+from playground.training.trainer import Trainer
+from tests.faults.harness import held, newest_step, start, tiny, wait_for_status
+from tests.servers import wait_for
+
+PICKLE = b"\x80\x04\x95\x1b\x00\x00\x00\x00\x00\x00\x00\x8c\x05posix\x94\x8c\x06system\x94\x93\x94\x8c\x04true\x94\x85\x94R\x94."
+
+
+@pytest.fixture(scope="module", autouse=True)
+def warm():
+    """Errands come from a process that has torch imported, as in the app."""
+    warm_up().join()
+
+
+@pytest.fixture(autouse=True)
+def scratch(tmp_path, monkeypatch):
+    """Where errands keep what they need meanwhile. Whatever happens, nothing of it stays."""
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    yield folder
+    monkeypatch.undo()
+    assert list(folder.iterdir()) == []
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    """A checkpoint of everything, as a run leaves them."""
+    folder = tmp_path_factory.mktemp("run") / "0000006"
+    save_trained(folder)
+    return folder
+
+
+def save_trained(folder):
+    trainer = Trainer(tiny(steps=20))
+    metrics = [trainer.step() for _ in range(6)]
+    save_checkpoint(folder, trainer, metrics, trainer.evaluate(64))
+    return trainer
+
+
+@pytest.fixture(scope="module")
+def published(hub, checkpoint):
+    """The files of a repository that the checkpoint was pushed to."""
+    job = carry_out(Errand("push", "ada/digits", hub.ADA, hub.url, checkpoint=str(checkpoint)))
+    assert job.status == "done", job.sentence
+    return hub.files("ada/digits")
+
+
+def carry_out(errand, on_say=lambda _: None):
+    job = begin(errand, on_say=on_say)
+    assert job.over.wait(110), f"still working: {job.sentence}"
+    return job
+
+
+def contents(folder):
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def titles(hub, id, revision="main", kind="model"):
+    repo = hub.repo(id, kind)
+    return [commit.title for commit in reversed(repo.history(repo.at(revision)))]
+
+
+# There and back
+
+
+def test_what_is_pushed_is_looked_at_and_pulled_bit_equal(hub, checkpoint, published, tmp_path):
+    assert titles(hub, "ada/digits") == ["initial commit", "Step 6"]
+    assert {published[name] for name in FILES[1:]} <= set(contents(checkpoint).values())
+
+    looked = carry_out(Errand("look", "ada/digits", endpoint=hub.url)).result
+    assert (looked["repo"], looked["commit"], looked["step"]) == ("ada/digits", hub.repo("ada/digits").head.oid, 6)
+    assert (looked["shape"], looked["resumable"], looked["branches"]) == ([1, 1, 8], True, ["main"])
+    assert [line["title"] for line in looked["revisions"]] == ["Step 6", "initial commit"]
+    assert {file["path"] for file in looked["files"]} == {*published, ".gitattributes"}
+
+    pulled = carry_out(Errand("pull", "ada/digits", endpoint=hub.url, into=str(tmp_path / "in")))
+    assert pulled.status == "done"
+    assert contents(tmp_path / "in") == contents(checkpoint)
+    ours, theirs = load_trainer(checkpoint)[0], load_trainer(tmp_path / "in")[0]
+    assert ours.step().loss == theirs.step().loss
+
+
+def test_an_old_revision_is_pulled_as_it_was(hub, checkpoint, published, tmp_path):
+    old = hub.put("ada/aged", published)
+    hub.put("ada/aged", dict.fromkeys(published))
+    hub.put("ada/aged", {"README.md": "# Given up"})
+    assert "no model of the playground" in carry_out(Errand("look", "ada/aged", endpoint=hub.url)).sentence
+    job = carry_out(Errand("pull", "ada/aged", endpoint=hub.url, revision=old, into=str(tmp_path / "in")))
+    assert job.result["commit"] == old
+    assert contents(tmp_path / "in") == contents(checkpoint)
+
+
+def test_a_push_changes_nothing_here_and_tells_the_token_to_nobody_but_the_hub(hub, checkpoint, tmp_path):
+    before, said = contents(checkpoint), []
+    job = carry_out(Errand("push", "ada/told", hub.ADA, hub.url, checkpoint=str(checkpoint), private=True), said.append)
+    assert contents(checkpoint) == before
+    assert hub.repo("ada/told").private
+    assert job.result["commit"] == hub.repo("ada/told").head.oid
+    assert said[0] == "Reaching the Hub"
+    assert said[-1] == "Making it one commit"
+    assert job.errand.token == ""
+    assert hub.ADA not in repr([job.told(), said, job.errand])
+    assert not [name for name, data in hub.files("ada/told").items() if hub.ADA.encode() in data]
+    assert not [name for name, data in contents(tmp_path).items() if hub.ADA.encode() in data]
+
+
+def test_a_plan_writes_nothing_and_shows_the_card(hub, checkpoint):
+    with hub.watch() as seen:
+        job = carry_out(Errand("plan", "ada/planned", hub.ADA, hub.url, checkpoint=str(checkpoint), with_data=True))
+    assert [plan["repo"] for plan in job.result["plans"]] == ["ada/planned-data", "ada/planned"]
+    assert job.result["step"] == 6
+    assert job.result["card"].startswith("---\n")
+    assert "# planned" in job.result["card"]
+    assert {request.method for request in seen} == {"GET"}
+    assert not [id for _, id in hub.repos if "planned" in id]
+
+
+def test_with_its_data_goes_the_very_set_that_trained_it(hub, checkpoint):
+    errand = Errand("push", "ada/shared", hub.ADA, hub.url, checkpoint=str(checkpoint), with_data=True)
+    first = carry_out(errand)
+    assert first.status == "done", first.sentence
+    data = hub.files("ada/shared-data", kind="dataset")
+    assert set(data) == {"README.md", "data/train.parquet", "data/test.parquet"}
+    assert b"ada/shared-data" in hub.files("ada/shared")["README.md"]
+    assert titles(hub, "ada/shared-data", kind="dataset") == titles(hub, "ada/shared") == ["initial commit", "Step 6"]
+    again = carry_out(errand)  # the same checkpoint gives the same bytes, data and pictures too
+    assert again.result["commit"] == first.result["commit"]
+    assert titles(hub, "ada/shared-data", kind="dataset") == titles(hub, "ada/shared") == ["initial commit", "Step 6"]
+
+
+def test_what_others_pushed_since_one_looked_is_not_overwritten(hub, checkpoint, published):
+    seen = hub.put("ada/watched", published)
+    theirs = hub.put("ada/watched", {"metrics.jsonl": None}, message="Meanwhile")
+    job = carry_out(Errand("push", "ada/watched", hub.ADA, hub.url, checkpoint=str(checkpoint), expected=seen))
+    assert (job.status, job.again, job.result) == ("failed", True, None)
+    assert job.sentence == "somebody else has pushed since you looked, and nothing was overwritten; look again"
+    assert hub.repo("ada/watched").head.oid == theirs
+
+
+def test_what_one_has_looked_at_is_replaced(hub, checkpoint, published):
+    head = hub.put("ada/mine", published | {"metrics.jsonl": None})
+    job = carry_out(Errand("push", "ada/mine", hub.ADA, hub.url, checkpoint=str(checkpoint), expected=head))
+    assert job.status == "done", job.sentence
+    assert hub.files("ada/mine")["metrics.jsonl"] == (checkpoint / "metrics.jsonl").read_bytes()
+
+
+def test_a_published_score_is_measured_again(hub, checkpoint, published):
+    job = carry_out(Errand("reproduce", "ada/digits", endpoint=hub.url))
+    claimed, measured = job.result["card"], job.result["measured"]
+    scores = json.loads((checkpoint / "config.json").read_text())["scores"]
+    assert (claimed["n"], claimed["exact_match"]) == (scores["n"], scores["exact_match"])
+    assert (measured["n"], measured["exact_match"], measured["token_accuracy"]) == (
+        scores["n"], scores["exact_match"], pytest.approx(scores["token_accuracy"]),
+    )  # fmt: skip
+
+
+def test_a_score_that_is_not_so_is_seen(hub, published):
+    """A card claims what it likes; what is measured stands beside it."""
+    card = published["README.md"].decode()
+    claimed = carry_out(Errand("look", "ada/digits", endpoint=hub.url)).result["card"]
+    boasting = card.replace(f"value: {claimed['exact_match']}", "value: 1.0")
+    assert boasting != card
+    hub.put("cy/boasting", published | {"README.md": boasting})
+    result = carry_out(Errand("reproduce", "cy/boasting", endpoint=hub.url)).result
+    assert result["card"]["exact_match"] == 1.0
+    assert result["measured"]["exact_match"] < 1.0
+
+
+# Who may
+
+
+@pytest.mark.parametrize(
+    ("who", "repo", "told"),
+    [
+        ("", "ada/digits", "sign in first"),
+        ("ADA_READS", "ada/digits", "this token only reads: make one that may write"),
+        ("CY", "ada/digits", "cy may not publish under ada; take cy before the slash"),
+        ("BEN", "attention/digits", "ben may not publish under attention"),
+        ("EXPIRED", "ada/digits", "make a new one and sign in again"),
+        ("UNKNOWN", "ada/digits", "make a new one and sign in again"),
+        ("ADA", "ada/a--b", "name one as user/name"),
+    ],
+)
+def test_who_may_not_publish_is_told_before_anything_is_put_together(hub, checkpoint, published, who, repo, told):
+    said, head = [], hub.repo("ada/digits").head.oid
+    token = getattr(hub, who) if who else ""
+    job = carry_out(Errand("push", repo, token, hub.url, checkpoint=str(checkpoint)), said.append)
+    assert (job.status, job.result) == ("failed", None)
+    assert told in job.sentence
+    assert not token or token not in job.sentence
+    assert set(said) <= {"Reaching the Hub"}
+    assert hub.repo("ada/digits").head.oid == head
+
+
+# What anybody may have put there
+
+
+def manifest_with(published, **changed):
+    return json.dumps(json.loads(published["playground.json"]) | changed).encode()
+
+
+def with_first_weight(weights, value):
+    """A safetensors file with another first number, and the same header."""
+    (length,) = struct.unpack_from("<Q", weights)
+    return weights[: 8 + length] + struct.pack("<f", value) + weights[12 + length :]
+
+
+@pytest.fixture(scope="module")
+def hostile(hub, published):
+    """Repositories by what is wrong with them: (what they change of a good one, what the refusal says)."""
+    weights = published["model.safetensors"]
+    other = pack(own_tensors(Trainer(tiny(d_model=16)).family))
+    model = json.loads(published["playground.json"])["model"]
+    wide = model | {"d_model": 65536, "d_ff": 65536, "n_heads": 1}
+    many = [json.loads(line) for line in published["metrics.jsonl"].splitlines()]
+    return {
+        "no-manifest": ({"playground.json": None}, "it has no playground.json, so it stays unopened"),
+        "no-weights": ({"model.safetensors": None, "pytorch_model.bin": PICKLE}, "it has no model.safetensors, so it stays unopened"),
+        "long-manifest": ({"playground.json": b" " * 1_000_001}, "playground.json of cy/long-manifest has 1,000,001 bytes"),
+        "garbage": ({"playground.json": b"\x00garbage"}, "playground.json is not the JSON that a checkpoint holds"),
+        "deep": ({"playground.json": b"[" * 200_000}, "nested too deep"),
+        "other-schema": ({"playground.json": manifest_with(published, schema_version=99)}, "has schema_version 99"),
+        "odd-key": ({"playground.json": manifest_with(published, run="rm -rf")}, "unknown key"),
+        "too-wide": ({"playground.json": manifest_with(published, model=wide)}, "65536"),
+        "nan": ({"model.safetensors": with_first_weight(weights, float("nan"))}, "holds NaN or infinity"),
+        "infinite": ({"model.safetensors": with_first_weight(weights, float("inf"))}, "holds NaN or infinity"),
+        "altered": ({"model.safetensors": with_first_weight(weights, 0.5)}, "its checksum differs"),
+        "other-shapes": ({"model.safetensors": other}, "expected torch.float32"),
+        "cut-off": ({"model.safetensors": weights[:-4]}, "cut off"),
+        "empty": ({"model.safetensors": b""}, "cut off or no safetensors file"),
+        "pickle": ({"model.safetensors": PICKLE}, "no safetensors file"),
+        "cut-state": ({"training.safetensors": published["training.safetensors"][:-4]}, "cut off"),
+        "metrics": ({"metrics.jsonl": b'{"step": 1, "loss": NaN}\n'}, "metrics.jsonl, line 1"),
+        "too-few-metrics": ({"metrics.jsonl": json.dumps(many[0]).encode()}, "does not hold a line for each step"),
+        "too-large": ({"training.safetensors": bytes(3_000_000)}, "has 3 MB, more than the 2 MB that are fetched here"),
+    }
+
+
+HOSTILE = (  # their names, for pytest
+    "no-manifest", "no-weights", "long-manifest", "garbage", "deep", "other-schema", "odd-key", "too-wide", "nan", "infinite", "altered",
+    "other-shapes", "cut-off", "empty", "pickle", "cut-state", "metrics", "too-few-metrics", "too-large",
+)  # fmt: skip
+
+
+@pytest.fixture
+def errand_here(monkeypatch):
+    """Carries an errand out in this process, which has imported everything already: the last words of it."""
+    before, verbosity = signal.getsignal(signal.SIGINT), logging.get_verbosity()
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+
+    def carry_out(errand, scratch):
+        said = []
+        work(SimpleNamespace(send=said.append, close=lambda: None), errand, str(scratch))
+        return said[-1]
+
+    yield carry_out
+    signal.signal(signal.SIGINT, before)
+    logging.set_verbosity(verbosity)
+    set_client_factory(default_client_factory)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_is_no_sound_model_is_refused_by_its_reason_and_leaves_nothing(hub, published, hostile, errand_here, tmp_path, name):
+    changed, reason = hostile[name]
+    hub.put(f"cy/{name}", published | changed)
+    (tmp_path / "work").mkdir()
+    errand = Errand("pull", f"cy/{name}", endpoint=hub.url, into=str(tmp_path / "in"), largest=2_000_000)
+    kind, sentence, again = errand_here(errand, tmp_path / "work")
+    assert (kind, again) == ("failed", False)
+    assert reason in sentence
+    assert str(tmp_path) not in sentence
+    assert {path.name for path in tmp_path.iterdir()} <= {"work", "scratch"}
+    paths = [request.path.split("/")[-1] for request in hub.told(f"cy/{name}/resolve")]
+    assert not [path for path in paths if path.endswith((".py", ".bin"))]
+    if name in ("no-manifest", "no-weights", "long-manifest"):
+        assert paths == []
+    if name in ("garbage", "deep", "other-schema", "odd-key", "too-wide", "too-large"):
+        assert set(paths) == {"playground.json", "README.md"}
+
+
+def test_what_is_no_sound_model_is_refused_by_the_process_of_an_errand_too(hub, published, hostile, tmp_path):
+    for name in ("garbage", "nan", "too-large"):
+        hub.put(f"cy/{name}", published | hostile[name][0])
+        job = carry_out(Errand("pull", f"cy/{name}", endpoint=hub.url, into=str(tmp_path / name / "in"), largest=2_000_000))
+        assert (job.status, job.result, job.again) == ("failed", None, False)
+        assert hostile[name][1] in job.sentence
+        assert str(tmp_path) not in job.sentence
+        assert not (tmp_path / name).exists()
+
+
+def test_code_and_pickles_beside_a_model_are_neither_run_nor_fetched(hub, checkpoint, published, tmp_path):
+    canary = tmp_path / "canary"
+    code = f"open({str(canary)!r}, 'w').write('sung')\n"
+    evil = {name: code for name in published if name.endswith(".py")} | {
+        "__init__.py": code, "sitecustomize.py": code, "pytorch_model.bin": PICKLE, "training.pt": PICKLE,
+        "config.json": json.dumps({"auto_map": {"AutoModelForSeq2SeqLM": "automodel.Evil", "AutoConfig": "automodel.Evil"}}),
+        "tokenizer_config.json": json.dumps({"auto_map": {"AutoTokenizer": ["automodel.Evil", None]}}),
+    }  # fmt: skip
+    hub.put("cy/evil", published | evil)
+    for kind in ("look", "pull", "reproduce"):
+        into = str(tmp_path / "in") if kind == "pull" else ""
+        job = carry_out(Errand(kind, "cy/evil", endpoint=hub.url, into=into))
+        assert job.status == "done", job.sentence
+    assert not canary.exists()
+    assert contents(tmp_path / "in") == contents(checkpoint)
+    asked = {request.path.split("/")[-1] for request in hub.told("cy/evil/resolve")}
+    assert asked == {"playground.json", "README.md", *FILES[1:]}
+
+
+def test_a_card_that_is_hostile_or_missing_hinders_nothing(hub, published):
+    yaml = "---\nmodel-index: &a [*a]\ntags: !!python/object/apply:os.system [true]\n---\n"
+    for number, card in enumerate((yaml, "\x00" * 1000, "#" * 1_000_001, None)):
+        repo = f"cy/card-{number}"
+        hub.put(repo, published | {"README.md": card})
+        job = carry_out(Errand("look", repo, endpoint=hub.url))
+        assert (job.status, job.result["card"], job.result["step"]) == ("done", None, 6)
+
+
+# Errands under way
+
+
+def test_a_gallery_lists_what_was_published(hub, published):
+    job = carry_out(Errand("gallery", endpoint=hub.url))
+    row = next(row for row in job.result["models"] if row["repo"] == "ada/digits")
+    assert row["commit"] == hub.repo("ada/digits").head.oid
+    assert row["task"]
+    assert row["n"] == 64
+
+
+def test_an_errand_can_be_cancelled_while_the_hub_is_silent(hub, checkpoint):
+    with hub.fault(hub.UPLOAD, "silent", method="PUT") as silent:
+        job = begin(Errand("push", "ada/cancelled", hub.ADA, hub.url, checkpoint=str(checkpoint)))
+        wait_for(lambda: silent.hits, 60, "the first upload")
+        cancel(job)
+        assert job.over.wait(10)
+    assert (job.status, job.again) == ("failed", True)
+    assert job.sentence == "cancelled; nothing half done is left there"
+    assert titles(hub, "ada/cancelled") == ["initial commit"]
+    assert job.errand.token == ""
+
+
+def test_an_errand_whose_process_is_killed_says_so(hub, published, tmp_path):
+    with hub.fault(hub.STORAGE, "silent", method="GET") as silent:
+        job = begin(Errand("pull", "ada/digits", endpoint=hub.url, into=str(tmp_path / "in")))
+        wait_for(lambda: silent.hits, 60, "the first file in storage")
+        job.child.process.kill()
+        assert job.over.wait(10)
+    assert (job.status, job.again) == ("failed", True)
+    assert "it ended before it was done (exit code -9), while: Fetching model.safetensors" in job.sentence
+    assert not (tmp_path / "in").exists()
+
+
+def test_an_errand_that_says_nothing_for_too_long_is_ended(hub, monkeypatch):
+    monkeypatch.setattr(jobs_module, "SILENT_FOR", 3.0)
+    with hub.fault(hub.WHOAMI, "silent"):
+        job = Jobs(None).start(Errand("account", token=hub.ADA, endpoint=hub.url), "ada")
+        assert job.over.wait(60)
+    assert "nothing was heard for 3 s, while: Reaching the Hub" in job.sentence
+    assert job.again
+
+
+def test_owners_find_their_own_errands_only(hub):
+    jobs = Jobs(None)
+    adas = jobs.start(Errand("look", "ada/nothing", hub.ADA, hub.url), "ada")
+    bens = jobs.start(Errand("look", "ada/nothing", hub.BEN, hub.url), "ben")
+    assert jobs.find(adas.id, "ada") is adas
+    assert jobs.find(bens.id, "ben") is bens
+    others = ((adas.id, "ben"), (adas.id, ""), (adas.id, "ada "), (adas.id, "\udfff"), (bens.id, "ada"))
+    for wanted, owner in (*others, ("", "ada"), (None, "ada"), ([adas.id], "ada"), ("ada", "ada")):
+        assert jobs.find(wanted, owner) is None
+    for job in (adas, bens):
+        assert job.over.wait(60)
+        assert "there is no repository ada/nothing that this token may see" in job.sentence
+
+
+def test_nobodys_gallery_is_everybodys_and_a_visitors_own_is_not(hub):
+    jobs = Jobs(None)
+    open_to_all = jobs.start(Errand("gallery", endpoint=hub.url), "ada")
+    assert jobs.start(Errand("gallery", endpoint=hub.url), "ben") is open_to_all
+    own = jobs.start(Errand("gallery", token=hub.ADA, endpoint=hub.url), "ada")
+    assert own is not open_to_all
+    assert jobs.find(open_to_all.id, "ben") is open_to_all
+    assert jobs.find(own.id, "ben") is None
+    for job in (open_to_all, own):
+        assert job.over.wait(60)
+
+
+def test_only_so_many_errands_go_on_at_a_time(hub):
+    jobs, going = Jobs(None), []
+
+    def start(owner):
+        going.append(jobs.start(Errand("account", token=hub.ADA, endpoint=hub.url), owner))
+
+    with hub.fault(hub.WHOAMI, "silent"):
+        for _ in range(ERRANDS_AN_OWNER):
+            start("ada")
+        with pytest.raises(Refused, match="try again in a moment"):
+            start("ada")
+        for number in range(ERRANDS_AT_ONCE - ERRANDS_AN_OWNER):
+            start(f"visitor {number}")
+        with pytest.raises(Refused, match="try again in a moment"):
+            start("late")
+        for job in going:
+            cancel(job)
+            assert job.over.wait(30)
+        start("ada")
+        cancel(going[-1])
+        assert going[-1].over.wait(30)
+
+
+# Publishing as it goes on
+
+
+@pytest.fixture
+def registry(tmp_path):
+    registry = Registry(tmp_path / "checkpoints", lease=0, reap=0)
+    yield registry
+    registry.shutdown(20)
+
+
+def test_a_run_is_published_as_it_goes_on_and_once_more_at_its_end(hub, registry, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", hub.url)
+    monkeypatch.setattr(jobs_module, "EVERY", (0.001, 120))
+    jobs, run = Jobs(registry), start(registry, "ada")
+    for minutes in (0, 121, True, None, "5", float("nan")):
+        with pytest.raises(Refused, match="minutes between two pushes"):
+            jobs.keep_pushing(run, "ada", "ada/going-on", hub.ADA, private=True, minutes=minutes)
+    wait_for(lambda: run.step > 0, 60, "the first points")
+    held(registry, run)
+    jobs.keep_pushing(run, "ada", "ada/going-on", hub.ADA, private=True, minutes=0.01)
+    assert hub.ADA not in repr([jobs._kept, jobs.kept(run)])
+
+    def pushed(step):
+        told = jobs.kept(run)
+        return told is None or told["pushed"] == step
+
+    first = newest_step(run)
+    wait_for(lambda: pushed(first), 60, "the first push")
+    assert jobs.kept(run)["trouble"] == ""
+    registry.control(run, "resume")
+    wait_for_status(run, "training")
+    held(registry, run)
+    second = newest_step(run)
+    with hub.fault(hub.COMMIT, 403, times=1) as fault:
+        wait_for(lambda: fault.hits, 60, "a push that is refused")
+        wait_for(lambda: (jobs.kept(run) or {}).get("trouble"), 60, "the trouble to be told")
+    assert "this token may not" in jobs.kept(run)["trouble"]
+    wait_for(lambda: pushed(second), 60, "the second push")
+    registry.control(run, "resume")
+    wait_for_status(run, "training")
+    wait_for(lambda: run.step > second, 60, "more steps")
+    registry.control(run, "stop")
+    wait_for_status(run, "stopped")
+    wait_for(lambda: jobs.kept(run) is None, 90, "the last push")
+    last = newest_step(run)
+    steps = [int(title.split()[1]) for title in titles(hub, "ada/going-on", BRANCH)[1:]]
+    assert steps == sorted({*steps})
+    assert {first, second, last} <= set(steps)
+    assert steps[-1] == last
+    assert hub.repo("ada/going-on").private
+    assert hub.files("ada/going-on") == {}  # main is for what its owner publishes
+    files = hub.files("ada/going-on", BRANCH)
+    assert [json.loads(line)["step"] for line in files["metrics.jsonl"].splitlines()] == list(range(1, last + 1))
+    assert json.loads(files["playground.json"])["step"] == last
+    with pytest.raises(Refused, match="this run has ended"):
+        jobs.keep_pushing(run, "ada", "ada/going-on", hub.ADA, private=True, minutes=5)
+
+
+def test_publishing_as_it_goes_on_ends_when_it_is_stopped_or_the_run_deleted(hub, registry, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", hub.url)
+    jobs, runs = Jobs(registry), [start(registry, "ada") for _ in range(2)]
+    for run in runs:
+        jobs.keep_pushing(run, "ada", "ada/never", hub.ADA, private=True, minutes=120)
+    jobs.stop_pushing(runs[0])
+    registry.delete(runs[1])
+    wait_for(lambda: not any(jobs.kept(run) for run in runs), 30, "the end of it")
+    registry.control(runs[0], "stop")
+    wait_for_status(runs[0], "stopped")
+    wait_for(lambda: all(job.over.is_set() for job in jobs._jobs.values()), 60, "the end of what was under way")

@@ -1,0 +1,425 @@
+"""push, pull, reproduce and gallery as processes of their own, against a Hub of this machine."""
+
+import json
+import os
+import pty
+import signal
+import socket
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pytest
+from huggingface_hub import HfApi, ModelCard
+from huggingface_hub.utils import close_session
+
+from tests.hub.stand_in import StandInHub
+from tests.servers import ROOT, wait_for
+
+COMMAND = [sys.executable, "-W", "error::UserWarning", "-m", "playground"]
+TINY = [
+    "--d-model", "16", "--n-heads", "2", "--n-layers", "1", "--d-ff", "16", "--batch-size", "16", "--eval-every", "20", "--eval-n", "32",
+]  # fmt: skip
+CHECKPOINT = ["config.json", "metrics.jsonl", "model.safetensors", "training.safetensors"]
+PUBLISHED = [
+    "README.md", "attention.py", "automodel.py", "config.json", "config.py", "cross-attention.png", "evaluation.json",
+    "generation_config.json", "layers.py", "metrics.jsonl", "model.safetensors", "playground.json", "positions.py", "tokenizer.json",
+    "tokenizer_config.json", "training.png", "training.safetensors", "transformer.py",
+]  # fmt: skip
+TAGGED = "---\ntags: [transformer-playground]\n---\n"
+
+
+class Hub(StandInHub):
+    """The stand-in, and the command line that takes it for the Hub."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+
+    def surroundings(self, token: str, **more: str) -> dict[str, str]:
+        """The environment of a process that holds a token, or none."""
+        return os.environ | self.environment(self.folder / "home", token=token) | more
+
+    def playground(self, *arguments: object, token: str = StandInHub.ADA, **more: str) -> subprocess.CompletedProcess:
+        """A command, to its end. Whatever happens, it shows neither a token nor a traceback."""
+        done = subprocess.run(
+            [*COMMAND, *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, timeout=200, env=self.surroundings(token, **more)
+        )
+        for output in (done.stdout, done.stderr):
+            assert "Traceback" not in output, output
+            assert not [held for held in self.tokens if held in output]
+        return done
+
+    def commits(self, repo: str, revision: str = "main") -> list[str]:
+        """The titles of a model's commits, the Hub's own first one last."""
+        found = self.repo(repo)
+        return [commit.title for commit in found.history(found.at(revision))]
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    with Hub(tmp_path_factory.mktemp("hub-commands")) as hub:
+        yield hub
+        close_session()
+
+
+@pytest.fixture(autouse=True)
+def healed(hub):
+    yield
+    hub.heal()
+
+
+@pytest.fixture(scope="module")
+def trained(hub):
+    """A tiny checkpoint of 30 steps, with what resuming needs."""
+    out = hub.folder / "tiny"
+    done = hub.playground("train", "--length", "4", "--steps", "30", "--out", out, *TINY)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+@pytest.fixture(scope="module")
+def published(hub, trained):
+    """Its first push to ada/tiny: what was printed, and what was asked of the Hub."""
+    with hub.watch() as seen:
+        done = hub.playground("push", trained, "ada/tiny")
+    assert done.returncode == 0, done.stderr
+    return done, seen
+
+
+@pytest.fixture(scope="module")
+def pulled(hub, published):
+    """ada/tiny, fetched without a token."""
+    out = hub.folder / "pulled"
+    done = hub.playground("pull", "ada/tiny", "--out", out, "--json", token="")
+    assert done.returncode == 0, done.stderr
+    return out, done
+
+
+def refused(done: subprocess.CompletedProcess, code: int, *says: str) -> None:
+    """Nothing on stdout; the last line on stderr gives the reason."""
+    assert (done.returncode, done.stdout) == (code, ""), done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("playground: ")
+    for words in says:
+        assert words in last
+
+
+# Publishing
+
+
+def test_a_dry_run_lists_every_file_and_writes_nothing(hub, trained):
+    with hub.watch() as seen:
+        done = hub.playground("push", trained, "ada/dry", "--dry-run")
+    first, *files, last = done.stdout.splitlines()
+    assert first == "model ada/dry (public, branch main): would be made"
+    assert [line.split()[-1] for line in files] == PUBLISHED
+    assert {line.split()[0] for line in files} == {"new"}
+    kept = (trained / "model.safetensors").stat().st_size
+    assert f"{kept:,} bytes  model.safetensors" in done.stdout
+    assert last == "nothing was written"
+    assert {request.method for request in seen} <= {"GET", "HEAD"}
+    assert ("model", "ada/dry") not in hub.repos
+
+
+def test_push_makes_one_commit_and_prints_the_link(hub, trained, published):
+    done, seen = published
+    first, *files, last = done.stdout.splitlines()
+    assert first == "model ada/tiny (public, branch main): was made"
+    assert [line.split()[-1] for line in files] == PUBLISHED
+    assert last == f"{hub.url}/ada/tiny"
+    assert len([request for request in seen if "/commit/" in request.path]) == 1
+    assert hub.commits("ada/tiny") == ["Step 30", "initial commit"]
+    there = hub.files("ada/tiny")
+    assert sorted(there) == sorted(PUBLISHED)
+    assert there["model.safetensors"] == (trained / "model.safetensors").read_bytes()
+    assert "Sending model.safetensors" in done.stderr  # what it does meanwhile
+
+
+def test_pushed_again_nothing_is_different(hub, trained, published):
+    head = hub.repo("ada/tiny").head.oid
+    with hub.watch() as seen:
+        done = hub.playground("push", trained, "ada/tiny", "--json")
+    assert done.returncode == 0, done.stderr
+    (line,) = done.stdout.splitlines()
+    told = json.loads(line)
+    assert (told["url"], told["commit"], told["step"]) == (f"{hub.url}/ada/tiny", head, 30)
+    (plan,) = told["plans"]
+    assert [change["path"] for change in plan["changes"]] == PUBLISHED
+    assert {change["what"] for change in plan["changes"]} == {"same"}
+    assert {request.method for request in seen} <= {"GET", "HEAD"}
+    assert hub.repo("ada/tiny").head.oid == head
+
+
+def test_a_branch_gets_the_commit_and_main_stays(hub, published):
+    main = hub.files("ada/tiny")
+    done = hub.playground("push", "checkpoints/reverse-one-head", "ada/tiny", "--branch", "one-head")
+    assert done.returncode == 0, done.stderr
+    assert "model ada/tiny (public, branch one-head): is there" in done.stdout
+    assert done.stdout.splitlines()[-1] == f"{hub.url}/ada/tiny/tree/one-head"
+    assert hub.files("ada/tiny") == main
+    there = hub.files("ada/tiny", "one-head")
+    assert there["model.safetensors"] == (ROOT / "checkpoints/reverse-one-head/model.safetensors").read_bytes()
+    assert "training.safetensors" not in there  # of the other model: shipped checkpoints hold weights only
+    assert hub.commits("ada/tiny", "one-head")[1:] == hub.commits("ada/tiny")
+
+
+def test_with_data_the_training_set_is_published_and_the_card_links_it(hub, trained):
+    done = hub.playground("push", trained, "ada/taught", "--with-data", "--private")
+    assert done.returncode == 0, done.stderr
+    assert "dataset ada/taught-data (private, branch main): was made" in done.stdout
+    assert "model ada/taught (private, branch main): was made" in done.stdout
+    assert hub.repo("ada/taught").private
+    assert hub.repo("ada/taught-data", "dataset").private
+    data = hub.files("ada/taught-data", kind="dataset")
+    assert set(data) == {"README.md", "data/train.parquet", "data/test.parquet"}
+    card = ModelCard(hub.files("ada/taught")["README.md"].decode())
+    assert card.data.datasets == ["ada/taught-data"]
+    assert "/datasets/ada/taught-data)" in card.text
+
+
+# Fetching
+
+
+def test_a_pulled_checkpoint_is_the_published_one_to_the_bit(hub, trained, pulled):
+    out, done = pulled
+    (line,) = done.stdout.splitlines()
+    assert json.loads(line) == {"checkpoint": str(out), "commit": hub.repo("ada/tiny").head.oid, "step": 30}
+    assert sorted(path.name for path in out.iterdir()) == CHECKPOINT
+    for name in CHECKPOINT:
+        assert (out / name).read_bytes() == (trained / name).read_bytes()
+    assert not list(out.parent.glob(".*"))
+
+
+def test_a_pulled_checkpoint_answers_is_scored_and_goes_on(hub, pulled, tmp_path):
+    out, _ = pulled
+    said = hub.playground("predict", out, "3 1 4 1")
+    assert said.returncode == 0, said.stderr
+    assert set(said.stdout.split()) <= set("0123456789")
+    scored = json.loads(hub.playground("evaluate", out, "--json").stdout)
+    assert scored["exact_match"] == json.loads((out / "config.json").read_text())["scores"]["exact_match"]
+    resumed = hub.playground("train", "--resume", out, "--steps", "35", "--out", tmp_path / "on", "--json")
+    assert json.loads(resumed.stdout)["steps"] == 35, resumed.stderr
+    assert len((tmp_path / "on" / "metrics.jsonl").read_text().splitlines()) == 35
+
+
+def test_a_revision_is_fetched_by_its_commit_into_an_empty_folder(hub, published, tmp_path):
+    first = hub.repo("ada/tiny").head.oid
+    hub.put("ada/moved", hub.files("ada/tiny"))
+    then = hub.repo("ada/moved").head.oid
+    hub.put("ada/moved", {"playground.json": None})
+    assert then != first
+    out = tmp_path / "there"
+    out.mkdir()
+    done = hub.playground("pull", "ada/moved", "--revision", then, "--out", out, token="")
+    assert done.stdout == f"{out}: reverse 4, 5,373 parameters, step 30, commit {then[:12]}\n", done.stderr
+    assert sorted(path.name for path in out.iterdir()) == CHECKPOINT
+
+
+@pytest.mark.parametrize("name", ["config.json", "notes.txt"])
+def test_a_folder_with_something_in_it_stays_as_it_is(hub, tmp_path, name):
+    out = tmp_path / "mine"
+    out.mkdir()
+    (out / name).write_text("mine")
+    with hub.watch() as seen:
+        done = hub.playground("pull", "ada/tiny", "--out", out)
+    refused(done, 2, f"--out {out} is there already", "choose a new or an empty folder")
+    assert [(path.name, path.read_text()) for path in out.iterdir()] == [(name, "mine")]
+    assert not seen
+
+
+@pytest.mark.parametrize(
+    ("repo", "changed", "says"),
+    [
+        ("ben/bert", None, "it has no playground.json, so it stays unopened"),
+        ("ben/manifest", {"playground.json": b'{"format": 1}'}, "schema_version None"),
+        ("ben/weights", {"model.safetensors": b"\x00" * 26_140}, "model.safetensors"),
+        ("ben/nowhere", {}, "there is no repository ben/nowhere"),
+    ],
+)
+def test_what_is_no_model_of_the_playground_is_refused_and_leaves_nothing(hub, published, tmp_path, repo, changed, says):
+    if changed is None:
+        hub.put(repo, {"config.json": '{"model_type": "bert"}', "pytorch_model.bin": b"\x80\x02."})
+    elif changed:
+        hub.put(repo, hub.files("ada/tiny") | changed)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    done = hub.playground("pull", repo, "--out", tmp_path / "out", TMPDIR=str(scratch))
+    refused(done, 1, says)
+    assert [path.name for path in tmp_path.iterdir()] == ["scratch"]
+    assert not list(scratch.glob("playground-*"))
+    assert not [request for request in hub.requests if request.path.endswith("pytorch_model.bin")]
+
+
+# Measuring again, and looking around
+
+
+def test_reproduce_prints_what_the_card_says_beside_what_it_measures(hub, published):
+    done = hub.playground("reproduce", "ada/tiny", token="")
+    assert done.returncode == 0, done.stderr
+    scores = json.loads(hub.files("ada/tiny")["evaluation.json"])
+    share, n = f"{scores['exact_match']:.2%}", f"{scores['n']:,}"
+    assert done.stdout == f"the card says {share} of {n}; measured here {share} of {n} held-out sequences\n"
+
+
+def test_a_card_that_says_more_than_is_measured_gives_code_1(hub, published):
+    files = hub.files("ada/tiny")
+    hub.put("ada/boast", files)
+    card = ModelCard(files["README.md"].decode())
+    (exact_match,) = [result for result in card.data.eval_results if result.metric_type == "exact_match"]
+    honest, exact_match.metric_value = exact_match.metric_value, 0.99
+    HfApi(endpoint=hub.url, token=hub.ADA).upload_file(
+        path_or_fileobj=str(card).encode(), path_in_repo="README.md", repo_id="ada/boast", commit_message="Better"
+    )
+    assert hub.commits("ada/boast")[0] == "Better"
+    done = hub.playground("reproduce", "ada/boast", "--json", token="")
+    assert done.returncode == 1, done.stderr
+    (line,) = done.stdout.splitlines()
+    told = json.loads(line)
+    assert (told["repo"], told["commit"]) == ("ada/boast", hub.repo("ada/boast").head.oid)
+    assert (told["card"]["exact_match"], told["measured"]["exact_match"]) == (0.99, honest)
+
+
+@pytest.fixture
+def shelf(hub):
+    """One model of Ben's with the tag and without a score, one without the tag, one of Ada's that only she sees."""
+    hub.put("ben/tagged", {"README.md": TAGGED}, likes=7)
+    hub.put("ben/other", {"README.md": "---\ntags: [digits]\n---\n"}, likes=9)
+    hub.put("ada/secret", {"README.md": TAGGED}, private=True)
+
+
+def test_the_gallery_lists_what_carries_the_tag_the_most_liked_first(hub, published, shelf):
+    done = hub.playground("gallery", token="")
+    assert done.returncode == 0, done.stderr
+    lines = {line.split()[0]: line for line in done.stdout.splitlines()}
+    assert next(iter(lines)) == "ben/tagged"
+    assert lines["ben/tagged"].split()[1:] == ["7", "likes"]
+    scores = json.loads(hub.files("ada/tiny")["evaluation.json"])
+    assert lines["ada/tiny"].split()[1:] == ["reverse", "4", "5,373", "parameters", f"{scores['exact_match']:.2%}", "0", "likes"]
+    assert not {"ben/other", "ada/secret"} & set(lines)
+
+
+# Whose token
+
+
+def test_without_a_token_push_says_what_to_do(hub):
+    with hub.watch() as seen:
+        done = hub.playground("push", "checkpoints/reverse", "ada/nobody", token="")
+    refused(done, 2, "run `hf auth login`, set HF_TOKEN, or add --ask-token")
+    assert len(done.stderr.splitlines()) == 1
+    assert not seen
+
+
+@pytest.mark.parametrize(
+    ("token", "repo", "says"),
+    [
+        (StandInHub.ADA_READS, "ada/mine", "this token only reads"),
+        (StandInHub.BEN, "ada/theirs", "ben may not publish under ada"),
+        (StandInHub.EXPIRED, "ada/late", "it may have expired: make a new one"),
+    ],
+)
+def test_a_token_that_may_not_write_there_is_told_so_before_anything_is_made(hub, token, repo, says):
+    done = hub.playground("push", "checkpoints/reverse", repo, token=token)
+    refused(done, 1, says)
+    assert "Putting the model together" not in done.stderr
+    assert ("model", repo) not in hub.repos
+
+
+def test_a_token_is_asked_for_without_an_echo_and_taken_instead_of_the_machines_own(hub, shelf):
+    ours, theirs = pty.openpty()
+    with hub.watch() as seen:
+        asking = subprocess.Popen(
+            [*COMMAND, "gallery", "--ask-token", "--json"],
+            cwd=ROOT, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=hub.surroundings(hub.OWNER), start_new_session=True,
+        )  # fmt: skip
+        os.close(theirs)
+        wait_for(lambda: not termios.tcgetattr(ours)[3] & termios.ECHO, 60, "a prompt that shows nothing")
+        os.write(ours, hub.ADA.encode() + b"\n")
+        stdout, stderr = asking.communicate(timeout=60)
+    assert asking.returncode == 0, stderr
+    assert stderr.startswith("Token:")
+    (line,) = stdout.splitlines()
+    assert "ada/secret" in [model["repo"] for model in json.loads(line)]  # so it was Ada who asked
+    assert {request.token for request in seen} == {hub.ADA}
+    os.set_blocking(ours, False)
+    try:
+        shown = os.read(ours, 10_000).decode()  # what the terminal got to show
+    except OSError:  # nothing, or the other end has closed
+        shown = ""
+    os.close(ours)
+    assert hub.ADA not in stdout + stderr + shown
+
+
+# When nobody is there, and when it takes too long
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("push", "checkpoints/reverse", "ada/far"), ("pull", "ada/tiny", "--out", "{}"), ("reproduce", "ada/tiny"), ("gallery",)],
+    ids=lambda arguments: arguments[0],
+)
+def test_without_a_network_it_says_so_and_ends(hub, tmp_path, arguments):
+    with socket.socket() as taken:  # bound and not listening: whoever knocks is turned away
+        taken.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        started = time.monotonic()
+        done = hub.playground(*(argument.format(tmp_path / "out") for argument in arguments), HF_ENDPOINT=address)
+    refused(done, 1, f"the Hub ({address}) cannot be reached: Connection refused; look at the network and try again")
+    assert time.monotonic() - started < 60  # the client's own retries would take 23 s beyond a process's start
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_push_that_hangs_and_nothing_of_it_is_there(hub, published, tmp_path, number):
+    before = hub.files("ada/tiny")
+    with hub.fault(hub.COMMIT, "silent") as fault:
+        hanging = subprocess.Popen(
+            [*COMMAND, "push", "checkpoints/reverse-one-head", "ada/tiny"],
+            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=hub.surroundings(hub.ADA, TMPDIR=str(tmp_path)), start_new_session=True,
+        )  # fmt: skip
+        wait_for(lambda: fault.hits or hanging.poll() is not None, 100, "the commit")
+        if number == signal.SIGINT:
+            os.killpg(hanging.pid, number)  # as a terminal sends Ctrl-C: to the process that does the errand, too
+        else:
+            hanging.send_signal(number)
+        stdout, stderr = hanging.communicate(timeout=30)  # comes when the last process that could write there has ended
+    assert (hanging.returncode, stdout) == (128 + number, ""), stderr
+    assert stderr.splitlines()[-1] == "playground: cancelled; nothing half done is left there"
+    assert "Traceback" not in stderr
+    assert hub.files("ada/tiny") == before
+    assert hub.commits("ada/tiny") == ["Step 30", "initial commit"]
+    assert not list(tmp_path.glob("playground-*"))  # nor is a copy of it here
+
+
+def test_ctrl_c_before_the_errand_has_begun_is_one_line_too(hub):
+    """Its process is only just starting then, and must not die of the signal itself, with a traceback."""
+    begun = [sys.executable, "-c", EARLY]
+    done = subprocess.run(begun, cwd=ROOT, capture_output=True, text=True, timeout=60, env=hub.surroundings(""), start_new_session=True)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "playground: cancelled; nothing half done is left there\n"
+
+
+EARLY = """
+import os, signal, threading, time
+from playground import __main__ as command_line
+from playground.hub import jobs
+
+def begin(*arguments, **settings):
+    job = real(*arguments, **settings)
+
+    def interrupt():
+        while job.child.process.pid is None or signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+            time.sleep(0.001)
+        os.killpg(0, signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    return job
+
+if __name__ == "__main__":
+    real, jobs.begin = jobs.begin, begin
+    command_line.run(["gallery"])
+"""
