@@ -231,15 +231,14 @@ def push(
 @hub_options
 def pull(repo: str, revision: str, out: Path | None, ask_token: bool, as_json: bool) -> None:
     """Fetch a published model as a checkpoint; every file is checked before it counts."""
+    from playground.hub.names import is_repo
+
+    if not is_repo(repo):
+        refuse(f"{repo!r} is no repository; name one as user/name")
     out = out or CHECKPOINTS / repo.rpartition("/")[2]
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         refuse(f"--out {out} is there already and stays as it is; choose a new or an empty folder")
     check_out(out, keeps_what_is_there=True)
-    try:
-        if out.exists():
-            out.rmdir()
-    except OSError as error:
-        refuse(f"--out {out} cannot be replaced: {error.strerror}; choose a new folder")
     told = on_the_hub(ask_token, kind="pull", repo=repo, revision=revision, into=str(out.resolve()))
     if as_json:
         click.echo(json.dumps({"checkpoint": str(out), "commit": told["commit"], "step": told["step"]}))

@@ -32,7 +32,8 @@ from playground.training.manifest import Manifest, is_number
 from playground.training.presets import PRESETS, preset_config
 from playground.training.trainer import CONFIRMING_N
 
-from .client import TAG, check_repo
+from .client import check_repo
+from .names import TAG
 
 OTHER_N = 200  # held-out sequences asked of each length that the model was not trained on
 MOST_LAYERS, MOST_HEADS = 6, 8  # shown in the picture
@@ -111,7 +112,7 @@ def read_scores(card: str | Mapping[str, Any]) -> dict[str, Any] | None:
         for model in content.get("model-index") or []:
             for metric in [metric for result in model["results"] for metric in result["metrics"]]:
                 value, n = metric.get("value"), (metric.get("args") or {}).get("n")
-                if is_number(value) and 0 <= value <= 1 and type(n) is int and n > 0:
+                if is_number(value) and 0 <= value <= 1 and type(n) is int and 0 < n <= 10**9:
                     found.setdefault(metric["type"], (float(value), n))
     except Exception:  # written by anybody: YAML's constructors and this walk stumble in more ways than can be listed
         return None

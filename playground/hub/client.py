@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, set_client_factory
 from huggingface_hub.errors import (
@@ -26,21 +26,19 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
-from huggingface_hub.utils import httpx, logging  # type: ignore[attr-defined]
+from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status, httpx, logging, parse_datetime  # type: ignore[attr-defined]
 from huggingface_hub.utils._http import hf_request_event_hook, parse_ratelimit_headers
 from huggingface_hub.utils.sha import git_hash, sha_fileobj
 
-TAG = "transformer-playground"
-MANIFEST = "playground.json"
-REPO = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
-BRANCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
+from .names import BRANCH, MANIFEST, OURS, TAG, is_repo
+
 REACHED_WITHIN = 2.5  # seconds until the Hub counts as out of reach
 ANSWERED_WITHIN = 12.0  # seconds for any one answer
 WAITED_FOR = 15.0  # seconds that the Hub may ask us to wait; it may say a day
+SLOWEST = 100_000  # bytes a second that count as going on
 MOST_LISTED = 200
 LARGE = (".safetensors", ".png", ".parquet")
-OURS = re.compile(r"(README\.md|(config|generation_config|tokenizer|tokenizer_config|special_tokens_map|playground|evaluation)\.json"
-                  r"|(model|training)\.safetensors|metrics\.jsonl|[a-z_]+\.py|(training|cross-attention)\.png)")  # fmt: skip
+MOST_REVISIONS = 50
 
 
 class HubError(RuntimeError):
@@ -52,11 +50,37 @@ class HubError(RuntimeError):
 
 
 class Silent(Exception):
-    """The Hub has not answered twice in a row."""
+    """The Hub does not answer, and is not asked again."""
 
 
 class Later(Exception):
     """The Hub asks to come back after so many seconds."""
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of a repository: its size in bytes, its git hash, and the sha256 of one in LFS."""
+
+    path: str
+    size: int
+    git: str
+    sha256: str | None
+
+
+@dataclass(frozen=True)
+class About:
+    """What the Hub tells of a repository at a revision, as far as it is used here. Its card is anybody's and is not read."""
+
+    id: str
+    sha: str
+    private: bool
+    likes: int
+    tags: tuple[str, ...]
+    files: tuple[File, ...]
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {file.path: file.size for file in self.files}
 
 
 @dataclass(frozen=True)
@@ -85,11 +109,13 @@ class Plan:
 
     @property
     def writes(self) -> bool:
+        """Whether anything is different."""
         return any(change.what != "same" for change in self.changes)
 
 
 class Impatient(httpx.Client):
-    """Whoever is silent twice in a row is not asked a third time: huggingface_hub would ask six times, and wait a minute each."""
+    """Whoever is silent twice in a row, or has never answered, is not asked again: huggingface_hub would ask six times, and wait a
+    minute each."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -101,7 +127,7 @@ class Impatient(httpx.Client):
         try:
             answer = super().send(request, **options)
         except httpx.TimeoutException as error:
-            self.silences[host] = self.silences.get(host, 0) + 1
+            self.silences[host] = self.silences.get(host, 1) + 1
             if self.silences[host] > 1:
                 raise Silent from error  # not among what huggingface_hub tries again
             raise
@@ -190,7 +216,7 @@ class Hub:
 
     # Looking
 
-    def look(self, repo: str, revision: str = "main", kind: str = "model") -> Any:
+    def look(self, repo: str, revision: str = "main", kind: str = "model") -> About:
         """What the Hub tells of a repository at a revision, with the size of each file.
 
         Raises:
@@ -198,33 +224,50 @@ class Hub:
         """
         check_repo(repo)
         with self.plainly("look at", repo):
-            return self.api.repo_info(repo, revision=revision, repo_type=kind, files_metadata=True, timeout=ANSWERED_WITHIN)
+            told = self._get(f"{kind}s/{repo}/revision/{quote(revision, safe='')}", {"blobs": "true"})
+            files = [
+                File(each["rfilename"], int(each.get("size") or 0), each.get("blobId") or "", (each.get("lfs") or {}).get("sha256"))
+                for each in told.get("siblings") or []
+            ]
+            private, likes, tags = told.get("private") is True, int(told.get("likes") or 0), tuple(map(str, told.get("tags") or []))
+            return About(str(told["id"]), str(told.get("sha") or ""), private, likes, tags, tuple(files))
 
     def revisions(self, repo: str, revision: str = "main") -> list[dict[str, Any]]:
-        """The commits of a repository, newest first, and its branches."""
+        """The latest commits of a repository, newest first."""
         check_repo(repo)
         with self.plainly("list the revisions of", repo):
-            commits = self.api.list_repo_commits(repo, revision=revision)
-            return [{"commit": c.commit_id, "title": c.title, "when": c.created_at.timestamp(), "authors": c.authors} for c in commits]
+            told = self._get(f"models/{repo}/commits/{quote(revision, safe='')}", {"limit": MOST_REVISIONS})
+            when = [parse_datetime(each["date"]).timestamp() for each in told]
+            found = [{"commit": each["id"], "title": each["title"], "when": at} for each, at in zip(told, when, strict=True)]
+            return found[:MOST_REVISIONS]
 
     def branches(self, repo: str) -> list[str]:
+        """The names of a repository's branches."""
         with self.plainly("list the branches of", repo):
-            return [branch.name for branch in self.api.list_repo_refs(repo).branches]
+            return [branch.name for branch in self.api.list_repo_refs(repo).branches][:MOST_REVISIONS]
 
-    def gallery(self) -> list[Any]:
-        """The models that carry the playground's tag, most liked first."""
+    def gallery(self) -> list[dict[str, Any]]:
+        """The models that carry the playground's tag, most liked first, as the Hub tells of them: each card is anybody's."""
         with self.plainly("list the models"):
-            wanted: list[Any] = ["author", "cardData", "lastModified", "likes", "private", "safetensors", "sha", "tags"]
-            return list(self.api.list_models(filter=TAG, sort="likes", limit=MOST_LISTED, expand=wanted))
+            wanted = ["author", "cardData", "lastModified", "likes", "private", "safetensors", "sha", "tags"]
+            told = self._get("models", {"filter": TAG, "sort": "likes", "direction": -1, "limit": MOST_LISTED, "expand": wanted})
+            return [model for model in told if isinstance(model, dict) and isinstance(model.get("id"), str)][:MOST_LISTED]
 
-    def fetch(self, repo: str, revision: str, files: dict[str, int], folder: Path, say: Callable[[str], None] = lambda _: None) -> None:
+    def _get(self, path: str, parameters: dict[str, Any]) -> Any:
+        """What the Hub's API answers, as it is: huggingface_hub would read the cards in it, and stumble over some."""
+        headers = build_hf_headers(token=self.token or False)
+        answer = get_session().get(f"{self.endpoint}/api/{path}", params=parameters, headers=headers, timeout=ANSWERED_WITHIN)
+        hf_raise_for_status(answer)
+        return answer.json()
+
+    def fetch(self, repo: str, revision: str, files: dict[str, int], folder: Path, say: Callable[..., None] = lambda *_: None) -> None:
         """Get files, whose sizes the Hub has told, into a folder.
 
         Raises:
             HubError: when one does not come, or is not as long as it should be.
         """
         for name, size in files.items():
-            say(f"Fetching {name} ({in_words(size)})")
+            say(f"Fetching {name} ({in_words(size)})", size / SLOWEST)
             with self.plainly(f"fetch {name} of", repo):
                 path = Path(self.api.hf_hub_download(repo, name, revision=revision, local_dir=folder))
             if path.stat().st_size != size:
@@ -244,26 +287,28 @@ class Hub:
         url = f"{self.endpoint}/{'datasets/' if kind == 'dataset' else ''}{repo}"
         files = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
         try:
-            with self.plainly("look at", repo):
-                about = self.api.repo_info(repo, repo_type=kind, timeout=ANSWERED_WITHIN)
+            about = self.look(repo, "main", kind)
         except Missing:
             changes = tuple(Change(name, path.stat().st_size, "new") for name, path in files.items())
             return Plan(repo, kind, revision, url, False, private, "", "", changes)
-        try:
-            about = self.look(repo, revision, kind)
-            parent = start = about.sha or ""
-        except Missing:  # the branch is yet to be made, from what main holds
-            about, parent = self.look(repo, "main", kind), ""
-            start = about.sha or ""
-        there = {file.rfilename: file for file in about.siblings or []}
-        if kind == "model" and MANIFEST not in there and set(there) - {"README.md", ".gitattributes", "LICENSE"}:
-            raise HubError(f"{repo} holds another model ({', '.join(sorted(there)[:3])}), which stays as it is; choose another name")
+        parent = start = about.sha
+        if revision != "main":
+            try:
+                about = self.look(repo, revision, kind)
+                parent = start = about.sha
+            except Missing:  # the branch is yet to be made, from what main holds
+                parent = ""
+        there = {file.path: file for file in about.files}
+        ours = MANIFEST in there if kind == "model" else TAG in about.tags
+        if not ours and set(there) - {"README.md", ".gitattributes", "LICENSE"}:
+            held = ", ".join(sorted(there)[:3])
+            raise HubError(f"the {kind} {repo} holds something else ({held}), which stays as it is; choose another name")
         changes = tuple(Change(name, path.stat().st_size, _what(path, there.get(name))) for name, path in files.items())
-        gone = [name for name in there if kind == "model" and name not in files and OURS.fullmatch(name)]
-        changes += tuple(Change(name, there[name].size or 0, "removed") for name in gone)
-        return Plan(repo, kind, revision, url, True, bool(about.private), parent, start, changes)
+        gone = [name for name in there if kind == "model" and name not in files and name in OURS]
+        changes += tuple(Change(name, there[name].size, "removed") for name in gone)
+        return Plan(repo, kind, revision, url, True, about.private, parent, start, changes)
 
-    def push(self, folder: Path, plan: Plan, message: str, say: Callable[[str], None] = lambda _: None) -> str:
+    def push(self, folder: Path, plan: Plan, message: str, say: Callable[..., None] = lambda *_: None) -> str:
         """Carry out a plan in one commit, and return the commit. Until that commit nothing of it can be seen.
 
         Raises:
@@ -284,7 +329,8 @@ class Hub:
         removed = [CommitOperationDelete(change.path) for change in plan.changes if change.what == "removed"]
         large = [operation for operation in added if operation.path_in_repo.endswith(LARGE)]
         for operation in large:  # one at a time, so that there is something to tell; the small ones travel in the commit
-            say(f"Sending {operation.path_in_repo} ({in_words((folder / operation.path_in_repo).stat().st_size)})")
+            size = (folder / operation.path_in_repo).stat().st_size
+            say(f"Sending {operation.path_in_repo} ({in_words(size)})", size / SLOWEST)
             with self.plainly(f"send {operation.path_in_repo} to", plan.repo):
                 self.api.preupload_lfs_files(plan.repo, [operation], repo_type=plan.kind, revision=plan.revision, free_memory=False)
         say("Making it one commit")
@@ -371,11 +417,12 @@ class Missing(HubError):
 
 def check_repo(repo: str) -> None:
     """Raises HubError unless this is the name of a repository."""
-    if not REPO.fullmatch(repo) or "--" in repo or ".." in repo or repo.endswith(".git"):
+    if not is_repo(repo):
         raise HubError(f"{repo[:120]!r} is no repository; name one as user/name, with letters, digits, dots, dashes and underscores")
 
 
 def in_words(size: int) -> str:
+    """A size in bytes for people."""
     return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{max(1, round(size / 1e3))} KB"
 
 
@@ -383,11 +430,11 @@ def _minutes(seconds: int) -> str:
     return f"{seconds / 3600:.0f} h" if seconds > 7200 else f"{seconds / 60:.0f} min" if seconds > 120 else f"{seconds} s"
 
 
-def _what(path: Path, there: Any) -> str:
+def _what(path: Path, there: File | None) -> str:
     """How a file of ours compares with the one that is there."""
     if there is None:
         return "new"
-    if there.lfs is not None:
+    if there.sha256 is not None:
         with open(path, "rb") as file:
-            return "same" if sha_fileobj(file).hex() == there.lfs.sha256 else "changed"
-    return "same" if git_hash(path.read_bytes()) == there.blob_id else "changed"
+            return "same" if sha_fileobj(file).hex() == there.sha256 else "changed"
+    return "same" if git_hash(path.read_bytes()) == there.git else "changed"

@@ -22,11 +22,14 @@ from playground.runs.processes import Child
 from playground.runs.registry import Refused, Registry
 from playground.runs.run import WORKING, Run
 
+from .names import is_repo
 from .work import Errand
 
 SILENT_FOR = 100.0  # seconds without a word after which an errand is given up; the client's own retries end before
 ERRANDS_AT_ONCE = 4
 ERRANDS_AN_OWNER = 2
+MOST_KEPT = 100  # results
+COMMITTING = "Making it one commit"
 KEPT_FOR = 900.0  # seconds that the result of an errand can be asked for
 HOUSEKEEPING = 0.5
 LISTED_FOR = 30.0  # seconds that a gallery is as good as new
@@ -46,6 +49,8 @@ class Job:
     again: bool = False
     result: dict[str, Any] | None = None
     heard_at: float = field(default_factory=time.monotonic)
+    patience: float = SILENT_FOR
+    shared: bool = False  # a gallery, which is everybody's
     child: Child | None = None
     over: threading.Event = field(default_factory=threading.Event)
 
@@ -68,9 +73,11 @@ def begin(
     job = Job(secrets.token_urlsafe(12), owner, replace(errand, endpoint=errand.endpoint or os.environ.get("HF_ENDPOINT", "")))
 
     def take(kind: str, *content: Any) -> None:
+        if job.status != "working":  # cancelled: what still comes is too late
+            return
         job.heard_at = time.monotonic()
         if kind == "say":
-            job.sentence = content[0]
+            job.sentence, job.patience = content[0], SILENT_FOR + content[1]
             on_say(content[0])
         elif kind == "result":
             job.result, job.status, job.sentence = content[0], "done", ""
@@ -94,14 +101,25 @@ def begin(
 
 def supervise(job: Job) -> None:
     """End an errand that has been silent for too long."""
-    if job.status == "working" and time.monotonic() - job.heard_at > SILENT_FOR and job.child:
-        cancel(job, f"nothing was heard for {SILENT_FOR:.0f} s, while: {job.sentence}; nothing half done is left there, try again")
+    if job.status == "working" and time.monotonic() - job.heard_at > job.patience:
+        cancel(job, f"nothing was heard for {job.patience:.0f} s")
 
 
-def cancel(job: Job, sentence: str = "cancelled; nothing half done is left there") -> None:
-    if job.status == "working" and job.child:
-        job.status, job.sentence, job.again = "failed", sentence, True
-        job.child.kill()
+def cancel(job: Job, why: str = "cancelled") -> None:
+    """End an errand, and say what may be there all the same."""
+    if job.status != "working" or not job.child:
+        return
+    if job.errand.kind != "push":
+        left = "nothing was written"
+    elif job.sentence.startswith(COMMITTING):
+        left = "the commit was on its way: look whether it is there before you publish again"
+    elif job.sentence.startswith(("Making", "Sending")):
+        left = "the repository may have been made, and no model in it"
+        left += "; its training set may be there" if job.errand.with_data else ""
+    else:
+        left = "nothing was written"
+    job.status, job.sentence, job.again = "failed", f"{why}; {left}", True
+    job.child.kill()
 
 
 @dataclass
@@ -136,7 +154,7 @@ class Jobs:
         self._jobs: dict[str, Job] = {}
         self._kept: dict[str, Kept] = {}  # by the run's id
         self._lock = threading.Lock()
-        self._galleries: dict[str, tuple[float, Job]] = {}
+        self._gallery: tuple[float, Job] | None = None  # everybody's, and when it was asked for
         self._watching: threading.Thread | None = None
 
     def start(self, errand: Errand, owner: str, on_done: Callable[[Job], None] = lambda _: None, anew: bool = False) -> Job:
@@ -146,17 +164,23 @@ class Jobs:
             Refused: when too many are under way.
         """
         with self._lock:
-            if errand.kind == "gallery" and not errand.token:  # the same for everybody
-                at, job = self._galleries.get(errand.endpoint, (0.0, None))
-                if job and not anew and job.status != "failed" and time.monotonic() - at < LISTED_FOR:
+            shared = errand.kind == "gallery" and not errand.token  # the same for everybody
+            if shared and self._gallery:
+                at, job = self._gallery
+                if not anew and job.status != "failed" and time.monotonic() - at < LISTED_FOR:
                     return job
-            working = [job for job in self._jobs.values() if job.status == "working"]
-            if len(working) >= ERRANDS_AT_ONCE or sum(job.owner == owner for job in working) >= ERRANDS_AN_OWNER:
+            working = [job for job in self._jobs.values() if not job.over.is_set()]
+            others = [job for job in working if job.shared == shared]  # lists have places of their own, for they cost little
+            if len(others) >= ERRANDS_AT_ONCE or (not shared and sum(job.owner == owner for job in others) >= ERRANDS_AN_OWNER):
                 raise Refused("other errands to the Hub are still under way; try again in a moment")
+            over = [job for job in self._jobs.values() if job.over.is_set()]
+            for job in over[: max(0, len(over) - MOST_KEPT)]:
+                self._jobs.pop(job.id, None)
             job = begin(errand, owner, on_done=lambda job: self._done(job, on_done))
+            job.shared = shared
             self._jobs[job.id] = job
-            if errand.kind == "gallery" and not errand.token:
-                self._galleries[errand.endpoint] = (time.monotonic(), job)
+            if shared:
+                self._gallery = (time.monotonic(), job)
             self._watch()
             return job
 
@@ -168,14 +192,17 @@ class Jobs:
 
     def _done(self, job: Job, on_done: Callable[[Job], None]) -> None:
         if job.errand.kind == "push":
-            self._galleries.clear()  # they lack what has just been published
+            self._gallery = None  # it lacks what has just been published
         on_done(job)
 
     def find(self, job_id: object, owner: str) -> Job | None:
         """An owner's errand, or a gallery, which is everybody's."""
         job = self._jobs.get(job_id) if isinstance(job_id, str) else None
-        shared = job is not None and any(job is listed for _, listed in self._galleries.values())
-        return job if job and (shared or (owner and secrets.compare_digest(job.owner.encode(), owner.encode("utf-8", "replace")))) else None
+        return (
+            job
+            if job and (job.shared or (owner and secrets.compare_digest(job.owner.encode(), owner.encode("utf-8", "replace"))))
+            else None
+        )
 
     # Publishing as it goes on
 
@@ -183,8 +210,10 @@ class Jobs:
         """Push the run's latest checkpoint every so many minutes, and once more when it has ended.
 
         Raises:
-            Refused: for an odd number of minutes, or a run that is over.
+            Refused: for an odd number of minutes, an odd name, or a run that is over.
         """
+        if not is_repo(repo):
+            raise Refused("name the repository first, as user/name")
         if not isinstance(minutes, int | float) or isinstance(minutes, bool) or not EVERY[0] <= minutes <= EVERY[1]:
             raise Refused(f"give {EVERY[0]} to {EVERY[1]} minutes between two pushes")
         if run.status not in (*WORKING, "waiting", "paused"):
@@ -194,6 +223,7 @@ class Jobs:
             self._watch()
 
     def stop_pushing(self, run: Run) -> None:
+        """Publish a run no more; a push that is under way ends by itself."""
         with self._lock:
             self._kept.pop(run.id, None)
 
@@ -203,6 +233,7 @@ class Jobs:
         return kept.told() if kept else None
 
     def _push_again(self, kept: Kept) -> None:
+        """Take in how the last push ended, and begin the next one when it is due."""
         now, run = time.monotonic(), kept.run
         if kept.job is not None:
             if not kept.job.over.is_set():
@@ -226,11 +257,12 @@ class Jobs:
         if ended and not new:
             self.stop_pushing(run)
         elif new and (now >= kept.due or (ended and not kept.last)):
-            kept.last = ended
             errand = Errand("push", kept.repo, kept.token, revision=BRANCH, private=kept.private,
                             checkpoint=str(found[0][0]), run=str(run.folder))  # fmt: skip
-            with suppress(Refused):
-                kept.job = self.start(errand, kept.owner)
+            try:
+                kept.job, kept.last = self.start(errand, kept.owner), ended
+            except Refused as error:  # at the next look again
+                kept.trouble = str(error)
 
     def _keep_house(self) -> None:
         while True:

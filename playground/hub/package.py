@@ -31,7 +31,8 @@ from playground.training.checkpoint import load_model
 from playground.training.files import write_folder
 from playground.training.manifest import CheckpointError, Manifest, read_manifest
 
-MANIFEST = "playground.json"
+from .names import MANIFEST
+
 KEPT = {  # a checkpoint's file: the package's
     "config.json": MANIFEST,
     "model.safetensors": "model.safetensors",

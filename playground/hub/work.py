@@ -18,6 +18,7 @@ import os
 import re
 import shutil
 import signal
+import threading
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -34,6 +35,8 @@ QUIET = {
 }
 LARGEST_PULL = 200_000_000  # bytes
 LARGEST_TEXT = 1_000_000  # bytes of a card or a manifest
+MOST_FILES = 100  # listed
+KINDS = ("account", "gallery", "look", "plan", "push", "pull", "reproduce")
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,11 @@ def work(pipe: Connection, errand: Errand, scratch: str) -> None:
 
     try:
         prepare()
+        threading.Thread(target=_end_with, args=(pipe,), daemon=True).start()
+        if hasattr(os, "nice"):
+            os.nice(15)  # those who train come first
+        if errand.kind not in KINDS:
+            raise HubError(f"{errand.kind!r} is nothing that can be done on the Hub")
         runner = Runner(Hub(errand.token, errand.endpoint), errand, pipe, Path(scratch))
         message: tuple[Any, ...] = ("result", getattr(runner, errand.kind)())
     except HubError as error:
@@ -82,15 +90,23 @@ def work(pipe: Connection, errand: Errand, scratch: str) -> None:
     pipe.close()
 
 
+def _end_with(pipe: Connection) -> None:
+    """End when whoever wanted this has gone: nobody would hear of it."""
+    with suppress(EOFError, OSError):
+        pipe.recv()
+    os._exit(1)
+
+
 class Runner:
     """Does one errand; a method for each kind."""
 
     def __init__(self, hub: Any, errand: Errand, pipe: Connection, scratch: Path) -> None:
         self.hub, self.errand, self.pipe, self.scratch = hub, errand, pipe, scratch
 
-    def say(self, sentence: str) -> None:
+    def say(self, sentence: str, patience: float = 0.0) -> None:
+        """Tell what is being done, and how many seconds more than usual it may take without a word."""
         with suppress(OSError):
-            self.pipe.send(("say", sentence))
+            self.pipe.send(("say", sentence, patience))
 
     def reach(self) -> None:
         self.say("Reaching the Hub")
@@ -101,22 +117,11 @@ class Runner:
         return dict(self.hub.account())
 
     def gallery(self) -> dict[str, Any]:
-        from .card import read_scores
-
         self.reach()
-        rows = []
+        rows: list[dict[str, Any]] = []
         for model in self.hub.gallery():
-            card = model.card_data.to_dict() if model.card_data else {}
-            scores = read_scores(card) or {}
-            own = card.get("playground")
-            about = own if isinstance(own, dict) else {}
-            rows.append({
-                "repo": model.id, "author": model.author or model.id.split("/")[0], "likes": model.likes or 0,
-                "private": bool(model.private), "commit": model.sha or "", "task": _text(about.get("task")),
-                "when": model.last_modified.timestamp() if model.last_modified else 0,
-                "parameters": model.safetensors.total if model.safetensors else None,
-                "exact_match": scores.get("exact_match"), "n": scores.get("n"),
-            })  # fmt: skip
+            with suppress(TypeError, ValueError, AttributeError, OverflowError):  # one odd card must not empty the list
+                rows.append(_row(model))
         return {"models": rows}
 
     # Looking and fetching
@@ -138,15 +143,20 @@ class Runner:
         """
         from playground.training.manifest import read_manifest
 
-        from .client import MANIFEST, HubError
+        from .client import HubError
+        from .names import MANIFEST
 
         repo = self.errand.repo
         self.say(f"Looking at {repo}")
         about = self.hub.look(repo, self.errand.revision)
-        sizes = {file.rfilename: file.size or 0 for file in about.siblings or []}
+        sizes = about.sizes
         if MANIFEST not in sizes or "model.safetensors" not in sizes:
             lacking = MANIFEST if MANIFEST not in sizes else "model.safetensors"
-            raise HubError(f"{repo} is no model of the playground: it has no {lacking}, so it stays unopened")
+            others: list[str] = []
+            with suppress(HubError):
+                others = [branch for branch in self.hub.branches(repo) if branch != self.errand.revision]
+            look = f"; it has other branches, open one as {repo}@{others[0]}" if others else ""
+            raise HubError(f"{repo} is no model of the playground: it has no {lacking}, so it stays unopened{look}")
         if sizes[MANIFEST] > LARGEST_TEXT:
             raise HubError(f"{MANIFEST} of {repo} has {sizes[MANIFEST]:,} bytes, which no playground writes; it stays unopened")
         texts = {name: sizes[name] for name in (MANIFEST, "README.md") if sizes.get(name, LARGEST_TEXT + 1) <= LARGEST_TEXT}
@@ -164,13 +174,13 @@ class Runner:
         from .client import in_words
 
         model = manifest.config.model
-        files = [{"path": file.rfilename, "size": in_words(file.size or 0)} for file in about.siblings or []]
+        files = [{"path": file.path, "size": in_words(file.size)} for file in about.files[:MOST_FILES]]
         return {
-            "repo": about.id, "commit": about.sha, "likes": about.likes or 0, "private": bool(about.private), "files": files,
+            "repo": about.id, "commit": about.sha, "likes": about.likes, "private": about.private, "files": files,
+            "files_in_all": len(about.files),
             "task": task_in_words(manifest.config), "shape": [model.n_layers, model.n_heads, model.d_model],
             "parameters": model.parameter_count(), "step": manifest.step, "seconds": manifest.seconds, "device": manifest.device,
-            "card": read_scores(card), "resumable": any(f["path"] == "training.safetensors" for f in files),
-            "fields": manifest.config.to_fields(),
+            "card": read_scores(card), "resumable": "training.safetensors" in about.sizes,
         }  # fmt: skip
 
     def fetched(self, into: Path) -> dict[str, Any]:
@@ -179,14 +189,14 @@ class Runner:
         from playground.runs.inspector import Inspector
         from playground.runs.memory import check_memory
 
-        from .client import MANIFEST, HubError
+        from .client import HubError
+        from .names import MANIFEST
         from .package import to_checkpoint
 
         about, manifest, card = self.inspected()
         told = self.described(about, manifest, card)
         check_memory(manifest.config)
-        sizes = {file.rfilename: file.size or 0 for file in about.siblings or []}
-        wanted = {name: sizes[name] for name in (MANIFEST, *FILES[1:]) if name in sizes}
+        wanted = {name: about.sizes[name] for name in (MANIFEST, *FILES[1:]) if name in about.sizes}
         if sum(wanted.values()) > self.errand.largest:
             most = f"{self.errand.largest // 1_000_000} MB"
             raise HubError(f"{self.errand.repo} has {sum(wanted.values()) / 1e6:.0f} MB, more than the {most} that are fetched here")
@@ -198,16 +208,21 @@ class Runner:
         return told
 
     def pull(self) -> dict[str, Any]:
+        """A published model as a checkpoint in `into`, which appears when it is whole and checked."""
         self.reach()
         into = Path(self.errand.into)
         told = self.fetched(self.scratch / "checkpoint")
         into.parent.mkdir(parents=True, exist_ok=True)
         partial = into.with_name(f".{into.name}.tmp")
+        shutil.rmtree(partial, ignore_errors=True)  # of a pull that was killed
         shutil.copytree(self.scratch / "checkpoint", partial)
+        if into.is_dir():
+            into.rmdir()  # it was looked at before: it is empty
         os.rename(partial, into)
         return told
 
     def reproduce(self) -> dict[str, Any]:
+        """A published model's score, measured here on as many sequences as its card names."""
         from playground.evaluation import evaluate
         from playground.tasks import load_task
         from playground.tasks.held_out import held_out_set
@@ -219,16 +234,30 @@ class Runner:
         manifest, family = load_model(folder)
         task = manifest.config.task
         n = (told["card"] or {}).get("n") or 2000
-        self.say(f"Asking it {n:,} held-out sequences")
+        self.say(f"Asking it {n:,} held-out sequences", 600.0)
         started = time.perf_counter()
         scores = evaluate(family, held_out_set(load_task(task.task, task.symbols), min(n, 100_000), task.min_length, task.max_length))
         return told | {"measured": asdict(scores), "measured_seconds": round(time.perf_counter() - started, 2)}
 
     # Publishing
 
-    def package(self) -> tuple[Path, Path | None, Any]:
-        """The files of the model and, if wanted, of its training set."""
+    def gathered(self) -> Path:
+        """The checkpoint as it is now: what comes next takes a while, and a run that goes on replaces its own."""
         from playground.runs.gather import gather
+        from playground.training.manifest import CheckpointError
+
+        from .client import HubError
+
+        into = self.scratch / "checkpoint"
+        try:
+            return gather(Path(self.errand.checkpoint), Path(self.errand.run) if self.errand.run else None, into)
+        except (CheckpointError, FileNotFoundError):
+            if Path(self.errand.checkpoint).is_dir():
+                raise
+            raise HubError("this checkpoint has just been replaced by a newer one; try again", again=True) from None
+
+    def package(self, checkpoint: Path) -> tuple[Path, Path | None]:
+        """The files of the model and, if wanted, of its training set."""
         from playground.training.manifest import read_manifest
 
         from .card import write_card
@@ -236,51 +265,61 @@ class Runner:
 
         errand = self.errand
         self.say("Putting the model together")
-        checkpoint = gather(Path(errand.checkpoint), Path(errand.run) if errand.run else None, self.scratch / "checkpoint")
         folder, data = self.scratch / "model", None
         folder.mkdir()
         build_package(checkpoint, folder)
-        self.say("Writing its card")
+        self.say("Writing its card", 600.0)
         write_card(folder, checkpoint, repo=errand.repo, dataset=self.data_repo if errand.with_data else None)
         if errand.with_data:
             from playground.data import write_dataset
 
-            self.say("Making its training set again")
+            self.say("Making its training set again", 600.0)
             data = self.scratch / "data"
             write_dataset(data, read_manifest(checkpoint), repo=self.data_repo, model=errand.repo)
-        return folder, data, read_manifest(checkpoint)
+        return folder, data
 
     @property
     def data_repo(self) -> str:
+        """Where the training set goes."""
         return f"{self.errand.repo}-data"
 
     def plans(self) -> tuple[list[tuple[Path, Any]], Any]:
+        """What is to be published, as folders with their plans, the model's last; and the checkpoint's manifest.
+
+        Raises:
+            HubError: when the token may not, or something else is there.
+        """
+        from playground.training.manifest import read_manifest
+
         from .client import HubError, check_repo
 
         check_repo(self.errand.repo)
+        checkpoint = self.gathered()
         self.reach()
         who = self.hub.account()
         namespace = self.errand.repo.split("/")[0]
         if not who["writes"]:
             raise HubError("this token only reads: make one that may write, on the Hub under Settings, Access Tokens")
         if namespace not in (who["name"], *who["orgs"]):
-            raise HubError(
-                f"{who['name']} may not publish under {namespace}; take {' or '.join((who['name'], *who['orgs']))} before the slash"
-            )
-        model, data, manifest = self.package()
+            own = " or ".join((who["name"], *who["orgs"]))
+            raise HubError(f"the account {who['name']} may not publish under {namespace}; put {own} before the slash")
+        model, data = self.package(checkpoint)
         self.say("Comparing with what is there")
         asked = {"private": self.errand.private, "revision": self.errand.revision}
         plans = [(model, self.hub.plan(model, self.errand.repo, **asked))]
         if data is not None:
-            plans.insert(0, (data, self.hub.plan(data, self.data_repo, kind="dataset", private=self.errand.private)))
-        return plans, manifest
+            private = plans[0][1].private  # the training set of a private model is no more public than it
+            plans.insert(0, (data, self.hub.plan(data, self.data_repo, kind="dataset", private=private)))
+        return plans, read_manifest(checkpoint)
 
     def plan(self) -> dict[str, Any]:
+        """What a push would do; nothing is written."""
         plans, manifest = self.plans()
         card = (plans[-1][0] / "README.md").read_text(encoding="utf-8")
         return {"plans": [asdict(plan) for _, plan in plans], "card": card, "step": manifest.step}
 
     def push(self) -> dict[str, Any]:
+        """Publish."""
         from .client import HubError
 
         plans, manifest = self.plans()
@@ -290,6 +329,29 @@ class Runner:
         plan = plans[-1][1]
         where = plan.url if plan.revision == "main" else f"{plan.url}/tree/{plan.revision}"
         return {"plans": [asdict(plan) for _, plan in plans], "url": where, "commit": commits[-1], "step": manifest.step}
+
+
+def _row(model: dict[str, Any]) -> dict[str, Any]:
+    """A model in the gallery, from what the Hub tells of it and what its card claims."""
+    from huggingface_hub.utils import parse_datetime  # type: ignore[attr-defined]
+
+    from .card import read_scores
+
+    card = model.get("cardData")
+    card = card if isinstance(card, dict) else {}
+    own, scores, numbers = card.get("playground"), read_scores(card) or {}, model.get("safetensors")
+    return {
+        "repo": model["id"],
+        "likes": int(model.get("likes") or 0),
+        "private": model.get("private") is True,
+        "commit": str(model.get("sha") or ""),
+        "author": str(model.get("author") or model["id"].split("/")[0]),
+        "task": _text(own.get("task")) if isinstance(own, dict) else "",
+        "when": parse_datetime(model["lastModified"]).timestamp() if model.get("lastModified") else 0,
+        "parameters": numbers["total"] if isinstance(numbers, dict) and type(numbers.get("total")) is int else None,
+        "exact_match": scores.get("exact_match"),
+        "n": scores.get("n"),
+    }
 
 
 def _text(value: object) -> str:

@@ -25,6 +25,7 @@ FINENESS = (24, 12, 6, 3, 2, 1)  # weights kept in each doubling of the step; th
 STATE_STRIDE = 16
 BUDGET = int(os.environ.get("PLAYGROUND_HISTORY_MB", 96)) * 1_000_000  # bytes for a run: two thirds weights, one third states
 PASSING = 3  # weights that only the live view needs: so many of the latest stay
+LONGEST_LINE = 10_000  # bytes of metrics.jsonl; it may be anybody's
 WEIGHTS, STATE = ".safetensors", ".state.safetensors"
 
 
@@ -82,7 +83,9 @@ def read_lines(run: Path) -> Iterator[dict[str, Any]]:
     if not path.is_file():
         return
     with open(path, "rb") as file:
-        for number, line in enumerate(file, start=1):
+        for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE + 1), b""), start=1):
+            if len(line) > LONGEST_LINE:
+                raise CheckpointError(f"{path}, line {number}: it is longer than a step's metrics are")
             if not line.endswith(b"\n"):
                 return
             try:

@@ -1,13 +1,15 @@
 // The Hub tab. Nothing here is a connection to the Hub: the server runs errands, and this asks how they go.
 let owner = "", me = { way: "", signed_in: false }, account = null, models = null, sortBy = "likes", runs = [], checkpoints = [];
-let opened = null, planned = null, publishing = false, keeping = null, seen = false, proposed = "";
+let opened = null, planned = null, publishing = false, keeping = null, seen = false, proposed = "", proposedFor = "";
 const GOING = ["waiting", "starting", "training", "paused", "stopping"];
 const show = (box, yes) => { box.hidden = !yes; };
 
 // ---------------------------------------------------------------- errands
 // Begin an errand and see it through. Tells what it does; resolves to its result, or throws with a sentence.
 async function errand(what, say = () => {}, started = () => {}) {
-  const reply = await call("hub-start", { owner, token: $(".token").value, ...what });
+  // A token goes along only where one is needed, so that a mistyped one stands in the way of nothing else.
+  const typed = ["account", "plan", "push"].includes(what.kind) || account ? $(".token").value : "";
+  const reply = await call("hub-start", { owner, token: typed, ...what });
   if (reply.error) throw Object.assign(new Error(reply.error), { told: true });
   started(reply.job);
   for (let wait = 100, lost = 0; ; wait = Math.min(500, wait * 1.4)) {
@@ -56,8 +58,8 @@ function sayWho() {
   const words = {
     oauth: me.signed_in ? "Signed in as " + (me.name || "you") + "." : "Sign in above to publish; looking and fetching need no account.",
     none: "This Space was set up without signing in, so nothing can be published from it. Download your checkpoints in the Train tab, or duplicate the Space.",
-    machine: me.signed_in ? "This machine is signed in to the Hub" + (account ? " as " + account.name : "") + ". Another token may be typed:" : "This machine is not signed in to the Hub: run hf auth login, or type a token that may write.",
-    typed: "To publish, type a token of yours that may write. It is used for what you start with it, and kept nowhere.",
+    machine: account && $(".token").value.trim() ? "Token of " + account.name + (account.writes ? "; it may write." : "; it only reads, publishing needs one that writes.") : me.signed_in ? "This machine is signed in to the Hub" + (account ? " as " + account.name : "") + ". Another token may be typed:" : "This machine is not signed in to the Hub: run hf auth login, or type a token that may write.",
+    typed: account ? "Token of " + account.name + (account.writes ? "; it may write." : "; it only reads, publishing needs one that writes.") : "To publish, type a token of yours that may write. It is used for what you start with it, and kept nowhere else.",
   };
   $(".who").textContent = (words[me.way] || "") + (me.lasting ? "" : " What is here is gone when this Space restarts: publish what you want to keep, or download it in the Train tab.");
 }
@@ -83,7 +85,9 @@ function offer() {
   if (select.dataset.signature !== signature) {
     select.dataset.signature = signature;
     select.replaceChildren(...wanted.map(([value, text]) => new Option(text, value)));
-    if (wanted.some(([value]) => value === before)) select.value = before; else which();
+    let onShow = "";
+    try { onShow = localStorage.getItem("transformer-playground-subject") || ""; } catch (error) { /* a browser without a memory */ }
+    if (wanted.some(([value]) => value === before)) select.value = before; else { if (wanted.some(([value]) => value === onShow)) select.value = onShow; which(); }
   }
   const can = me.signed_in || $(".token").value.trim();
   $(".look-first").disabled = !can || publishing || !wanted.length;
@@ -107,12 +111,14 @@ async function which(anew = true) {
 }
 function propose() {
   const box = $(".repo");
-  if (box.value && box.value !== proposed) return; // the visitor's own
+  const chosenNow = $(".model").value;
+  if (box.value && box.value !== proposed && chosenNow === proposedFor) return; // the visitor's own, for this model
   const chosen = [...runs, ...checkpoints].find((each) => each.subject === $(".model").value);
   if (!chosen) return;
   const name = (chosen.task + " " + Math.round(chosen.parameters / 1000) + "k").replace(/1–/, "").replace(/[^A-Za-z0-9]+/g, "-").replace(/^-|-$/g, "").toLowerCase();
   const user = (account && account.name) || me.name || "";
   box.value = proposed = user ? user + "/" + name : "";
+  proposedFor = chosenNow;
   box.placeholder = (user || "you") + "/" + name;
 }
 function drawHere() {
@@ -136,7 +142,7 @@ function action(row, text, act) {
   button.type = "button"; button.className = "quiet"; button.textContent = text; button.addEventListener("click", act);
   cell.className = "tight"; cell.append(button); row.append(cell);
 }
-$(".model").addEventListener("change", () => { which(); offer(); keep("tell"); });
+$(".model").addEventListener("change", () => { if ($(".repo").value.endsWith("/")) $(".repo").value = ""; which(); offer(); keep("tell"); });
 
 // ---------------------------------------------------------------- publishing
 const wishes = () => ({ subject: $(".model").value, checkpoint: $(".which").value, repo: $(".repo").value.trim(), private: $(".private").checked, data: $(".data").checked });
@@ -166,7 +172,8 @@ function drawPlan() {
   $(".files-summary").textContent = "Files: " + counted(model);
   $(".files tbody").replaceChildren(...plans.flatMap((p) => [...(data ? [tableRow([[p.kind === "dataset" ? "the dataset" : "the model", "group"]])] : []), ...p.changes.map((c) => tableRow([[c.path], [bytes(c.size), "number tight"], [c.what, c.what]]))]));
   $(".card-preview pre").textContent = planned.card;
-  $(".go").disabled = !writes;
+  if (!writes) $(".what").textContent = model.repo + " holds exactly this already, step " + planned.step.toLocaleString("en") + ".";
+  show($(".go"), writes); $(".not-now").textContent = writes ? "Not now" : "Close";
   show($(".plan"), true);
 }
 async function publish() {
@@ -200,8 +207,9 @@ async function keep(act) {
 }
 function drawKeep() {
   const k = keeping;
-  $(".keep-words").textContent = !k ? "Its latest checkpoint becomes a commit on the branch while-training, so that nothing is lost with this machine. Your token stays in memory until the run ends, and on no disk." :
-    "On " + k.repo + ", branch " + k.branch + ", every " + k.minutes + " min. " + (k.now ? "Publishing now." : k.pushed === null ? "Nothing published yet." : "Step " + k.pushed.toLocaleString("en") + " published " + (k.ago < 60 ? "just now" : ago(k.ago) + " ago") + (k.in ? ", next in " + Math.ceil(k.in / 60) + " min." : ".")) + (k.trouble ? " " + sentenceOf(k.trouble) : "");
+  $(".keep-words").textContent = !k ? "Its latest checkpoint becomes a commit on the branch while-training, so that little is lost with this machine. For that, your token stays in memory until the run ends or the server does, and on no disk." :
+    "On " + k.repo + ", branch " + k.branch + ", every " + k.minutes + " min. " + (k.now ? "Publishing now." : k.pushed === null ? "Nothing published yet." : "Step " + k.pushed.toLocaleString("en") + " published " + (k.ago < 60 ? "just now" : ago(k.ago) + " ago") + (k.in ? ", next in " + Math.ceil(k.in / 60) + " min." : ".")) + "";
+  if (k && k.trouble) note($(".keep-note"), sentenceOf(k.trouble), "error");
   show($(".keep-on"), !k); show($(".keep-every"), !k); show($(".keep-off"), Boolean(k));
 }
 $(".keep-on").addEventListener("click", () => keep("start"));
@@ -243,25 +251,33 @@ function drawGallery() {
   }));
 }
 $(".again").addEventListener("click", () => gallery());
-$(".any").addEventListener("submit", (event) => { event.preventDefault(); const repo = $(".any-repo").value.trim(); if (repo) look(repo.replace(/^https?:\/\/[^/]+\//, "")); });
+$(".any").addEventListener("submit", (event) => { event.preventDefault(); const [repo, revision] = address($(".any-repo").value); if (repo) look(repo, revision); });
+// A name, a name@revision, or the address of a repository's page.
+function address(text) {
+  const path = text.trim().replace(/^https?:\/\/[^/]+\//, "").replace(/[?#].*$/, "").replace(/\/+$/, ""), tree = /^([^/]+\/[^/]+)\/(?:tree|commit)\/(.+)$/.exec(path);
+  if (tree) return [tree[1], tree[2]];
+  const [repo, revision] = path.split("@");
+  return [repo, revision || "main"];
+}
 
 // ---------------------------------------------------------------- one model
 async function look(repo, revision = "main") {
   opened = { repo, revision };
   const mine = opened;
   show($(".opened"), true);
+  $(".opened").scrollIntoView({ block: "nearest" });
   $(".opened-name").textContent = repo + (revision === "main" ? "" : " at " + revision.slice(0, 12));
   $(".opened-about").textContent = ""; $(".verdict").textContent = "";
   for (const box of [$(".opened > .buttons"), $(".scores"), $(".opened-files"), $(".revisions")]) show(box, false);
   let told;
-  try { told = await visibly({ kind: "look", repo, revision, retry: () => look(repo, revision) }, $(".opened-progress"), $(".opened-note")); }
+  try { told = await visibly({ kind: "look", repo, revision, retry: () => look(repo, revision) }, $(".opened-progress"), $(".opened-note"), $(".cancel-opened")); }
   catch (error) { return; }
   if (mine !== opened) return;
   Object.assign(opened, told);
   const [layers, heads, width] = told.shape;
   $(".opened-about").textContent = [told.task, plural(layers, "layer") + " × " + plural(heads, "head") + ", width " + width, plural(told.parameters, "parameter"), "trained " + plural(told.step, "step") + (told.seconds ? " in " + duration(told.seconds) + " on " + told.device : ""), told.resumable ? "can be trained further" : "weights only: can be looked at and asked, not trained on", plural(told.likes, "like")].join(" · ") + ".";
   drawScores(null);
-  $(".opened-files summary").textContent = plural(told.files.length, "file");
+  $(".opened-files summary").textContent = plural(told.files_in_all, "file") + (told.files_in_all > told.files.length ? ", the first " + told.files.length : "");
   $(".opened-files tbody").replaceChildren(...told.files.map((f) => tableRow([[f.path], [f.size, "number"]])));
   const older = told.revisions || [], others = (told.branches || []).filter((branch) => branch !== revision);
   $(".revisions summary").textContent = plural(older.length, "revision") + (others.length ? ", other branches: " + others.join(", ") : "");
@@ -271,6 +287,7 @@ async function look(repo, revision = "main") {
     return row;
   }), ...others.map((branch) => { const row = tableRow([[branch, "tight"], ["branch"], [""]]); action(row, "Open", () => look(repo, branch)); return row; }));
   for (const box of [$(".opened > .buttons"), $(".opened-files")]) show(box, true);
+  $(".opened").scrollIntoView({ block: "nearest" });
   show($(".revisions"), older.length + others.length > 1);
 }
 function drawScores(measured) {
@@ -293,7 +310,7 @@ async function measure() {
 async function bring() {
   const mine = opened;
   try {
-    const told = await visibly({ kind: "pull", repo: mine.repo, revision: mine.revision === "main" ? "main" : mine.commit, retry: bring }, $(".opened-progress"), $(".opened-note"), $(".cancel-opened"));
+    const told = await visibly({ kind: "pull", repo: mine.repo, revision: mine.commit, main: mine.revision === "main", retry: bring }, $(".opened-progress"), $(".opened-note"), $(".cancel-opened"));
     if (told.subject) openInTrain(told.subject);
   } catch (error) { /* said */ }
 }

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
+import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import gradio as gr
@@ -28,6 +29,7 @@ from playground.training.manifest import CheckpointError
 from .asked import Answerer
 from .subject import RUN, checkpoint_folder, run_on_show
 from .transfer import LARGEST_UPLOAD, UNPACKED
+from .visit import OWNER
 
 HERE = Path(__file__).parent
 SCRIPTS = ("common.js", "hub.js")
@@ -86,7 +88,6 @@ class HubPage:
 
     def __init__(self, registry: Registry, jobs: Jobs) -> None:
         self.registry, self.jobs = registry, jobs
-        self.arriving = TemporaryDirectory(prefix="playground-pulled-")
 
     def answerers(self) -> dict[str, Answerer]:
         return {"hub-start": self.start, "hub-job": self.job, "hub-cancel": self.cancel, "hub-who": self.who, "hub-keep": self.keep}
@@ -109,7 +110,7 @@ class HubPage:
         what = what if isinstance(what, dict) else {}
         try:
             owner = _text(what, "owner")
-            if not owner:
+            if not OWNER.fullmatch(owner):
                 raise Refused("this page does not say whose it is; reload it and try again")
             token = await asyncio.to_thread(token_of, what, request.scope.get("session", {}), self.local)
             errand, on_done = await asyncio.to_thread(self._errand, what, owner, token)
@@ -127,9 +128,10 @@ class HubPage:
             case "look" | "reproduce":
                 return Errand(kind, repo, token, revision=revision, largest=LARGEST_UPLOAD * UNPACKED), _nothing
             case "pull":
-                into = Path(self.arriving.name) / os.urandom(8).hex()
+                into = self.registry.root / "runs" / f".pulled-{secrets.token_hex(8)}.tmp"  # what a killed server leaves there is swept
                 errand = Errand(kind, repo, token, revision=revision, into=str(into), largest=LARGEST_UPLOAD * UNPACKED)
-                return errand, lambda job: self._arrived(job, into, owner)
+                name = repo if what.get("main") is True else f"{repo} at {revision[:12]}"
+                return errand, lambda job: self._arrived(job, into, owner, name)
             case "plan" | "push":
                 if not token:
                     raise Refused("sign in first: publishing needs a token of yours that may write")
@@ -160,16 +162,16 @@ class HubPage:
             raise Refused("choose one of your runs, or a checkpoint of this machine")
         return folder, None
 
-    def _arrived(self, job: Job, into: Path, owner: str) -> None:
+    def _arrived(self, job: Job, into: Path, owner: str, name: str) -> None:
         """Make what was fetched a run of whoever asked for it."""
         if job.status != "done" or job.result is None:
             return
         try:
-            name = job.errand.repo if job.errand.revision == "main" else f"{job.errand.repo} at {job.errand.revision[:12]}"
             run = self.registry.adopt(into, owner, name)
             job.result["subject"] = RUN + run.id
         except (Refused, CheckpointError, OSError) as error:
             job.status, job.sentence, job.result = "failed", f"fetched, but it could not be kept here: {error}", None
+            shutil.rmtree(into, ignore_errors=True)
 
     async def job(self, what: object, request: Request) -> dict[str, Any]:
         """How an errand goes."""

@@ -132,7 +132,7 @@ def test_somebody_elses_model_is_not_overwritten(hub, ada, package):
     theirs = {"config.json": "{}", "pytorch_model.bin": b"weights", "README.md": "# Mine"}
     hub.put("ada/theirs", theirs)
     error = refused(ada.plan, package, "ada/theirs")
-    assert "holds another model" in str(error)
+    assert "holds something else" in str(error)
     assert "choose another name" in str(error)
     assert hub.files("ada/theirs") == {name: data.encode() if isinstance(data, str) else data for name, data in theirs.items()}
 
@@ -170,7 +170,7 @@ def test_what_is_no_name_of_a_branch_reaches_no_network(hub, ada, package, branc
 def test_a_push_is_one_commit_of_the_very_bytes(hub, ada, package):
     said = []
     with hub.watch() as seen:
-        commit = ada.push(package, ada.plan(package, "ada/digits"), "Step 1", said.append)
+        commit = ada.push(package, ada.plan(package, "ada/digits"), "Step 1", lambda sentence, *_: said.append(sentence))
     assert hub.files("ada/digits") == REGULAR | LARGE
     assert titles(hub, "ada/digits") == ["initial commit", "Step 1"]
     assert commit == hub.repo("ada/digits").head.oid
@@ -408,13 +408,11 @@ def test_every_revision_can_be_listed_looked_at_and_fetched(hub, ada, nobody, pa
         (package / "model.safetensors").write_bytes(b"weights" * step)
         commits.append(push(ada, package, "ada/digits", f"Step {step}"))
     told = nobody.revisions("ada/digits")
-    assert [(line["commit"], line["title"], line["authors"]) for line in told[:2]] == [
-        (commits[1], "Step 2", ["ada"]), (commits[0], "Step 1", ["ada"]),
-    ]  # fmt: skip
+    assert [(line["commit"], line["title"]) for line in told[:2]] == [(commits[1], "Step 2"), (commits[0], "Step 1")]
     assert told[0]["when"] >= told[1]["when"] > time.time() - 600
     for step, commit in enumerate(commits, start=1):
         about = nobody.look("ada/digits", commit)
-        assert {file.rfilename: file.size for file in about.siblings}["model.safetensors"] == 7 * step
+        assert about.sizes["model.safetensors"] == 7 * step
         nobody.fetch("ada/digits", commit, {"model.safetensors": 7 * step}, tmp_path / commit)
         assert (tmp_path / commit / "model.safetensors").read_bytes() == b"weights" * step
     for revision in ("no-such-branch", "0" * 40):
@@ -433,8 +431,8 @@ def test_the_gallery_has_the_models_with_our_tag_most_liked_first(hub, ada, nobo
     hub.put("ben/bert", {"README.md": CARD.replace(TAG.encode(), b"transformers")}, likes=99)
     hub.put("ada/untold", {MANIFEST: "{}"})
     hub.put("ada/data", {"README.md": CARD}, kind="dataset")
-    assert [model.id for model in nobody.gallery()] == ["ben/best", "ada/liked", "cy/new"]
-    assert {model.id for model in ada.gallery()} == {"ben/best", "ada/liked", "cy/new", "ada/secret"}
+    assert [model["id"] for model in nobody.gallery()] == ["ben/best", "ada/liked", "cy/new"]
+    assert {model["id"] for model in ada.gallery()} == {"ben/best", "ada/liked", "cy/new", "ada/secret"}
 
 
 def test_what_is_not_there_or_not_for_everybody_is_told_apart(hub, ada, nobody, tmp_path):
@@ -451,7 +449,9 @@ def test_files_come_bit_equal_from_the_commit_and_from_storage(hub, nobody, tmp_
     files = REGULAR | LARGE | {"data/test.parquet": os.urandom(3_000), "empty.json": b""}
     hub.put("ada/digits", files)
     said = []
-    nobody.fetch("ada/digits", "main", {name: len(data) for name, data in files.items()}, tmp_path / "in", said.append)
+    nobody.fetch(
+        "ada/digits", "main", {name: len(data) for name, data in files.items()}, tmp_path / "in", lambda sentence, *_: said.append(sentence)
+    )
     assert {name: (tmp_path / "in" / name).read_bytes() for name in files} == files
     assert len(said) == len(files)
 
