@@ -60,8 +60,9 @@ class HeadScore:
 
     @property
     def best(self) -> str:
-        """The pattern that it looks like most."""
-        return max((name for name, score in self.patterns.items() if score is not None), key=lambda name: self.patterns[name] or 0.0)
+        """The pattern, "uniform" left aside, on which most of its attention lies beyond chance."""
+        beyond = {name: share - (self.chance[name] or 0.0) for name, share in self.patterns.items() if share is not None}
+        return max((name for name in beyond if name != "uniform"), key=lambda name: beyond[name])
 
 
 def score_heads(subject: Subject, n: int = SEQUENCES) -> list[HeadScore]:
