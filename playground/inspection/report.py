@@ -67,13 +67,14 @@ def cross_attention_by_step(subject: Subject, batch: Batch) -> dict[str, Any]:
     }
 
 
-def ablation_table(effects: Iterable[Effect]) -> list[dict[str, Any]]:
-    """One row for each effect: what was taken away or kept, how, and both measures before and after."""
+def ablation_table(effects: Iterable[Effect], n: int) -> list[dict[str, Any]]:
+    """One row for each effect: what was taken away or kept, how, and both measures before and after, over `n` sequences."""
     return [
         {
             "name": effect.name,
             "how": effect.how,
             "kept": effect.kept,
+            "n": n,
             "exact_match_before": effect.before.exact_match,
             "exact_match": effect.after.exact_match,
             "log_probability_before": round(effect.before.log_probability, DIGITS),
@@ -174,15 +175,16 @@ def report(
     tell("scoring heads")
     found["head-scores"] = head_table(score_heads(subject))
     ablation = Ablation(subject, n)
-    tell("taking parts away, one by one")
+    asked = len(ablation.batch.source_BS)
+    tell(f"taking parts away, one by one, and asking {asked:,} held-out sequences each time")
     single = {how: ablation.ranking(how) for how in WAYS}
-    found["ablation"] = ablation_table(single["zero"] + single["mean"])
+    found["ablation"] = ablation_table([effect for how in WAYS for effect in single[how]], asked)
     most_missed = next(effect for effect in single["zero"] if effect.parts[0].head is not None)
     found["head"] = head(subject, batch, most_missed.parts[0])
     tell("taking groups away")
-    found["ablation-groups"] = ablation_table(effect for how in WAYS for effect in ablation.group_ranking(how))
+    found["ablation-groups"] = ablation_table((effect for how in WAYS for effect in ablation.group_ranking(how)), asked)
     tell("leaving heads alone")
-    found["keep-only"] = ablation_table(effect for how in WAYS for effect in ablation.keep_only_ranking(how))
+    found["keep-only"] = ablation_table((effect for how in WAYS for effect in ablation.keep_only_ranking(how)), asked)
     if history:
         tell(f"scoring heads at {len(history)} steps of the run")
         found["heads-over-training"] = heads_over_training(scores_over_training(subject.config, history))

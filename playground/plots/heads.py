@@ -39,6 +39,7 @@ SAYS = {
 }
 DARKER = "darker: more attention, from 0 to 1; every row sums to 1"
 MOST_BARS = 24
+CAPTION_ROOM = 5.6  # inches that the longest line below a figure needs
 
 
 # Where heads look
@@ -58,7 +59,7 @@ def attention_grid(data: Row) -> Figure:
     cell = min(0.36, widest / max(len(rows), len(columns)))
     across, down, gap = cell * len(columns), cell * len(rows), 0.2
     left, below, above = 0.6 + _label_room(rows), 0.55 + _tick_room(columns), 0.62
-    width = max(5.9, left + heads * across + (heads - 1) * gap + 0.6)
+    width = max(left + CAPTION_ROOM, left + heads * across + (heads - 1) * gap + 0.6)
     height = below + layers * down + (layers - 1) * gap + above
     figure = blank(width, height)
     _title(figure, left, data["title"].capitalize())
@@ -88,7 +89,7 @@ def head_large(data: Row) -> Figure:
     weights, rows, columns = _fitting(data, 2)
     cell = max(0.2, min(0.52, 6.0 / max(len(rows), len(columns))))
     left, below, above = 0.4 + _label_room(rows), 0.6 + _tick_room(columns), 0.45
-    width = max(5.9, left + cell * len(columns) + 0.7)
+    width = max(left + CAPTION_ROOM, left + cell * len(columns) + 0.7)
     height = below + cell * len(rows) + above
     figure = blank(width, height)
     _title(figure, left, data["title"].capitalize())
@@ -120,9 +121,10 @@ def cross_attention_by_step(data: Row) -> Figure:
     beside = max(cell * len(columns), 1.45)
     across = min(4, len(steps))
     down = math.ceil(len(steps) / across)
-    left, gap, head_room, below = 0.3 + 0.068 * max(map(len, heads)), 0.3, 0.5, 0.5
     tall = line * len(heads)
-    width = max(5.9, left + across * beside + (across - 1) * gap + 0.75)
+    left, gap, head_room = 0.3 + 0.068 * max(map(len, heads)), 0.3, 0.5
+    below = 0.5 + (max(0.0, 0.8 - tall) if down == 1 else 0.0)  # the scale needs room beside a single low panel
+    width = max(left + CAPTION_ROOM, left + across * beside + (across - 1) * gap + 0.75)
     height = below + down * (tall + head_room + 0.2) + 0.35
     figure = blank(width, height)
     _title(figure, left, "Cross-attention, step by step")
@@ -151,7 +153,7 @@ def ablation_ranking(rows: Sequence[Row], title: str = "") -> Figure:
     """What the right answer loses without each part (or with it alone): log-probability on the left, exact match on the right,
     with the part's output set to zero and to its mean. At most 24 parts, in the order of `rows`.
 
-    `rows`: name, how, kept, exact_match, exact_match_before, log_probability_lost.
+    `rows`: name, how, kept, n, exact_match, exact_match_before, log_probability_lost.
 
     Raises:
         ValueError: without a row.
@@ -198,7 +200,8 @@ def ablation_ranking(rows: Sequence[Row], title: str = "") -> Figure:
     exact.text(before, -0.75, f"whole: {before:.1%}", fontsize=8, color=QUIET, ha="right", va="bottom")
     rest = f"; the {len(names)} first of {len(every)}" if len(every) > len(names) else ""
     replaced = "all other heads' output" if kept else "the part's output"
-    _caption(figure, 0.2, f"{replaced} set to zero, or to its mean at each position over the same sequences{rest}")
+    says = f"{replaced} set to zero, or to its mean at each position, on {rows[0]['n']:,} held-out sequences{rest}"
+    _caption(figure, 0.2, says)
     return figure
 
 
@@ -301,7 +304,7 @@ def logit_lens(data: Row) -> Figure:
     """
     layers, columns, probability = data["layers"], data["columns"], np.asarray(data["probability"], dtype=float)
     cell, left, below, above = max(0.42, 0.09 * max(map(len, columns)) + 0.1), 1.05, 0.75, 0.45
-    width = max(5.9, left + cell * len(columns) + 0.75)
+    width = max(left + CAPTION_ROOM, left + cell * len(columns) + 0.75)
     height = below + 0.42 * len(layers) + above
     figure = blank(width, height)
     _title(figure, left, "What each layer would write")
