@@ -155,7 +155,7 @@ def replaced(model: Transformer, values: Mapping[Component, Tensor]) -> Iterator
         return value[..., first[side] : first[side] + n, :] if value.dim() else value
 
     def find_place(module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
-        first["target"] = named.get("first", 0)
+        first["target"] = named.get("first", given[1] if len(given) > 1 else 0)
 
     def replace_heads(parts: list[Component]) -> Any:
         def hook(module: nn.Module, given: tuple[Tensor]) -> Tensor:
@@ -204,17 +204,23 @@ def means(model: Transformer, batch: Batch) -> dict[Component, Tensor]:
 
     The mean of position vectors is taken over the positions instead, since at one position there is only one.
     """
-    with watched(model) as calls:
-        model(batch.source_BS, batch.decoder_input_BT)
     real = {"source": batch.source_BS != PAD, "target": batch.labels_BT != PAD}  # where something is to be written
+    spoken = [part for part in components(model.config) if part.kind not in POSITIONS]
+    names = {f"{part.module}.output" if part.kind in ATTENTION else part.module for part in spoken}
+    sums: dict[Component, Tensor] = {}
+    for rows in torch.arange(len(batch.source_BS)).split(model.config.rows_at_a_time(batch.target_BT.shape[1])):
+        some = batch.rows(rows.to(batch.source_BS.device))
+        with watched(model, *names) as calls:
+            model(some.source_BS, some.decoder_input_BT)
+        for part, output_BQX in outputs(model, calls).items():
+            sum_QX = (output_BQX * real[part.side][rows][..., None]).sum(0)
+            sums[part] = sums[part] + sum_QX if part in sums else sum_QX
     found = {}
-    for part, output_BQX in outputs(model, calls).items():
-        real_BQ1 = real[part.side][..., None]
-        n_Q1 = real_BQ1.sum(0)
-        everywhere_X = (output_BQX * real_BQ1).sum((0, 1)) / real_BQ1.sum()
+    for part, sum_QX in sums.items():
+        n_Q1 = real[part.side].sum(0)[:, None]
+        everywhere_X = sum_QX.sum(0) / n_Q1.sum()
         mean_PX = everywhere_X.repeat(model.config.max_positions, 1)
-        mean_QX = (output_BQX * real_BQ1).sum(0) / n_Q1.clamp(min=1)
-        mean_PX[: len(mean_QX)] = torch.where(n_Q1 > 0, mean_QX, everywhere_X)
+        mean_PX[: len(sum_QX)] = torch.where(n_Q1 > 0, sum_QX / n_Q1.clamp(min=1), everywhere_X)
         found[part] = mean_PX
     for part in map(Component, POSITIONS):
         positions_PD = cast(Embedding, model.get_submodule(part.module)).positions

@@ -113,7 +113,7 @@ def lens(subject: Subject, batch: Batch) -> dict[str, Any]:
     probabilities_LTV = logit_lens(subject.family, batch)[:, 0].softmax(-1)
     labels = batch.labels_BT[0]
     best_LT = probabilities_LTV.max(-1)
-    right_LT = probabilities_LTV[:, torch.arange(len(labels)), labels]
+    right_LT = probabilities_LTV[:, torch.arange(len(labels), device=labels.device), labels]
     return {
         "layers": ["embedding", *(f"layer {layer + 1}" for layer in range(subject.family.config.n_layers))],
         "columns": subject.names(labels.tolist()),

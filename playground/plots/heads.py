@@ -38,7 +38,7 @@ SAYS = {
     "cross": "down: the symbol that is written    across: the source it is read from",
 }
 DARKER = "darker: more attention, from 0 to 1; every row sums to 1"
-MOST_BARS = 24
+MOST_BARS, MOST_LAYERS, MOST_HEADS, MOST_STEPS, MOST_ROWS, MOST_PLACES, MOST_PARTS = 24, 8, 16, 24, 96, 40, 60  # that one figure draws
 CAPTION_ROOM = 5.6  # inches that the longest line below a figure needs
 
 
@@ -53,7 +53,8 @@ def attention_grid(data: Row) -> Figure:
     Raises:
         ValueError: where the labels do not fit the weights.
     """
-    weights, rows, columns = _fitting(data, 4)
+    every, rows, columns = _fitting(data, 4)
+    weights = every[:MOST_LAYERS, :MOST_HEADS]
     layers, heads = weights.shape[:2]
     widest = max(1.25, min(4.0, 8.0 / heads))
     cell = min(0.36, widest / max(len(rows), len(columns)))
@@ -76,7 +77,8 @@ def attention_grid(data: Row) -> Figure:
         figure.text(0.22 / width, middle, f"layer {layer + 1}", rotation=90, fontsize=9, color=INK, ha="center", va="center")
     tall = min(layers * down + (layers - 1) * gap, 2.4)
     colour_bar(figure, left + heads * across + (heads - 1) * gap + 0.15, height - above - tall, tall)
-    _caption(figure, left, SAYS[data["kind"]], DARKER)
+    cut = f"; the first {heads} heads of the first {layers} layers" if weights.size < every.size else ""
+    _caption(figure, left, SAYS[data["kind"]], DARKER + cut)
     return figure
 
 
@@ -113,7 +115,7 @@ def cross_attention_by_step(data: Row) -> Figure:
     Raises:
         ValueError: without a step.
     """
-    steps, heads, columns = data["steps"], data["heads"], data["columns"]
+    steps, heads, columns = data["steps"][:MOST_STEPS], data["heads"][:MOST_ROWS], data["columns"]
     if not steps:
         raise ValueError("no symbol was written, so there is no step to draw")
     cell = min(0.24, 2.6 / len(columns))
@@ -132,7 +134,7 @@ def cross_attention_by_step(data: Row) -> Figure:
         x = left + i % across * (beside + gap)
         y = below + (down - 1 - i // across) * (tall + head_room + 0.2) + 0.2
         axes = panel(figure, x, y, cell * len(columns), tall)
-        heatmap(axes, step["weights"], heads, columns, label_rows=i % across == 0, label_columns=True)
+        heatmap(axes, step["weights"][: len(heads)], heads, columns, label_rows=i % across == 0, label_columns=True)
         for text in axes.get_yticklabels():
             text.set(fontfamily="DejaVu Sans", fontsize=8)
         written = " ".join(step["written"][-6:])
@@ -142,7 +144,8 @@ def cross_attention_by_step(data: Row) -> Figure:
         _over(axes, f"→ {step['next']}  {step['probability']:.1%}{mark}", INK if not mark else SECOND, 4, MONO)
     tall_bar = max(0.8, min(tall, 2.0))
     colour_bar(figure, left + across * beside + (across - 1) * gap + 0.15, height - 0.35 - head_room - tall_bar, tall_bar)
-    _caption(figure, left, "above: what is written so far, and what the model writes next with which probability", DARKER)
+    cut = f"; the first {len(steps)} steps of {len(data['steps'])}" if len(steps) < len(data["steps"]) else ""
+    _caption(figure, left, "above: what is written so far, and what the model writes next with which probability", DARKER + cut)
     return figure
 
 
@@ -217,6 +220,7 @@ def head_scores(rows: Sequence[Row]) -> Figure:
     """
     if not rows:
         raise ValueError("there are no heads to draw")
+    every, rows = rows, rows[:MOST_ROWS]
     patterns = ["diagonal", "anti-diagonal", "previous", "next", "first", "last", "uniform", "aligned"]
     cell, bar = 0.62, 0.24
     left, below, above = 0.3 + 0.066 * max(len(row["name"]) for row in rows), 0.62, 1.0
@@ -244,7 +248,8 @@ def head_scores(rows: Sequence[Row]) -> Figure:
             )
     _caption(
         figure, 0.2, "percent of attention on the pattern; aligned: on the symbol that the task copies; hatched: cannot be",
-        "entropy in nats, 0 looks at one place; distance to the task's symbol in positions",
+        "entropy in nats, 0 looks at one place; distance to the task's symbol in positions"
+        + (f"; the first {len(rows)} heads of {len(every)}" if len(rows) < len(every) else ""),
     )  # fmt: skip
     return figure
 
@@ -302,7 +307,8 @@ def logit_lens(data: Row) -> Figure:
 
     `data`: layers, columns (the right symbols), symbols [layer][position], probability [layer][position].
     """
-    layers, columns, probability = data["layers"], data["columns"], np.asarray(data["probability"], dtype=float)
+    layers, columns = data["layers"], data["columns"][:MOST_PLACES]
+    probability = np.asarray(data["probability"], dtype=float)[:, :MOST_PLACES]
     cell, left, below, above = max(0.42, 0.09 * max(map(len, columns)) + 0.1), 1.05, 0.75, 0.45
     width = max(left + CAPTION_ROOM, left + cell * len(columns) + 0.75)
     height = below + 0.42 * len(layers) + above
@@ -314,14 +320,15 @@ def logit_lens(data: Row) -> Figure:
     for text in axes.get_yticklabels():
         text.set(fontfamily="DejaVu Sans", fontsize=8.5)
     for y, symbols in enumerate(data["symbols"][upwards]):
-        for x, symbol in enumerate(symbols):
+        for x, symbol in enumerate(symbols[:MOST_PLACES]):
             dark = probability[upwards][y, x] > 0.5
             axes.text(x, y, symbol, fontsize=9, color="white" if dark else INK, family=MONO, ha="center", va="center", parse_math=False)
             if symbol != columns[x]:
                 axes.add_patch(Rectangle((x - 0.44, y - 0.42), 0.88, 0.84, fill=False, edgecolor=SECOND, linewidth=1.4))
     colour_bar(figure, left + cell * len(columns) + 0.15, below, 0.42 * len(layers))
     says = "across: the right symbol    in the cell: the likeliest, framed where it is another"
-    _caption(figure, left, says, "darker: more probable, from 0 to 1")
+    cut = f"; the first {len(columns)} places of {len(data['columns'])}" if len(columns) < len(data["columns"]) else ""
+    _caption(figure, left, says, f"darker: more probable, from 0 to 1{cut}")
     return figure
 
 
@@ -334,8 +341,12 @@ def contributions(rows: Sequence[Row]) -> Figure:
     """
     if not rows:
         raise ValueError("there are no contributions to draw")
+    loudest = sorted(rows, key=lambda row: -abs(row["logit"]))[:MOST_PARTS]
+    shown = [(row["name"], row["logit"]) for row in rows if row in loudest]
     total = sum(row["logit"] for row in rows)
-    names, values = [*(row["name"] for row in rows), "sum"], [*(row["logit"] for row in rows), total]
+    if len(shown) < len(rows):
+        shown.append((f"{len(rows) - len(shown)} more parts", total - sum(value for _, value in shown)))
+    names, values = [*(name for name, _ in shown), "sum"], [*(value for _, value in shown), total]
     left, bar, below, above = 0.35 + 0.066 * max(map(len, names)), 0.22, 0.75, 0.5
     width, height = left + 4.3, below + bar * len(names) + above
     figure = blank(width, height)

@@ -97,6 +97,15 @@ def test_means_are_taken_at_each_position_over_the_rows_that_have_a_token_there(
         torch.testing.assert_close(mean_PD, embedding.positions[:7].detach().mean(0).expand(9, 16))
 
 
+def test_means_of_many_sequences_at_a_time_or_few_are_the_same(monkeypatch):
+    subject = random_subject()
+    batch = subject.held_out(40).batch
+    together = means(subject.family, batch)
+    monkeypatch.setattr(type(subject.family.config), "rows_at_a_time", lambda config, width: 7)
+    for part, apart_PX in means(subject.family, batch).items():
+        torch.testing.assert_close(apart_PX, together[part], atol=1e-5, rtol=1e-5)
+
+
 def test_nothing_is_left_on_the_model_even_when_the_block_fails():
     subject = random_subject()
     family, batch = subject.family, subject.held_out(4).batch

@@ -99,12 +99,14 @@ CASES = {
     "one head in a grid": lambda: attention_grid(grid("cross", 1, 1, ["3", "EOS"], ["3", "EOS"])),
     "one decoder head in a grid": lambda: attention_grid(grid("decoder", 1, 1, ["3", "EOS"], ["SOS", "3"])),
     "eight heads": lambda: attention_grid(grid("encoder", 3, 8, [*"31415926535897932384", "EOS"], [*"31415926535897932384", "EOS"])),
+    "more layers and heads than fit": lambda: attention_grid(grid("decoder", 9, 17, ["3", "EOS"], ["SOS", "3"])),
     "a large head": lambda: head_large(large("decoder", TEN, TEN)),
     "a tiny head": lambda: head_large(large("cross", ["EOS"], ["3", "EOS"])),
     "a tiny decoder head": lambda: head_large(large("decoder", ["3", "EOS"], ["SOS", "3"])),
     "a wide head": lambda: head_large(large("encoder", [*"3141592653" * 4], [*"3141592653" * 4])),
     "steps": lambda: cross_attention_by_step(by_step(2, 4, TEN)),
     "steps of one head": lambda: cross_attention_by_step(by_step(1, 1, ["3", "1", "EOS"])),
+    "more steps than fit": lambda: cross_attention_by_step(by_step(1, 2, [*"31415926535897932384626433832", "EOS"])),
     "one step": lambda: cross_attention_by_step(by_step(1, 1, ["EOS"])),
     "thirty parts": lambda: ablation_ranking(effects(PARTS)),
     "one part": lambda: ablation_ranking(effects(["source positions"], losses=[0.0])),
@@ -112,11 +114,14 @@ CASES = {
     "alone": lambda: ablation_ranking(effects(PARTS[:5], kept=True)),
     "scores": lambda: head_scores(scores(2, 4)),
     "scores of one head": lambda: head_scores(scores(1, 1)),
+    "more heads than fit": lambda: head_scores(scores(4, 9)),
     "over training": lambda: heads_over_training([row for step in (0, 10, 200) for row in scores(2, 4, step)]),
     "many over training": lambda: heads_over_training([row for step in (1, 200_000) for row in scores(4, 8, step)]),
     "lens": lambda: logit_lens(lens(TEN, 2)),
+    "lens of more places than fit": lambda: logit_lens(lens([*"3141592653" * 5, "EOS"], 6)),
     "lens of one symbol": lambda: logit_lens(lens(["3", "EOS"], 1)),
     "contributions": lambda: contributions(parts(enumerate([-1.3, 0.001, 6.4, -0.001, 12.0]))),
+    "more contributions than fit": lambda: contributions(parts(enumerate(GENERATOR.normal(size=100)))),
     "no contribution": lambda: contributions(parts([(0, 0.0)])),
     "positions": lambda: FIGURES["positions"](
         {"kind": "learned", "source": GENERATOR.normal(size=(11, 64)), "target": GENERATOR.normal(size=(40, 64))}
@@ -201,6 +206,17 @@ def test_contributions_end_with_their_sum():
     axes = contributions(parts(enumerate([-1.5, 4.0]))).axes[0]
     assert [bar.get_width() for bar in axes.patches] == [-1.5, 4.0, 2.5]
     assert [text.get_text() for text in axes.texts] == ["−1.50", "+4.00", "+2.50"]
+
+
+def test_of_many_contributions_the_smallest_are_drawn_together():
+    values = [10.0, *[0.01] * 70, -5.0]
+    axes = contributions(parts(enumerate(values))).axes[0]
+    bars = [bar.get_width() for bar in axes.patches]
+    assert (bars[0], bars[-3]) == (10.0, -5.0)
+    assert len(bars) == 60 + 2
+    assert bars[-2] == pytest.approx(12 * 0.01)
+    assert bars[-1] == pytest.approx(sum(values))
+    assert "12 more parts" in [label.get_text() for label in axes.get_yticklabels()]
 
 
 def test_wrong_symbols_of_the_lens_are_framed():
