@@ -19,7 +19,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator, PercentFormatter
 
 from .figures import ACCENT, GRID, INK, MONO, QUIET, RAMP, SECOND, SHARE, blank, chart, colour_bar, heatmap, panel, save
 
@@ -191,7 +191,9 @@ def ablation_ranking(rows: Sequence[Row], title: str = "") -> Figure:
     worst = max([0.1, *(row["log_probability_lost"] for row in rows if row["name"] in names)])
     lost.set_xlim(min(-0.02, *(1.3 * row["log_probability_lost"] for row in rows)), worst * 1.5)
     ticks = [0, *(10.0**n for n in range(-1, math.ceil(math.log10(worst)) + 1) if 10.0**n < worst * 1.5)]
-    lost.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    ticks = [-0.1, *ticks] if lost.get_xlim()[0] < -0.1 else ticks
+    lost.set_xticks(ticks, [f"{tick:g}".replace("-", "−") for tick in ticks])
+    lost.xaxis.set_minor_locator(NullLocator())
     lost.set_xlabel("log-probability lost, in nats", fontsize=9, color=INK)
     exact.set_xlim(-0.03, 1.05)
     exact.set_xticks([0, 0.5, 1])
