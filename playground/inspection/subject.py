@@ -35,7 +35,11 @@ class Subject:
 
     @classmethod
     def of(cls, config: RunConfig, family: Family) -> Subject:
-        """Raises NotInspectable for a family that is no encoder-decoder transformer of ours."""
+        """A family that is at hand; it is put into evaluation mode, without dropout, and stays there.
+
+        Raises:
+            NotInspectable: for a family that is no encoder-decoder transformer of ours.
+        """
         if not isinstance(family, Transformer):
             raise NotInspectable(f"family is {config.family!r}; only models of the family 'transformer' can be looked into")
         return cls(config, cast(EncoderDecoder, family.eval()), load_task(config.task.task, config.task.symbols))

@@ -55,8 +55,8 @@ def test_a_padded_row_ends_where_its_answer_ends():
 def test_sampling_draws_by_its_seed_from_the_probabilities_that_are_shown():
     subject = random_subject()
     batch = subject.read("3 1 4")
-    first = [free_steps(subject.family, batch, 7, temperature=2.0, seed=seed)[0] for seed in range(400)]
-    again = free_steps(subject.family, batch, 7, temperature=2.0, seed=3)[0]
+    first = [free_steps(subject.family, batch, 1, temperature=2.0, seed=seed)[0] for seed in range(400)]
+    again = free_steps(subject.family, batch, 1, temperature=2.0, seed=3)[0]
     assert (again.chosen, again.probability) == (first[3].chosen, first[3].probability)
     logits_V = subject.family(batch.source_BS, torch.tensor([[SOS]]))[0, 0].detach()
     expected_V = (logits_V / 2).softmax(-1)
