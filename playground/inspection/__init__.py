@@ -2,5 +2,5 @@
 
 Read subject (a model with its task), components (its parts, and the one way to look in and to intervene), recording and
 steps (where heads look), heads (what they look like), ablation and patching (what they are for), lens (what each layer and
-part says), walk (every tensor of one sequence); embeddings, masks and sizes stand by themselves.
+part says), walk (every tensor of one sequence); embeddings, masks and sizes stand by themselves; report is all of it as plain data.
 """
