@@ -1,4 +1,4 @@
-"""The command line: python -m playground train | evaluate | predict | push | pull | reproduce | gallery."""
+"""The command line: python -m playground train | evaluate | predict | inspect | push | pull | reproduce | gallery."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
 @click.version_option(__version__, prog_name="playground")
 def main() -> None:
-    """Train a small transformer, score it, ask it, publish it."""
+    """Train a small transformer, score it, ask it, look inside, publish it."""
 
 
 @main.command()
@@ -183,6 +183,52 @@ def predict(checkpoint: Path, sequence: str) -> None:
     if reply["note"]:
         click.echo(f"playground: {reply['note']}", err=True)
     click.echo(" ".join(reply["given"]))
+
+
+@main.command()
+@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.argument("sequence")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="The folder that gets the figures.")
+@click.option("--n", type=click.IntRange(1, 10_000), default=512, show_default=True, help="Held-out sequences asked without each part.")
+@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
+def inspect(checkpoint: Path, sequence: str, out: Path, n: int, as_json: bool) -> None:
+    """Draw what happens inside a checkpoint on a sequence such as "3 1 4": where every head looks, what is lost without each part,
+    what each layer would answer. Each figure as PNG, SVG and PDF, with its data beside it as CSV or JSON."""
+    from playground.plots.heads import FIGURES, write
+
+    manifest, family = model_of(checkpoint)
+    known = {f"{name}.{kind}" for name in FIGURES for kind in ("png", "svg", "pdf", "csv", "json")}
+    if out.exists() and any(path.name not in known for path in out.iterdir()):
+        refuse(f"--out {out} is a folder with other things in it; choose a new or empty one")
+
+    import torch
+
+    from playground.inspection.report import report
+    from playground.inspection.subject import NotInspectable, Subject
+    from playground.tasks import UnknownSymbol
+
+    torch.set_num_threads(1)  # more only get into each other's way at this size
+
+    def tell(sentence: str) -> None:
+        click.echo(f"{sentence} ...", err=True)
+
+    try:
+        found = report(Subject.of(manifest.config, family), sequence, n, earlier_weights(checkpoint, manifest.step), tell)
+    except (UnknownSymbol, NotInspectable, CheckpointError) as error:
+        refuse(str(error))
+    tell("drawing")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        files = [path for name, data in found.items() for path in write(out, name, data)]
+    except OSError as error:
+        refuse(f"--out {out} cannot be written: {error.strerror}; choose another folder")
+    missed = next(row for row in found["ablation"] if row["name"] == found["head"]["title"])
+    if as_json:
+        click.echo(json.dumps({"out": str(out), "files": [path.name for path in files], "most_missed": missed}))
+        return
+    before, after, asked = missed["exact_match_before"], missed["exact_match"], missed["n"]
+    click.echo(f"the head most missed: {missed['name']}; without it {after:.2%} instead of {before:.2%} of {asked:,} held-out sequences")
+    click.echo(f"{len(found)} figures with their data in {out}: {', '.join(found)}")
 
 
 def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -347,6 +393,16 @@ def check_out(out: Path, keeps_what_is_there: bool) -> None:
         TemporaryFile(dir=out.parent).close()
     except OSError as error:
         refuse(f"--out {out} cannot be written: {error.strerror}; choose another folder")
+
+
+def earlier_weights(checkpoint: Path, step: int, most: int = 24) -> dict[int, Path]:
+    """The weights that the checkpoint's run kept until `step`, evenly thinned: {step: file}. Empty for a checkpoint of no run."""
+    from playground.runs.history import kept_steps, weights_path
+
+    run = next((folder for folder in (checkpoint, checkpoint.parent.parent) if kept_steps(folder)), checkpoint)
+    steps = [each for each in kept_steps(run) if each <= step]
+    chosen = steps if len(steps) <= most else [steps[i * (len(steps) - 1) // (most - 1)] for i in range(most)]
+    return {each: weights_path(run, each) for each in chosen} if len(chosen) > 1 else {}
 
 
 def learn(trainer: Trainer, metrics: list[Any]) -> tuple[str, int]:

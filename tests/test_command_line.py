@@ -85,6 +85,28 @@ def test_predict_prints_the_answer_alone_on_its_last_line():
     assert playground("predict", "checkpoints/reverse-one-head", "1,2,3,4").stdout == "4 3 2 1\n"
 
 
+def test_inspect_draws_what_happens_inside_with_the_data_beside_each_figure(trained, tmp_path):
+    checkpoint, _ = trained
+    (checkpoint / "history").mkdir()
+    for step in (0, 10, 20, 30, 40):  # as a run keeps them; step 40 is beyond this checkpoint
+        (checkpoint / "history" / f"{step}.safetensors").write_bytes((checkpoint / "model.safetensors").read_bytes())
+    for _ in range(2):  # a second time replaces the first
+        done = playground("inspect", checkpoint, "3 1 4", "--out", tmp_path / "figures", "--n", "20", "--json")
+        assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert set(told["files"]) == {path.name for path in (tmp_path / "figures").iterdir()}
+    assert told["most_missed"]["n"] == 20
+    stems = {path.stem for path in (tmp_path / "figures").iterdir()}
+    assert {"encoder-attention", "head", "cross-attention-by-step", "ablation", "heads-over-training", "positions"} <= stems
+    for stem in stems:
+        kinds = {path.suffix for path in (tmp_path / "figures").glob(f"{stem}.*")}
+        assert kinds in ({".png", ".svg", ".pdf", ".csv"}, {".png", ".svg", ".pdf", ".json"})
+    rows = (tmp_path / "figures" / "heads-over-training.csv").read_text().splitlines()
+    assert {row.split(",")[0] for row in rows[1:]} == {"0", "10", "20", "30"}
+    weights = json.loads((tmp_path / "figures" / "cross-attention.json").read_text())["weights"]
+    assert all(abs(sum(row) - 1) < 1e-4 for layer in weights for head in layer for row in head)
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -116,6 +138,12 @@ def test_predict_prints_the_answer_alone_on_its_last_line():
         (("predict", "checkpoints/reverse", "3 x 4"), "'x' is not a symbol of this task"),
         (("predict", "checkpoints/reverse", "12345678901"), "positions for 10"),
         (("predict", "checkpoints/reverse", ""), "type a sequence"),
+        (("inspect", "checkpoints/reverse", "3 x 4", "--out", "nowhere"), "'x' is not a symbol of this task"),
+        (("inspect", "checkpoints/reverse", "12345678901", "--out", "nowhere"), "positions for 10"),
+        (("inspect", "checkpoints/reverse", "", "--out", "nowhere"), "type a sequence"),
+        (("inspect", "checkpoints/reverse", "3 1 4"), "Missing option '--out'"),
+        (("inspect", "checkpoints/reverse", "3 1 4", "--out", "playground"), "is a folder with other things in it"),
+        (("inspect", "nowhere", "3 1 4", "--out", "nowhere"), "nowhere is no checkpoint"),
         (("sing",), "No such command"),
     ],
 )

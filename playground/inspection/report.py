@@ -1,0 +1,209 @@
+"""Everything there is to see of one sequence and one model as plain data: what figures are drawn from, and what is written
+beside them. Every value fits into JSON; tables are lists of rows with the same keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from playground.models.positions import sinusoid
+from playground.tasks.task import Batch
+
+from .ablation import SEQUENCES, WAYS, Ablation, Effect
+from .components import ATTENTION, Component, heads
+from .embeddings import wavelength
+from .heads import PATTERNS, HeadScore, score_heads, scores_over_training
+from .lens import contributions, logit_lens
+from .recording import Recording, record_free
+from .steps import free_steps
+from .subject import Subject
+
+DIGITS = 6
+
+
+def attention(subject: Subject, batch: Batch) -> dict[str, dict[str, Any]]:
+    """For each kind, where every head looks while the model writes its own answer: `weights` [layer][head][row][column],
+    `possible` [row][column], and the names of `rows` and `columns`.
+
+    Rows of the decoder and of cross-attention are named after what is written there, columns of the decoder after what it is given.
+    """
+    recording, written_BT = record_free(subject.family, batch.source_BS, subject.max_tokens)
+    source, given = subject.names(batch.source_BS[0].tolist()), subject.names(recording.given_BT[0].tolist())
+    written = subject.names(written_BT[0].tolist())
+    labels = {"encoder": (source, source), "decoder": (written, given), "cross": (written, source)}
+    return {kind: {"kind": kind, "title": Component(kind).name, **_matrix(recording, kind, *labels[kind])} for kind in ATTENTION}
+
+
+def head(subject: Subject, batch: Batch, part: Component) -> dict[str, Any]:
+    """One head of `attention`: `weights` [row][column]."""
+    whole = attention(subject, batch)[part.kind]
+    return whole | {"title": part.name, "weights": whole["weights"][part.layer or 0][part.head or 0]}
+
+
+def cross_attention_by_step(subject: Subject, batch: Batch) -> dict[str, Any]:
+    """For each step of writing the answer what was written, what comes next with which probability, the five likeliest, and
+    where each cross-attention head looks: `weights` [head][column], the heads of all layers one after the other."""
+    names = subject.names
+    steps = [
+        {
+            "written": names(step.given),
+            "next": names([step.chosen])[0],
+            "right": None if step.right is None else names([step.right])[0],
+            "probability": round(step.probability, DIGITS),
+            "candidates": [[names([token])[0], round(p, DIGITS)] for token, p in step.candidates],
+            "weights": _numbers(step.cross_LHS.flatten(0, 1)),
+        }
+        for step in free_steps(subject.family, batch, subject.max_tokens)
+    ]
+    found = heads(subject.family.config, "cross")
+    return {
+        "columns": names(batch.source_BS[0].tolist()),
+        "heads": [part.name.removeprefix("cross-attention, ") for part in found],
+        "steps": steps,
+    }
+
+
+def ablation_table(effects: Iterable[Effect], n: int) -> list[dict[str, Any]]:
+    """One row for each effect: what was taken away or kept, how, and both measures before and after, over `n` sequences."""
+    return [
+        {
+            "name": effect.name,
+            "how": effect.how,
+            "kept": effect.kept,
+            "n": n,
+            "exact_match_before": effect.before.exact_match,
+            "exact_match": effect.after.exact_match,
+            "log_probability_before": round(effect.before.log_probability, DIGITS),
+            "log_probability": round(effect.after.log_probability, DIGITS),
+            "log_probability_lost": round(effect.log_probability_lost, DIGITS),
+        }
+        for effect in effects
+    ]
+
+
+def head_table(scores: Iterable[HeadScore]) -> list[dict[str, Any]]:
+    """One row for each head: its share on each pattern, entropy, and distance to the ideal alignment."""
+    return [
+        {
+            "name": score.head.name,
+            "kind": score.head.kind,
+            "best": score.best,
+            **{name: _round(score.patterns[name]) for name in PATTERNS},
+            "entropy": _round(score.entropy),
+            "most_entropy": _round(score.most_entropy),
+            "aligned": _round(score.aligned),
+            "distance": _round(score.distance),
+        }
+        for score in scores
+    ]
+
+
+def heads_over_training(scores: Mapping[int, list[HeadScore]]) -> list[dict[str, Any]]:
+    """The rows of `head_table` at each step, with the step."""
+    return [{"step": step, **row} for step, found in scores.items() for row in head_table(found)]
+
+
+def lens(subject: Subject, batch: Batch) -> dict[str, Any]:
+    """The logit lens with the right answer given: at each layer ([0] is the embedding) and position the likeliest symbol, its
+    probability, and the probability of the right one."""
+    probabilities_LTV = logit_lens(subject.family, batch)[:, 0].softmax(-1)
+    labels = batch.labels_BT[0]
+    best_LT = probabilities_LTV.max(-1)
+    right_LT = probabilities_LTV[:, torch.arange(len(labels), device=labels.device), labels]
+    return {
+        "layers": ["embedding", *(f"layer {layer + 1}" for layer in range(subject.family.config.n_layers))],
+        "columns": subject.names(labels.tolist()),
+        "symbols": [subject.names(row) for row in best_LT.indices.tolist()],
+        "probability": _numbers(best_LT.values),
+        "right": _numbers(right_LT),
+    }
+
+
+def contribution_table(subject: Subject, batch: Batch, position: int | None = None) -> list[dict[str, Any]]:
+    """One row for each part of the logit of the likeliest symbol at a position less that of the second; at the position where
+    the two are closest, if none is given."""
+    with torch.no_grad():
+        best_T2 = subject.family(batch.source_BS, batch.decoder_input_BT)[0].topk(2)
+    if position is None:
+        position = int((best_T2.values[:, 0] - best_T2.values[:, 1]).argmin())
+    best = best_T2.indices[position].tolist()
+    token, against = subject.names(best)
+    return [
+        {"name": each.name, "position": position, "token": token, "against": against, "logit": round(each.logit, DIGITS)}
+        for each in contributions(subject.family, batch, position, best[0], against=best[1])
+    ]
+
+
+def positions(subject: Subject) -> dict[str, Any]:
+    """The position vectors of both sides, [position][dimension], learned or sine waves, as far as the task's sequences reach."""
+    source, target = subject.family.source_embedding.positions, subject.family.target_embedding.positions
+    longest = subject.config.task.max_length + 1
+    return {
+        "kind": subject.family.config.positions,
+        "source": _numbers(source[:longest].detach()),
+        "target": _numbers(target[: subject.max_tokens].detach()),
+    }
+
+
+def sine_waves(n_positions: int = 100, d_model: int = 64, dimensions: Sequence[int] = (0, 14, 28, 42)) -> dict[str, Any]:
+    """The paper's sine waves: `matrix` [position][dimension], and some dimensions with the positions after which they repeat."""
+    waves = [{"dimension": each, "wavelength": round(wavelength(each, d_model), DIGITS)} for each in dimensions]
+    return {"d_model": d_model, "matrix": _numbers(sinusoid(n_positions, d_model)), "waves": waves}
+
+
+def report(
+    subject: Subject, text: str, n: int = SEQUENCES, history: Mapping[int, Path] | None = None, tell: Callable[[str], None] = lambda _: None
+) -> dict[str, Any]:
+    """Everything, by the name of its figure. `n` held-out sequences are asked for the ablations; `history` holds the weights of
+    earlier steps, {step: file}; `tell` is told what is being done.
+
+    Raises:
+        UnknownSymbol, NotInspectable: for a sequence that cannot be read.
+    """
+    batch = subject.read(text)
+    tell("recording attention")
+    found: dict[str, Any] = {f"{kind}-attention": data for kind, data in attention(subject, batch).items()}
+    found["cross-attention-by-step"] = cross_attention_by_step(subject, batch)
+    found["logit-lens"] = lens(subject, batch)
+    if subject.family.config.norm == "pre":
+        found["contributions"] = contribution_table(subject, batch)
+    found["positions"], found["sine-waves"] = positions(subject), sine_waves()
+    tell("scoring heads")
+    found["head-scores"] = head_table(score_heads(subject))
+    ablation = Ablation(subject, n)
+    asked = len(ablation.batch.source_BS)
+    tell(f"taking parts away, one by one, and asking {asked:,} held-out sequences each time")
+    single = {how: ablation.ranking(how) for how in WAYS}
+    found["ablation"] = ablation_table([effect for how in WAYS for effect in single[how]], asked)
+    most_missed = next(effect for effect in single["zero"] if effect.parts[0].head is not None)
+    found["head"] = head(subject, batch, most_missed.parts[0])
+    tell("taking groups away")
+    found["ablation-groups"] = ablation_table((effect for how in WAYS for effect in ablation.group_ranking(how)), asked)
+    tell("leaving heads alone")
+    found["keep-only"] = ablation_table((effect for how in WAYS for effect in ablation.keep_only_ranking(how)), asked)
+    if history:
+        tell(f"scoring heads at {len(history)} steps of the run")
+        found["heads-over-training"] = heads_over_training(scores_over_training(subject.config, history))
+    return found
+
+
+def _matrix(recording: Recording, kind: str, rows: list[str], columns: list[str]) -> dict[str, Any]:
+    return {
+        "rows": rows,
+        "columns": columns,
+        "weights": _numbers(recording.attention[kind][:, 0]),
+        "possible": recording.possible[kind][0].tolist(),
+    }
+
+
+def _numbers(tensor: torch.Tensor) -> Any:
+    """A tensor as nested lists of numbers with six digits behind the point."""
+    return (tensor.double() * 10**DIGITS).round().div(10**DIGITS).tolist()
+
+
+def _round(value: float | None) -> float | None:
+    return None if value is None else round(value, DIGITS)

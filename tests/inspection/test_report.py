@@ -1,0 +1,112 @@
+import json
+
+import pytest
+import torch
+
+from playground.inspection.components import Component
+from playground.inspection.recording import record_free
+from playground.inspection.report import (
+    attention,
+    contribution_table,
+    cross_attention_by_step,
+    head,
+    lens,
+    positions,
+    report,
+    sine_waves,
+)
+from playground.inspection.subject import NotInspectable
+from playground.plots.heads import FIGURES
+from playground.training.checkpoint import own_tensors, pack
+from tests.inspection.handmade import random_subject
+
+
+@pytest.fixture(scope="module")
+def reported(mixed, tmp_path_factory):
+    """A report of the shipped model with two files of earlier weights."""
+    said, history = [], {}
+    for step in (0, 200):
+        history[step] = tmp_path_factory.mktemp("history") / f"{step}.safetensors"
+        history[step].write_bytes(pack(own_tensors(mixed.family)))
+    return report(mixed, "3 1 4 1 5", n=40, history=history, tell=said.append), said
+
+
+def test_everything_has_a_figure_and_fits_into_json(reported):
+    found, said = reported
+    assert set(found) == set(FIGURES)
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert any("40 held-out sequences" in sentence for sentence in said)
+    for table in (data for data in found.values() if isinstance(data, list)):
+        assert len({tuple(row) for row in table}) == 1  # the same columns in every row
+
+
+def test_the_attention_is_that_of_the_models_own_answer(mixed):
+    batch = mixed.read("3 1 4")
+    recording, _ = record_free(mixed.family, batch.source_BS, mixed.max_tokens)
+    found = attention(mixed, batch)
+    for kind, data in found.items():
+        shown = torch.tensor(data["weights"])
+        torch.testing.assert_close(shown, recording.attention[kind][:, 0], atol=1e-6, rtol=0)
+        assert data["possible"] == recording.possible[kind][0].tolist()
+        assert shown.shape[2:] == (len(data["rows"]), len(data["columns"]))
+    assert (found["encoder"]["rows"], found["cross"]["columns"]) == (["3", "1", "4", "EOS"], ["3", "1", "4", "EOS"])
+    assert (found["decoder"]["rows"], found["decoder"]["columns"]) == (["4", "1", "3", "EOS"], ["SOS", "4", "1", "3"])
+    one = head(mixed, batch, Component("cross", 1, 2))
+    assert one["weights"] == found["cross"]["weights"][1][2]
+    assert one["title"] == "cross-attention, layer 2, head 3"
+
+
+def test_step_by_step_tells_what_was_written_what_comes_next_and_what_would_be_right(mixed):
+    found = cross_attention_by_step(mixed, mixed.read("3 1"))
+    assert [(step["written"], step["next"], step["right"]) for step in found["steps"]] == [
+        (["SOS"], "1", "1"), (["SOS", "1"], "3", "3"), (["SOS", "1", "3"], "EOS", "EOS"),
+    ]  # fmt: skip
+    assert found["heads"][5] == "layer 2, head 2"
+    whole = attention(mixed, mixed.read("3 1"))["cross"]["weights"]
+    for t, step in enumerate(found["steps"]):
+        assert step["candidates"][0][0] == step["next"]
+        assert len(step["candidates"]) == 5
+        assert step["weights"] == [whole[layer][number][t] for layer in range(2) for number in range(4)]
+
+
+def test_the_lens_names_the_likeliest_symbol_of_each_layer(mixed):
+    found = lens(mixed, mixed.read("3 1 4"))
+    assert (found["layers"], found["columns"]) == (["embedding", "layer 1", "layer 2"], ["4", "1", "3", "EOS"])
+    assert found["symbols"][-1] == found["columns"]
+    assert found["probability"][-1] == found["right"][-1]
+    assert all(p >= q for row, right in zip(found["probability"], found["right"], strict=True) for p, q in zip(row, right, strict=True))
+
+
+def test_contributions_are_told_where_the_model_is_least_sure(mixed):
+    batch = mixed.read("3 1 4 1 5")
+    with torch.no_grad():
+        best_T2 = mixed.family(batch.source_BS, batch.decoder_input_BT)[0].topk(2)
+    gaps = (best_T2.values[:, 0] - best_T2.values[:, 1]).tolist()
+    rows = contribution_table(mixed, batch)
+    assert sum(row["logit"] for row in rows) == pytest.approx(min(gaps), abs=1e-4)
+    assert rows[0]["position"] == gaps.index(min(gaps))
+    assert sum(row["logit"] for row in contribution_table(mixed, batch, position=2)) == pytest.approx(gaps[2], abs=1e-4)
+
+
+def test_positions_are_the_models_as_far_as_its_sequences_reach():
+    subject = random_subject()  # six symbols; places for nine tokens
+    found = positions(subject)
+    assert found["kind"] == "learned"
+    torch.testing.assert_close(torch.tensor(found["source"]), subject.family.source_embedding.positions[:7].detach(), atol=1e-6, rtol=0)
+    assert len(found["target"]) == 7
+    waves = sine_waves(200, 64, (0, 14))
+    assert (len(waves["matrix"]), len(waves["matrix"][0])) == (200, 64)
+    assert [(wave["dimension"], round(wave["wavelength"], 1)) for wave in waves["waves"]] == [(0, 6.3), (14, 47.1)]
+
+
+def test_a_post_norm_model_has_a_report_without_contributions():
+    subject = random_subject(norm="post", positions="sinusoidal")
+    found = report(subject, "3 1 4", n=20)
+    assert set(FIGURES) - set(found) == {"contributions", "heads-over-training"}
+
+
+def test_a_sequence_that_cannot_be_read_is_refused_before_anything_is_done(mixed):
+    said = []
+    with pytest.raises(NotInspectable, match="positions for 10"):
+        report(mixed, "12345678901", tell=said.append)
+    assert said == []
