@@ -45,6 +45,7 @@ def reversing_subject():
         embedding.positions.copy_(torch.roll(torch.eye(LENGTH + 1, 32), PLACES.start, dims=1))
     for layer in [*family.encoder_layers, *family.decoder_layers]:
         layer.feed_forward.narrow.weight.zero_()
+        layer.feed_forward.narrow.bias.zero_()
     unread = [*[(layer.self_attention, slice(19, 32)) for layer in family.encoder_layers]]
     for layer in family.decoder_layers:
         unread += [(layer.self_attention, slice(0, 13)), (layer.cross_attention, slice(0, 13))]
