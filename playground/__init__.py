@@ -8,12 +8,13 @@ The floors, lowest first; a module imports only from floors below its own, or fr
     2  families/     what the Trainer trains
     3  evaluation    exact match and token accuracy on held-out sequences
     4  training/     settings, presets, the Trainer, checkpoints
-    5  runs/         a worker process per run, the registry, looking into checkpoints
-    6  plots/        figures for papers and cards
-    6  data          a task's data as a dataset
-    7  hub/          publishing, fetching, what others published
-    8  ui/           the page
-    8  __main__      the command line
+    5  inspection/   where heads look, what they are for, what each part says
+    6  runs/         a worker process per run, the registry, looking into checkpoints
+    7  plots/        figures for papers and cards
+    7  data          a task's data as a dataset
+    8  hub/          publishing, fetching, what others published
+    9  ui/           the page
+    9  __main__      the command line
 """
 
 __version__ = "0.1.0"

@@ -1,0 +1,223 @@
+"""The parts of the transformer one by one, and the one way in: forward hooks on the modules that are there anyway.
+
+`watched` keeps what every module was given and what it returned; `replaced` puts something else in the place of a part's
+output. Both last as long as their `with` block, in one thread, and leave nothing on the model; outside of them the model
+runs the code that it always runs, to the same bits.
+
+A head's output is its mix of values (BQK), the slice of `mix_BQD` that belongs to it just before the output projection
+joins the heads. The projection's bias belongs to no head and stays when heads are replaced.
+
+Shapes: B batch, Q queries, S source, T target, P positions, H heads, K numbers a head, D d_model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from playground.models.attention import MultiHeadAttention
+from playground.models.config import ModelConfig
+from playground.models.positions import Embedding
+from playground.models.transformer import Transformer
+from playground.tasks import PAD
+from playground.tasks.task import Batch
+
+ATTENTION = ("encoder", "decoder", "cross")  # encoder self-attention, decoder self-attention, cross-attention
+FEED_FORWARD = ("encoder feed-forward", "decoder feed-forward")
+POSITIONS = ("source positions", "target positions")
+
+
+@dataclass(frozen=True)
+class Component:
+    """One head, one feed-forward network, or the position vectors of one side. Layers and heads count from 0."""
+
+    kind: str
+    layer: int | None = None
+    head: int | None = None
+
+    @property
+    def name(self) -> str:
+        """For people, who count from 1: "cross-attention, layer 1, head 3", "decoder feed-forward, layer 2"."""
+        kind = {"encoder": "encoder self-attention", "decoder": "decoder self-attention", "cross": "cross-attention"}.get(
+            self.kind, self.kind
+        )
+        places = (("layer", self.layer), ("head", self.head))
+        return ", ".join([kind, *(f"{noun} {number + 1}" for noun, number in places if number is not None)])
+
+    @property
+    def side(self) -> str:
+        """Whose positions it works on: "source" or "target"."""
+        return "source" if self.kind.startswith(("encoder", "source")) else "target"
+
+    @property
+    def module(self) -> str:
+        """The name of the module in the transformer that computes it."""
+        if self.kind in POSITIONS:
+            return f"{self.side}_embedding"
+        stack = "encoder_layers" if self.side == "source" else "decoder_layers"
+        part = {"cross": "cross_attention", "encoder": "self_attention", "decoder": "self_attention"}.get(self.kind, "feed_forward")
+        return f"{stack}.{self.layer}.{part}"
+
+
+def heads(config: ModelConfig, *kinds: str) -> list[Component]:
+    """Every head of the given kinds of attention (all three where none is given), layer by layer."""
+    return [
+        Component(kind, layer, head) for kind in kinds or ATTENTION for layer in range(config.n_layers) for head in range(config.n_heads)
+    ]
+
+
+def components(config: ModelConfig) -> list[Component]:
+    """Everything that can be replaced: heads, feed-forward networks, position vectors."""
+    networks = [Component(kind, layer) for kind in FEED_FORWARD for layer in range(config.n_layers)]
+    return [*heads(config), *networks, *(Component(kind) for kind in POSITIONS)]
+
+
+def groups(config: ModelConfig) -> dict[str, list[Component]]:
+    """Heads that go together, by name: all of one kind in one layer, all of one kind, all of one layer, feed-forwards of a side."""
+    found: dict[str, list[Component]] = {}
+    for kind in ATTENTION:
+        whole = Component(kind).name
+        for layer in range(config.n_layers) if config.n_layers > 1 else ():
+            found[f"{whole}, layer {layer + 1}"] = [head for head in heads(config, kind) if head.layer == layer]
+        found[f"{whole}, every layer" if config.n_layers > 1 else whole] = heads(config, kind)
+    for kind in FEED_FORWARD if config.n_layers > 1 else ():
+        found[f"{kind}, every layer"] = [Component(kind, layer) for layer in range(config.n_layers)]
+    return found
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a module was given, in order, and what it returned."""
+
+    given: tuple[Any, ...]
+    result: Any
+
+
+@contextmanager
+def watched(model: Transformer, *names: str) -> Iterator[dict[str, list[Call]]]:
+    """Every call of every module (of these only, if any are named) while the block lasts, by the module's name."""
+    calls: dict[str, list[Call]] = {}
+
+    def keep(name: str) -> Any:
+        def hook(module: nn.Module, given: tuple[Any, ...], result: Any) -> None:
+            calls[name].append(Call(given, result))
+
+        return hook
+
+    handles = []
+    for name, module in model.named_modules():
+        if name and (name in names or not names):
+            calls[name] = []
+            handles.append(module.register_forward_hook(keep(name)))
+    try:
+        yield calls
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def outputs(model: Transformer, calls: Mapping[str, list[Call]]) -> dict[Component, Tensor]:
+    """The outputs of all heads (BQK) and feed-forward networks (BQD) in the last pass that was watched."""
+    found = {}
+    for part in components(model.config):
+        if part.kind in ATTENTION:
+            mix_BQHK = calls[f"{part.module}.output"][-1].given[0].unflatten(-1, (model.config.n_heads, -1))
+            found[part] = mix_BQHK[..., part.head, :]
+        elif part.kind in FEED_FORWARD:
+            found[part] = calls[part.module][-1].result
+    return found
+
+
+@contextmanager
+def replaced(model: Transformer, values: Mapping[Component, Tensor]) -> Iterator[None]:
+    """Put `values` in the place of components' outputs while the block lasts.
+
+    A value is a number for all, or PX or BPX with a row for each position (X: K for heads, D otherwise), of which a decoder
+    that goes symbol by symbol takes the row where it stands. For positions it takes the place of the position vectors.
+
+    Raises:
+        ValueError: for a component that the model does not have.
+    """
+    known = components(model.config)
+    for part in values:
+        if part not in known:
+            raise ValueError(
+                f"there is no {part.name}: this model has layers 1 to {model.config.n_layers} and heads 1 to {model.config.n_heads}"
+            )
+    first = {"source": 0, "target": 0}  # where the positions that are being computed begin; the embedding is told
+
+    def rows(value: Tensor, side: str, n: int) -> Tensor:
+        return value[..., first[side] : first[side] + n, :] if value.dim() else value
+
+    def find_place(module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
+        first["target"] = named.get("first", 0)
+
+    def replace_heads(parts: list[Component]) -> Any:
+        def hook(module: nn.Module, given: tuple[Tensor]) -> Tensor:
+            mix_BQHK = given[0].unflatten(-1, (model.config.n_heads, -1)).clone()
+            for part in parts:
+                mix_BQHK[..., part.head, :] = rows(values[part], part.side, mix_BQHK.shape[1])
+            return mix_BQHK.flatten(2)
+
+        return hook
+
+    def replace_network(part: Component) -> Any:
+        def hook(module: nn.Module, given: tuple[Tensor], result_BQD: Tensor) -> Tensor:
+            return rows(values[part], part.side, result_BQD.shape[1]).expand_as(result_BQD)
+
+        return hook
+
+    def replace_positions(part: Component) -> Any:
+        def hook(module: nn.Module, given: tuple[Tensor], result_BSD: Tensor) -> Tensor:
+            n, embedding = result_BSD.shape[1], cast(Embedding, module)
+            return result_BSD - rows(embedding.positions, part.side, n) + rows(values[part], part.side, n)
+
+        return hook
+
+    handles = [model.target_embedding.register_forward_pre_hook(find_place, with_kwargs=True)]
+    by_module: dict[str, list[Component]] = {}
+    for part in values:
+        by_module.setdefault(part.module, []).append(part)
+    for name, parts in by_module.items():
+        module = model.get_submodule(name)
+        if isinstance(module, MultiHeadAttention):
+            handles.append(module.output.register_forward_pre_hook(replace_heads(parts)))
+        else:
+            hook = replace_positions(parts[0]) if isinstance(module, Embedding) else replace_network(parts[0])
+            handles.append(module.register_forward_hook(hook))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@torch.no_grad()
+def means(model: Transformer, batch: Batch) -> dict[Component, Tensor]:
+    """What each component says on average at each position (PK for heads, PD otherwise; P: max_positions), whatever the
+    sequence: the mean over the rows of `batch` that have a real token there, and over all positions where no row has.
+
+    The mean of position vectors is taken over the positions instead, since at one position there is only one.
+    """
+    with watched(model) as calls:
+        model(batch.source_BS, batch.decoder_input_BT)
+    real = {"source": batch.source_BS != PAD, "target": batch.labels_BT != PAD}  # where something is to be written
+    found = {}
+    for part, output_BQX in outputs(model, calls).items():
+        real_BQ1 = real[part.side][..., None]
+        n_Q1 = real_BQ1.sum(0)
+        everywhere_X = (output_BQX * real_BQ1).sum((0, 1)) / real_BQ1.sum()
+        mean_PX = everywhere_X.repeat(model.config.max_positions, 1)
+        mean_QX = (output_BQX * real_BQ1).sum(0) / n_Q1.clamp(min=1)
+        mean_PX[: len(mean_QX)] = torch.where(n_Q1 > 0, mean_QX, everywhere_X)
+        found[part] = mean_PX
+    for part in map(Component, POSITIONS):
+        positions_PD = cast(Embedding, model.get_submodule(part.module)).positions
+        used_PD = positions_PD[: real[part.side].shape[1]]
+        found[part] = used_PD.mean(0).expand_as(positions_PD)
+    return found

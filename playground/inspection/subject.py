@@ -1,0 +1,85 @@
+"""A model to look into, together with the task that says what its symbols are and what would be right.
+
+Shapes: B batch, S source, T target.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import torch
+
+from playground.families.encoder_decoder import EncoderDecoder
+from playground.families.family import Family
+from playground.models.transformer import Transformer
+from playground.tasks import load_task
+from playground.tasks.held_out import HeldOut, held_out_set
+from playground.tasks.task import Batch, Task, make_batch
+from playground.training.checkpoint import load_model
+from playground.training.config import RunConfig
+
+
+class NotInspectable(ValueError):
+    """A model or a sequence that cannot be looked into; the message says why and what can be."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A family in evaluation mode, the settings it was trained with, and its task."""
+
+    config: RunConfig
+    family: EncoderDecoder
+    task: Task
+
+    @classmethod
+    def of(cls, config: RunConfig, family: Family) -> Subject:
+        """Raises NotInspectable for a family that is no encoder-decoder transformer of ours."""
+        if not isinstance(family, Transformer):
+            raise NotInspectable(f"family is {config.family!r}; only models of the family 'transformer' can be looked into")
+        return cls(config, cast(EncoderDecoder, family.eval()), load_task(config.task.task, config.task.symbols))
+
+    def read(self, text: str) -> Batch:
+        """A visitor's sequence with its right answer, as a batch of one row (source 1S, target 1T).
+
+        Raises:
+            UnknownSymbol: for what is no symbol of the task.
+            NotInspectable: for no symbols at all, or more than the model has positions for.
+        """
+        vocabulary = self.task.vocabulary
+        tokens = vocabulary.encode(text)
+        if not tokens:
+            raise NotInspectable(
+                f"there is no symbol in {text[:20]!r}; type a sequence of {vocabulary.describe()}, as in {vocabulary.example()}"
+            )
+        longest = self.family.config.max_positions - 1
+        if max(len(tokens), self.task.answer_length(len(tokens))) > longest:
+            raise NotInspectable(f"that is {len(tokens)} symbols; this model has positions for {longest}, so type at most as many")
+        device = self.family.output.weight.device
+        return make_batch(self.task, torch.tensor([tokens], device=device), torch.tensor([len(tokens)], device=device))
+
+    def held_out(self, n: int) -> HeldOut:
+        """`n` held-out sequences of the lengths that the model was trained on, the same at every call."""
+        task = self.config.task
+        return held_out_set(self.task, n, task.min_length, task.max_length).to(self.family.output.weight.device)
+
+    @property
+    def max_tokens(self) -> int:
+        """How many tokens an answer may take: the longest right one and EOS, as far as there are positions."""
+        return min(self.task.answer_length(self.config.task.max_length) + 1, self.family.config.max_positions)
+
+    def names(self, tokens: list[int]) -> list[str]:
+        """Symbols, and the names of special tokens; one name for each token."""
+        return [self.task.vocabulary.name(token) for token in tokens]
+
+
+def open_subject(folder: Path) -> Subject:
+    """The model of a checkpoint, ready to be looked into.
+
+    Raises:
+        CheckpointError: for a checkpoint that cannot be used.
+        NotInspectable: for a family that cannot be looked into.
+    """
+    manifest, family = load_model(folder)
+    return Subject.of(manifest.config, family)

@@ -1,0 +1,75 @@
+import math
+
+import pytest
+import torch
+
+from playground.inspection.embeddings import neighbours, symbol_map, symbol_vectors, wavelength, word_order
+from playground.inspection.subject import NotInspectable
+from playground.models.positions import sinusoid
+from tests.inspection.handmade import random_subject
+
+
+@pytest.mark.parametrize(("dimension", "period"), [(0, 6.3), (1, 6.3), (14, 47), (15, 47)])
+def test_wavelengths_are_those_that_the_write_up_names_and_those_of_the_waves(dimension, period):
+    assert wavelength(dimension, 64) == pytest.approx(period, rel=0.004)
+    wave_P = sinusoid(1000, 64)[:, dimension].double()
+    angle_P = 2 * math.pi * torch.arange(1000).double() / wavelength(dimension, 64)
+    torch.testing.assert_close(wave_P, angle_P.cos() if dimension % 2 else angle_P.sin(), atol=1e-3, rtol=0)
+
+
+@pytest.mark.parametrize("dimension", [-1, 64])
+def test_a_dimension_that_there_is_not_is_refused(dimension):
+    with pytest.raises(ValueError, match="has the dimensions 0 to 63"):
+        wavelength(dimension, 64)
+
+
+def test_without_positions_who_bit_whom_is_not_to_be_seen():
+    state = torch.get_rng_state()
+    order = word_order("The dog bit the man", "The man bit the dog")
+    assert order.without_positions == 0
+    assert order.with_positions > 1
+    assert order.first == ["the", "dog", "bit", "the", "man"]
+    assert torch.equal(torch.get_rng_state(), state)
+    assert word_order("the dog bit", "the dog bit").with_positions == 0
+    assert word_order("the dog", "the cat").without_positions > 1
+
+
+@pytest.mark.parametrize("sentence", ["", "  ", "word " * 201])
+def test_a_sentence_without_words_or_far_too_many_is_refused(sentence):
+    with pytest.raises(NotInspectable, match="1 to 200 words"):
+        word_order("the dog", sentence)
+
+
+def test_neighbours_are_ordered_by_the_cosine_of_the_learned_vectors():
+    subject = random_subject()
+    with torch.no_grad():
+        table = subject.family.source_embedding.tokens.weight
+        table[6], table[7] = 3 * table[5] + 1e-3, -table[5]  # 2, 3, 4
+    found = neighbours(subject, "source", "2")
+    assert (found[0][0], found[-1][0]) == ("3", "4")
+    assert found[0][1] == pytest.approx(1, abs=1e-3)
+    assert found[-1][1] == pytest.approx(-1)
+    assert [s for _, s in found] == sorted((s for _, s in found), reverse=True)
+    assert len(found) == 11
+    assert {name for name, _ in found} == {"SOS", "EOS", *"013456789"}
+
+
+def test_the_map_keeps_what_lies_in_two_directions():
+    subject = random_subject()
+    names, table_ND = symbol_vectors(subject, "target")
+    corners = [(3.0, 1.0), (-3.0, 1.0), (-3.0, -1.0), (3.0, -1.0)] * 3
+    with torch.no_grad():
+        subject.family.target_embedding.tokens.weight[1:] = 5 + torch.tensor(corners) @ torch.eye(16)[[4, 9]]
+    flat = symbol_map(subject, "target")
+    assert flat.names == names
+    assert flat.explained == pytest.approx((0.9, 0.1))
+    for place, corner in zip(flat.places, corners, strict=True):
+        assert [abs(x) for x in place] == pytest.approx([abs(x) for x in corner], abs=1e-5)
+    assert not torch.equal(table_ND, symbol_vectors(random_subject(), "source")[1])
+
+
+def test_a_side_or_symbol_that_there_is_not_is_refused(mixed):
+    with pytest.raises(NotInspectable, match="choose source or target"):
+        symbol_map(mixed, "left")
+    with pytest.raises(NotInspectable, match="'x' is no symbol of this model; choose one of SOS, EOS, 0, 1"):
+        neighbours(mixed, "source", "x")

@@ -1,0 +1,122 @@
+import itertools
+
+import pytest
+import torch
+
+from playground.inspection.components import Component, heads
+from playground.inspection.lens import contributions, logit_lens
+from playground.inspection.subject import NotInspectable
+from tests.inspection.handmade import WORKER, random_subject, reversing_subject
+
+VARIANTS = [
+    {},
+    {"positions": "sinusoidal", "attention_bias": False, "n_layers": 3},
+    {"share_embeddings": True, "tie_output": True, "n_heads": 1},
+]
+
+
+def logits(subject, batch):
+    with torch.no_grad():
+        return subject.family(batch.source_BS, batch.decoder_input_BT)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_the_lens_at_the_last_layer_is_the_output_and_at_the_others_it_is_not(norm):
+    subject = random_subject(norm=norm, n_layers=3)
+    batch = subject.held_out(8).batch
+    lens_LBTV = logit_lens(subject.family, batch)
+    assert lens_LBTV.shape == (4, *logits(subject, batch).shape)
+    assert torch.equal(lens_LBTV[-1], logits(subject, batch))
+    assert all((lens_LBTV[i] - lens_LBTV[-1]).abs().max() > 0.1 for i in range(3))
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_the_lens_after_a_layer_is_the_output_of_a_model_that_ends_there(norm):
+    subject = random_subject(norm=norm, n_layers=3)
+    batch = subject.held_out(8).batch
+    lens_LBTV = logit_lens(subject.family, batch)
+    memory_BSD = subject.family.encode(batch.source_BS)
+    layers = subject.family.decoder_layers
+    for n in range(4):
+        subject.family.decoder_layers = layers[:n]
+        ends_BTV = subject.family.output(subject.family.decode(batch.decoder_input_BT, memory_BSD, batch.source_BS))
+        torch.testing.assert_close(lens_LBTV[n], ends_BTV)
+
+
+def test_the_lens_sees_the_answer_where_the_working_head_has_written_it():
+    subject = reversing_subject()
+    batch = subject.read("31415")
+    right_L = (logit_lens(subject.family, batch).argmax(-1) == batch.labels_BT).all(-1)[:, 0]
+    assert right_L.tolist() == [False, True, True]  # it works in the first layer
+
+
+@pytest.mark.parametrize("changes", VARIANTS)
+def test_contributions_sum_to_the_logit_at_every_position_and_of_every_token(changes):
+    subject = random_subject(**changes)
+    batch = subject.read("31415")
+    expected_TV = logits(subject, batch)[0]
+    for position, token in itertools.product(range(6), range(13)):
+        total = sum(part.logit for part in contributions(subject.family, batch, position, token))
+        assert total == pytest.approx(float(expected_TV[position, token]), abs=1e-4)
+
+
+@pytest.mark.parametrize("text", ["3", "3 1 4 1 5", "0 0 0 0 0 0 0 0 0 0"])
+def test_contributions_of_the_shipped_models_sum_to_their_logits(mixed, one_head, text):
+    for subject in (mixed, one_head):
+        batch = subject.read(text)
+        expected_TV = logits(subject, batch)[0]
+        for position in range(len(expected_TV)):
+            best, second = expected_TV[position].topk(2).indices.tolist()
+            alone = sum(part.logit for part in contributions(subject.family, batch, position, best))
+            assert alone == pytest.approx(float(expected_TV[position, best]), abs=1e-4)
+            less = sum(part.logit for part in contributions(subject.family, batch, position, best, against=second))
+            assert less == pytest.approx(float(expected_TV[position, best] - expected_TV[position, second]), abs=1e-4)
+
+
+def test_every_part_is_there_once():
+    parts = contributions(random_subject().family, random_subject().read("314"), 0, 5)
+    named = [part.part for part in parts if part.part]
+    assert sorted(map(str, named)) == sorted(
+        map(str, [*heads(random_subject().family.config, "decoder", "cross"), *(Component("decoder feed-forward", i) for i in range(2)),
+                  Component("target positions")])
+    )  # fmt: skip
+    others = [part.name for part in parts if part.part is None]
+    assert others == [
+        "symbol vector", "decoder self-attention, layer 1, bias", "cross-attention, layer 1, bias",
+        "decoder self-attention, layer 2, bias", "cross-attention, layer 2, bias", "final norm, bias", "output layer, bias",
+    ]  # fmt: skip
+
+
+def test_where_one_head_does_all_the_work_it_alone_speaks_for_the_symbol():
+    subject = reversing_subject()
+    batch = subject.read("31415")
+    for position, (right, wrong) in enumerate([(8, 3), (4, 8), (7, 5), (4, 9), (6, 3), (2, 3)]):
+        found = {part.part or part.name: part.logit for part in contributions(subject.family, batch, position, right, against=wrong)}
+        assert found.pop(Component("cross", *WORKER)) > 10
+        assert all(abs(logit) < 0.01 for logit in found.values())
+
+
+def test_a_part_that_says_nothing_contributes_nothing():
+    subject = random_subject()
+    layer = subject.family.decoder_layers[1]
+    with torch.no_grad():
+        layer.cross_attention.output.weight[:, 8:12] = 0
+    found = {part.part: part.logit for part in contributions(subject.family, subject.read("314"), 2, 6) if part.part}
+    assert found.pop(Component("cross", 1, 2)) == 0
+    assert all(logit != 0 for logit in found.values())
+
+
+def test_a_post_norm_model_has_no_contributions_and_the_error_says_what_works_instead():
+    subject = random_subject(norm="post")
+    with pytest.raises(NotInspectable, match=r"pre-norm models only.*use the logit lens, ablation or patching"):
+        contributions(subject.family, subject.read("314"), 0, 5)
+
+
+@pytest.mark.parametrize(
+    ("position", "token", "says"), [(4, 5, "the positions 0 to 3"), (-1, 5, "position is -1"), (0, 13, "the tokens are 0 to 12")]
+)
+def test_a_position_or_token_that_there_is_not_is_refused(mixed, position, token, says):
+    with pytest.raises(NotInspectable, match=says):
+        contributions(mixed.family, mixed.read("314"), position, token)
+    with pytest.raises(NotInspectable, match="the batch has 2 rows"):
+        contributions(mixed.family, mixed.held_out(2).batch, 0, 5)

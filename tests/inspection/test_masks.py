@@ -1,0 +1,75 @@
+import pytest
+import torch
+
+from playground.inspection.masks import PUBLISHED, four_kinds, look_ahead, masked_softmax, padding
+from playground.inspection.recording import record_forced
+from playground.inspection.subject import NotInspectable
+from tests.inspection.handmade import random_subject
+
+
+def test_the_padding_mask_is_one_at_real_tokens():
+    assert padding([87, 600, 0, 0, 0]) == [1, 1, 0, 0, 0]
+
+
+def test_the_look_ahead_mask_is_one_below_and_on_the_diagonal():
+    assert look_ahead(3) == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
+
+
+def test_the_softmax_without_and_with_the_mask_is_the_published_one():
+    found = masked_softmax(PUBLISHED["scores"])
+    assert found.real == [[1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [1, 0, 0, 0, 0]]
+    for rows, published in ((found.plain, PUBLISHED["plain"]), (found.masked, PUBLISHED["masked"])):
+        for row, expected in zip(rows, published, strict=True):
+            assert row == pytest.approx(expected, abs=6e-5)  # published to four digits
+            assert sum(row) == pytest.approx(1)
+
+
+def test_scores_may_be_negative():
+    assert masked_softmax([[-1, -1, 0]]).masked == [[0.5, 0.5, 0]]
+
+
+@pytest.mark.parametrize(
+    ("scores", "says"),
+    [
+        ([], "type 1 to 64 rows"),
+        ([[]], "type 1 to 64 rows"),
+        ([[1, 2], [1]], "equally many"),
+        ([[1.0] * 65], "at most 64"),
+        ([[1, float("nan")]], "not finite"),
+        ([[1, float("inf")]], "not finite"),
+        ([[1, 2], [0, 0]], "zeros alone"),
+    ],
+)
+def test_scores_that_are_none_are_refused(scores, says):
+    with pytest.raises(NotInspectable, match=says):
+        masked_softmax(scores)
+
+
+def test_four_kinds_of_attention_on_one_sequence():
+    subject = random_subject()
+    batch = subject.read("3 1 4 1")
+    kinds = four_kinds(subject, batch, layer=1)
+    assert {name: tuple(weights.shape) for name, weights in kinds.items()} == {
+        "bidirectional": (1, 5, 5), "causal": (1, 5, 5), "cross": (1, 5, 5), "multi-head": (4, 5, 5),
+    }  # fmt: skip
+    for weights in kinds.values():
+        torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
+    torch.testing.assert_close(kinds["multi-head"], record_forced(subject.family, batch).attention["encoder"][1, 0])
+    ahead = torch.ones(5, 5).triu(1).bool()
+    assert (kinds["bidirectional"][0][ahead] > 0).all()
+    assert (kinds["causal"][0][ahead] == 0).all()
+    past = kinds["bidirectional"][0] * ~ahead  # the same scores with the future left out
+    torch.testing.assert_close(kinds["causal"][0], past / past.sum(-1, keepdim=True))
+    assert not torch.allclose(kinds["cross"], kinds["bidirectional"])
+
+
+def test_where_a_model_has_one_head_that_head_is_the_bidirectional_one(one_head):
+    kinds = four_kinds(one_head, one_head.read("3 1 4"))
+    torch.testing.assert_close(kinds["multi-head"], kinds["bidirectional"])
+
+
+def test_several_sequences_or_a_layer_that_there_is_not_are_refused(mixed):
+    with pytest.raises(NotInspectable, match="the batch has 2 rows"):
+        four_kinds(mixed, mixed.held_out(2).batch)
+    with pytest.raises(NotInspectable, match="the layers 0 to 1"):
+        four_kinds(mixed, mixed.read("3"), layer=2)

@@ -1,0 +1,86 @@
+import itertools
+
+import pytest
+import torch
+from torch import nn
+
+from playground.inspection.sizes import (
+    PARTS,
+    PUBLISHED_BASE,
+    attention_costs,
+    attention_shapes,
+    compare_with_torch,
+    count_parameters,
+    measure_attention,
+    prebuilt,
+    story_base,
+)
+from playground.inspection.subject import NotInspectable
+from playground.models.config import ModelConfig
+
+
+def test_the_base_model_counts_what_the_write_up_says_and_so_does_torchs():
+    parts = compare_with_torch(story_base())
+    assert sum(part.ours for part in parts) == PUBLISHED_BASE["ours"] == 100_970_632
+    assert sum(part.torchs for part in parts) == PUBLISHED_BASE["torch"] == 101_009_544
+    assert {part.part: part.torchs - part.ours for part in parts if part.ours != part.torchs} == {
+        "attention, biases": 4 * 512 * 18, "final norms": 2 * 2 * 512,
+    }  # fmt: skip
+    assert [part.part for part in parts] == list(PARTS)
+    assert all(bool(part.why) == (part.ours != part.torchs) for part in parts)
+
+
+def test_torchs_stacks_are_those_of_nn_transformer():
+    with torch.device("meta"):
+        plain = nn.Transformer(512, 8, 6, 6, 2048, batch_first=True)
+        built = prebuilt(story_base())
+    assert {n: w.shape for n, w in built.named_parameters()} == {n: w.shape for n, w in plain.named_parameters()}
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize(("share", "tie", "bias"), [*itertools.product([True, False], repeat=3)])
+def test_the_parts_sum_to_the_model_whatever_its_choices(norm, share, tie, bias):
+    config = ModelConfig(norm=norm, share_embeddings=share, tie_output=tie, attention_bias=bias, n_layers=3)
+    parts = count_parameters(config)
+    assert sum(parts.values()) == config.parameter_count()
+    assert (parts["attention, biases"] > 0) == bias
+    assert (parts["final norms"] > 0) == (norm == "pre")
+    assert (parts["target symbols"] == 0) == share  # a table that serves both counts once
+    assert (parts["output layer"] == 13) == tie
+    assert parts["norms in the layers"] == 3 * 5 * 2 * 64
+
+
+def test_where_ours_has_biases_and_final_norms_too_there_is_no_difference():
+    assert all(part.ours == part.torchs and not part.why for part in compare_with_torch(ModelConfig(norm="pre")))
+
+
+def test_the_shape_table_is_that_of_the_model_at_hand():
+    shapes = {row.name: row.shape for row in attention_shapes(ModelConfig(d_model=64, n_heads=4), 7)}
+    assert shapes == {
+        "X": (7, 64), "W_Q, W_K, W_V": (64, 64), "Q": (7, 64), "Q, one head": (7, 16), "K, V, all heads": (4, 7, 16),
+        "weights, all heads": (4, 7, 7), "one head's result": (7, 16), "concatenation": (7, 64), "W_O": (64, 64), "result": (7, 64),
+    }  # fmt: skip
+
+
+def test_the_quadratic_table():
+    found = [(cost.length, cost.entries, cost.bytes, cost.published) for cost in attention_costs()]
+    assert found == [
+        (512, 262_144, 1 * 2**20, "1 MB"),
+        (2_048, 4_194_304, 16 * 2**20, "16 MB"),
+        (8_192, 67_108_864, 256 * 2**20, "256 MB"),
+        (128_000, 16_384_000_000, 65_536_000_000, "64 GB"),
+    ]
+    assert attention_costs([10])[0].published is None
+
+
+def test_the_measured_weights_take_what_the_table_says():
+    for length in (64, 512):
+        measured, seconds = measure_attention(length)
+        assert measured == attention_costs([length])[0].bytes
+        assert seconds > 0
+
+
+@pytest.mark.parametrize("length", [0, -1, 8193, 128_000])
+def test_a_length_that_cannot_be_measured_is_refused(length):
+    with pytest.raises(NotInspectable, match="lengths from 1 to 8,192"):
+        measure_attention(length)

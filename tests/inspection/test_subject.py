@@ -1,0 +1,47 @@
+import pytest
+import torch
+from torch import nn
+
+from playground.inspection.subject import NotInspectable, Subject, open_subject
+from playground.tasks import EOS, SOS, UnknownSymbol
+from playground.training.manifest import CheckpointError
+
+
+def test_a_sequence_is_read_with_its_right_answer(mixed):
+    batch = mixed.read("3 1,4")
+    assert (batch.source_BS.tolist(), batch.target_BT.tolist()) == ([[6, 4, 7, EOS]], [[SOS, 7, 4, 6, EOS]])
+    assert mixed.names(batch.target_BT[0].tolist()) == ["SOS", "4", "1", "3", "EOS"]
+
+
+@pytest.mark.parametrize("text", ["", "   ", ", ,"])
+def test_no_symbols_at_all_are_refused_with_an_example(mixed, text):
+    with pytest.raises(NotInspectable, match="type a sequence of 0–9, as in 3 1 4"):
+        mixed.read(text)
+
+
+def test_an_unknown_symbol_is_named_with_what_is_accepted(mixed):
+    with pytest.raises(UnknownSymbol, match="'x' is not a symbol of this task; use 0–9"):
+        mixed.read("3 x 4")
+
+
+def test_a_sequence_beyond_the_models_positions_is_refused_with_the_longest_that_fits(mixed):
+    assert mixed.read("1234567890").source_BS.shape == (1, 11)
+    with pytest.raises(NotInspectable, match="11 symbols; this model has positions for 10"):
+        mixed.read("12345678901")
+
+
+def test_held_out_sequences_have_the_lengths_of_training(mixed):
+    held_out = mixed.held_out(300)
+    assert len(held_out.lengths_B) == 300
+    assert (int(held_out.lengths_B.min()), int(held_out.lengths_B.max())) == (1, 10)
+    assert torch.equal(held_out.batch.source_BS, mixed.held_out(300).batch.source_BS)
+
+
+def test_a_folder_that_is_no_checkpoint_is_refused(tmp_path):
+    with pytest.raises(CheckpointError, match="no checkpoint"):
+        open_subject(tmp_path)
+
+
+def test_another_family_is_refused(mixed):
+    with pytest.raises(NotInspectable, match="only models of the family 'transformer'"):
+        Subject.of(mixed.config, nn.Linear(1, 1))

@@ -1,0 +1,209 @@
+import itertools
+
+import pytest
+import torch
+
+from playground.inspection import walk as walk_module
+from playground.inspection.components import Component, heads
+from playground.inspection.recording import record_forced
+from playground.inspection.subject import NotInspectable
+from playground.inspection.walk import AXES, Walk, line_of
+from playground.models.attention import attend
+from playground.models.layers import FeedForward
+from tests.inspection.handmade import random_subject
+from tests.servers import ROOT
+
+RECIPES = [
+    {"norm": "pre"},
+    {"norm": "post", "positions": "sinusoidal", "attention_bias": False},
+    {"norm": "pre", "n_layers": 1, "n_heads": 1, "tie_output": True, "share_embeddings": True},
+]
+ATTENTION = ["queries", "keys", "values", "scores", "mask", "masked scores", "softmax", "weighted sum", "output projection"]
+NETWORK = ["widen", "ReLU", "narrow"]
+
+
+def walked(text="5 3 9", **changes):
+    subject = random_subject(**changes)
+    batch = subject.read(text)
+    return subject, batch, Walk(subject.family, batch)
+
+
+def blocks(walk):
+    return {block: list(stages) for block, stages in itertools.groupby(walk.stages, key=lambda stage: stage.block)}
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_the_stages_stand_in_the_order_in_which_the_model_computes_them(recipe):
+    subject, _, walk = walked(**recipe)
+    found = {block: [stage.name for stage in stages] for block, stages in blocks(walk).items()}
+    pre = subject.family.config.norm == "pre"
+    expected = {"source embedding": ["symbols", "positions", "sum"]}
+    layers = range(1, subject.family.config.n_layers + 1)
+
+    def sublayer(names):
+        return ["norm", *names, "residual"] if pre else [*names, "residual", "norm"]
+
+    for i in layers:
+        expected |= {f"encoder self-attention, layer {i}": sublayer(ATTENTION), f"encoder feed-forward, layer {i}": sublayer(NETWORK)}
+    expected |= {"encoder final norm": ["norm"]} if pre else {}
+    expected |= {"target embedding": ["symbols", "positions", "sum"]}
+    for i in layers:
+        for kind in ("decoder self-attention", "cross-attention"):
+            expected[f"{kind}, layer {i}"] = sublayer(ATTENTION)
+        expected[f"decoder feed-forward, layer {i}"] = sublayer(NETWORK)
+    expected |= {"decoder final norm": ["norm"]} if pre else {}
+    expected |= {"output": ["logits", "probabilities"]}
+    assert found == expected
+    assert list(found) == list(expected)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_every_stage_follows_from_the_stages_before_it(recipe):
+    """Each formula applied to the tensors on show, sublayer by sublayer, gives the next tensor on show."""
+    subject, _, walk = walked(**recipe)
+    family, pre = subject.family, subject.family.config.norm == "pre"
+    close = {"atol": 1e-5, "rtol": 1e-5}
+    x = memory = None
+    for block, stages in blocks(walk).items():
+        tensor = {stage.name: stage.tensor for stage in stages}
+        if block.endswith("embedding"):
+            memory = x
+            tokens = walk.source if block.startswith("source") else walk.given
+            table = family.source_embedding if block.startswith("source") else family.target_embedding
+            torch.testing.assert_close(tensor["symbols"], table.tokens.weight.detach()[tokens] * table.scale)
+            assert torch.equal(tensor["positions"], table.positions.detach()[: len(tokens)])
+            torch.testing.assert_close(tensor["sum"], tensor["symbols"] + tensor["positions"])
+            x = tensor["sum"]
+        elif block.endswith("final norm"):
+            norm = family.encoder_norm if block.startswith("encoder") else family.decoder_norm
+            torch.testing.assert_close(tensor["norm"], norm(x).detach(), **close)
+            x = tensor["norm"]
+        elif block == "output":
+            torch.testing.assert_close(tensor["logits"], family.output(x).detach(), **close)
+            torch.testing.assert_close(tensor["probabilities"], tensor["logits"].softmax(-1))
+        else:
+            part = next(c for c in [*heads(family.config), *map_networks(family.config)] if c.name.startswith(block))
+            layer_name, name = part.module.rsplit(".", 1)
+            around = family.get_submodule(f"{layer_name}.around_{name}")
+            module = family.get_submodule(part.module)
+            given = tensor["norm"] if pre else x
+            if pre:
+                torch.testing.assert_close(tensor["norm"], around.norm(x).detach(), **close)
+            if "narrow" in tensor:
+                torch.testing.assert_close(tensor["widen"], module.widen(given).detach(), **close)
+                assert torch.equal(tensor["ReLU"], tensor["widen"].clamp(min=0))
+                result = tensor["narrow"]
+                torch.testing.assert_close(result, module.narrow(tensor["ReLU"]).detach(), **close)
+            else:
+                key, value = module.keys_and_values((memory if part.kind == "cross" else given)[None])
+                torch.testing.assert_close(tensor["keys"], key[0].detach(), **close)
+                torch.testing.assert_close(tensor["values"], value[0].detach(), **close)
+                queries = module.query(given).unflatten(-1, (family.config.n_heads, -1)).transpose(0, 1)
+                torch.testing.assert_close(tensor["queries"], queries.detach(), **close)
+                scores = torch.einsum("hqk,hmk->hqm", tensor["queries"], tensor["keys"]) / tensor["queries"].shape[-1] ** 0.5
+                torch.testing.assert_close(tensor["scores"], scores, **close)
+                assert torch.equal(tensor["masked scores"].isinf(), ~tensor["mask"].expand_as(scores))
+                assert torch.equal(tensor["masked scores"].softmax(-1), tensor["softmax"])
+                torch.testing.assert_close(tensor["weighted sum"], tensor["softmax"] @ tensor["values"])
+                result = tensor["output projection"]
+                torch.testing.assert_close(result, module.output(tensor["weighted sum"].transpose(0, 1).flatten(1)).detach(), **close)
+            torch.testing.assert_close(tensor["residual"], x + result)
+            x = tensor["residual"]
+            if not pre:
+                torch.testing.assert_close(tensor["norm"], around.norm(x).detach(), **close)
+                x = tensor["norm"]
+
+
+def map_networks(config):
+    return [Component(f"{side} feed-forward", layer) for side in ("encoder", "decoder") for layer in range(config.n_layers)]
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_the_end_of_the_walk_is_the_models_output_and_its_softmaxes_are_the_recorded_attention(recipe):
+    subject, batch, walk = walked(**recipe)
+    recording = record_forced(subject.family, batch)
+    assert torch.equal(walk.stage("output", "logits").tensor, recording.logits_BTV[0])
+    for kind, layer in itertools.product(("encoder", "decoder", "cross"), range(subject.family.config.n_layers)):
+        shown = walk.stage(Component(kind, layer).name, "softmax").tensor
+        assert torch.equal(shown, recording.attention[kind][layer, 0])
+        assert torch.equal(walk.stage(Component(kind, layer).name, "mask").tensor, recording.possible[kind][0])
+
+
+def test_the_decoder_is_given_the_answer_shifted_right(mixed):
+    walk = Walk(mixed.family, mixed.read("5 3 9"))
+    assert mixed.names(walk.given) == ["SOS", "9", "3", "5"]
+    logits_TV = walk.stage("output", "logits").tensor
+    assert mixed.names(logits_TV.argmax(-1).tolist()) == ["9", "3", "5", "EOS"]
+
+
+def test_shapes_are_told_in_letters_and_numbers():
+    _, _, walk = walked("5 3 9 1")
+    assert walk.stage("cross-attention, layer 2", "scores").size == "H Q M = 4 × 5 × 5"
+    assert walk.stage("encoder feed-forward, layer 1", "widen").size == "S F = 5 × 24"
+    assert walk.stage("output", "logits").size == "T V = 5 × 13"
+    for stage in walk.stages:
+        assert len(stage.shape) == stage.tensor.dim()
+        assert set(stage.shape) <= set(AXES)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_every_stage_names_a_line_that_stands_in_the_source(recipe):
+    _, _, walk = walked(**recipe)
+    for stage in walk.stages:
+        lines = (ROOT / stage.code.file).read_text(encoding="utf-8").splitlines()
+        assert stage.code.file.startswith("playground/models/")
+        assert lines[stage.code.line - 1].strip() == stage.code.text
+        assert stage.code.text
+    scores = walk.stage("cross-attention, layer 1", "scores")
+    assert scores.code.text.startswith("scores_BHQM = query_BHQK @ key_BHMK.transpose(-2, -1)")
+
+
+def test_a_line_that_is_gone_or_is_there_twice_fails_loudly():
+    with pytest.raises(LookupError, match="attend has 0 lines with 'cosine'"):
+        line_of(attend, "cosine")
+    with pytest.raises(LookupError, match="attend has 3 lines"):
+        line_of(attend, "weights")
+    assert line_of(FeedForward.forward, "relu").text == "return self.narrow(self.widen(x_BSD).relu())"
+
+
+@pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
+def test_any_score_is_the_dot_product_that_made_it(kind):
+    _, _, walk = walked("5 3 9 1")
+    for layer, head, query, memory in itertools.product(range(2), range(4), range(5), range(5)):
+        part = Component(kind, layer, head)
+        product = walk.score(part, query, memory)
+        block = Component(kind, layer).name
+        assert product.score == pytest.approx(float(walk.stage(block, "scores").tensor[head, query, memory]), abs=1e-5)
+        assert product.score == pytest.approx(sum(product.products_K.tolist()) / product.root, abs=1e-5)
+        assert torch.equal(product.products_K, product.query_K * product.key_K)
+        assert product.root == 2
+        assert product.may_look == (kind != "decoder" or memory <= query)
+
+
+@pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
+def test_any_output_is_its_weighted_sum(kind):
+    _, _, walk = walked("5 3 9 1")
+    for layer, head, query in itertools.product(range(2), range(4), range(5)):
+        total = walk.mix(Component(kind, layer, head), query)
+        shown = walk.stage(Component(kind, layer).name, "weighted sum").tensor[head, query]
+        torch.testing.assert_close(total.result_K, shown, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(total.result_K, total.weights_M @ total.values_MK, atol=1e-5, rtol=1e-5)
+        assert total.terms_MK.shape == (5, 4)
+
+
+def test_what_is_not_there_is_refused(mixed):
+    _, _, walk = walked()
+    with pytest.raises(KeyError, match="no stage 'colour'"):
+        walk.stage("output", "colour")
+    with pytest.raises(NotInspectable, match="there is no cross-attention, layer 3, head 1"):
+        walk.score(Component("cross", 2, 0), 0, 0)
+    with pytest.raises(IndexError):
+        walk.score(Component("cross", 0, 0), 9, 0)
+    with pytest.raises(NotInspectable, match="the batch has 2 rows"):
+        Walk(mixed.family, mixed.held_out(2).batch)
+
+
+def test_a_walk_needs_every_line_it_names(monkeypatch):
+    monkeypatch.setattr(walk_module, "attend", FeedForward.forward)
+    with pytest.raises(LookupError, match="forward has 0 lines with 'scores_BHQM = '"):
+        walked()
