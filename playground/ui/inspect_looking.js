@@ -5,10 +5,11 @@ const WAYS = [["own", "its own answer", "The decoder goes on from what it wrote 
 // Weights as they travel: thousandths, two bytes each, head after head.
 function unpack(data) {
   if (data.all) return data.all;
-  const bytes = Uint8Array.from(atob(data.weights), (c) => c.charCodeAt(0)), view = new DataView(bytes.buffer);
+  const bytes = Uint8Array.from(atob(data.weights), (c) => c.charCodeAt(0)), view = new DataView(bytes.buffer), numbers = new Float32Array(bytes.length / 2);
+  for (let i = 0; i < numbers.length; i++) numbers[i] = view.getInt16(2 * i, true) / 1000;
   const rows = data.rows.length, columns = data.columns.length;
-  let at = 0;
-  data.all = Array.from({ length: data.layers }, () => Array.from({ length: data.heads }, () => Array.from({ length: rows }, () => Array.from({ length: columns }, () => { const v = view.getInt16(at, true) / 1000; at += 2; return v; }))));
+  const row = (l, h, r) => { const at = ((l * data.heads + h) * rows + r) * columns; return numbers.subarray(at, at + columns); };
+  data.all = Array.from({ length: data.layers }, (_, l) => Array.from({ length: data.heads }, (_, h) => Array.from({ length: rows }, (_, r) => row(l, h, r))));
   return data.all;
 }
 
@@ -68,8 +69,8 @@ VIEWS.attention = {
       caption, hover: (r, k) => name + ": " + data.rows[r] + " (place " + (r + 1) + ") looks at " + data.columns[k] + " (place " + (k + 1) + ") with weight " + weights[r][k].toFixed(3) + ". Its row sums to " + weights[r].reduce((a, b) => a + b, 0).toFixed(2) + ".",
       choose: (r) => { looking.token = r; looking.shape = "token"; press($v("attention", ".looking-shape .choice"), "token"); redraw("attention"); } });
   },
-  unpacked: (data) => ({ ...data, weights: unpack(data), all: undefined }),
-  rows: (data) => unpack(data).flatMap((heads, l) => heads.flatMap((weights, h) => weights.flatMap((row, r) => row.map((weight, k) => ({ kind: data.kind, layer: l + 1, head: h + 1, row: r + 1, from: data.rows[r], column: k + 1, to: data.columns[k], weight, possible: data.possible[r][k] }))))),
+  unpacked: (data) => ({ ...data, weights: unpack(data).map((heads) => heads.map((rows) => rows.map((row) => [...row].map((v) => +v.toFixed(3))))), all: undefined }),
+  rows: (data) => unpack(data).flatMap((heads, l) => heads.flatMap((weights, h) => weights.flatMap((row, r) => [...row].map((weight, k) => ({ kind: data.kind, layer: l + 1, head: h + 1, row: r + 1, from: data.rows[r], column: k + 1, to: data.columns[k], weight: +weight.toFixed(3), possible: data.possible[r][k] }))))),
 };
 
 // Lines from rows to where they look; their width is the weight.

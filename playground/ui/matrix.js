@@ -1,22 +1,33 @@
 // ---------------------------------------------------------------- a matrix with labels, to be looked at cell by cell
 const matrices = new WeakMap(); // canvas -> what is drawn on it, and where the pointer or the arrow keys are
 
-// Colour of a value: from paper to ink; signed values from one hue through paper to the other.
-function shade(value, most, signed) {
-  if (!signed) return ramp(Math.max(0, Math.min(1000, Math.round((1000 * value) / (most || 1)))));
-  const share = Math.max(-1, Math.min(1, value / (most || 1))), dark = document.body.classList.contains("dark");
+// Red, green and blue of a value: from paper to ink; signed values from one hue through paper to the other.
+function shading(most, signed) {
+  const table = rampTable(), dark = document.body.classList.contains("dark");
+  if (!signed) return (value) => table[Math.max(0, Math.min(1000, Math.round((1000 * value) / (most || 1))))];
   const paper = dark ? [24, 27, 33] : [255, 255, 255], ends = dark ? [[255, 160, 87], [82, 150, 204]] : [[178, 82, 0], [24, 90, 160]];
-  const end = share < 0 ? ends[0] : ends[1];
-  return "rgb(" + paper.map((a, k) => Math.round(a + (end[k] - a) * Math.abs(share))).join() + ")";
+  return (value) => {
+    const share = Math.max(-1, Math.min(1, value / (most || 1))), end = ends[share < 0 ? 0 : 1];
+    return paper.map((a, k) => Math.round(a + (end[k] - a) * Math.abs(share)));
+  };
 }
+const shade = (value, most, signed) => "rgb(" + shading(most, signed)(value).join() + ")";
 
+// One pixel a cell, then blown up: a million cells cost a thousandth of a million rectangles.
+const pixels = document.createElement("canvas");
 function cells(c, m, x, y, cw, ch) {
-  const most = m.most || (m.signed ? Math.max(1e-9, ...m.weights.flat().map((v) => Math.abs(v ?? 0))) : 1);
-  m.weights.forEach((row, r) => row.forEach((value, k) => {
-    if (m.possible && !m.possible[r][k]) return;
-    c.fillStyle = shade(value ?? 0, most, m.signed);
-    c.fillRect(x + k * cw, y + r * ch, Math.ceil(cw), Math.ceil(ch));
-  }));
+  const rows = m.weights.length, columns = m.weights[0].length;
+  const most = m.most || (m.signed ? m.weights.reduce((high, row) => row.reduce((a, v) => Math.max(a, Math.abs(v ?? 0)), high), 1e-9) : 1), colour = shading(most, m.signed);
+  pixels.width = columns; pixels.height = rows;
+  const p = pixels.getContext("2d"), image = p.createImageData(columns, rows);
+  for (let r = 0; r < rows; r++) for (let k = 0; k < columns; k++) {
+    if (m.possible && !m.possible[r][k]) continue;
+    const at = 4 * (r * columns + k), rgb = colour(m.weights[r][k] ?? 0);
+    image.data[at] = rgb[0]; image.data[at + 1] = rgb[1]; image.data[at + 2] = rgb[2]; image.data[at + 3] = 255;
+  }
+  p.putImageData(image, 0, 0);
+  c.imageSmoothingEnabled = false;
+  c.drawImage(pixels, x, y, columns * cw, rows * ch);
   if (!m.possible) return;
   // What cannot be looked at is hatched, which is not the same as a weight of zero.
   c.save(); c.beginPath();

@@ -6,6 +6,7 @@ Shapes: L layers, B batch, T target, V vocabulary.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,17 @@ import torch
 from torch import Tensor
 
 from playground.inspection import heads as scoring
-from playground.inspection.ablation import SEQUENCES, WAYS, Ablation, Effect
-from playground.inspection.components import ATTENTION, Component, components, groups, heads, replaced
+from playground.inspection.ablation import WAYS, Ablation, Effect
+from playground.inspection.components import Component, components, groups, heads, replaced
 from playground.inspection.lens import contributions, logit_lens
 from playground.inspection.patching import patch_heads
 from playground.inspection.subject import NotInspectable, Subject
-from playground.tasks import EOS, PAD
+from playground.tasks import EOS
 from playground.tasks.task import Batch
+
+from .looking import _said
+from .request import one_of, plain, whole
+from .request import text as text_of
 
 SETS = ("single", "groups", "keep")
 MOST_STEPS = 24
@@ -121,7 +126,7 @@ def log_spaced(steps: list[int], most: int) -> list[int]:
 def away(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
     """What the model scores without each single part, without each group, or with one head or group of heads kept, on the same
     held-out sequences; the largest loss first (kept: the smallest), and a sentence on what that means."""
-    how, which = _one_of(request, "how", WAYS), _one_of(request, "set", SETS)
+    how, which = one_of(request, "how", WAYS), one_of(request, "set", SETS)
     ablation = Ablation(subject)
     ranking = {"single": ablation.ranking, "groups": ablation.group_ranking, "keep": ablation.keep_only_ranking}[which]
     effects = ranking(how)
@@ -152,16 +157,17 @@ def finding(ablation: Ablation, effects: list[Effect], which: str, how: str) -> 
         return f"No group can be missed: without {least.name}, which is missed least, {_percent(least.after.exact_match)} stay right."
     if which == "keep":
         single = max((e for e in effects if len(e.parts) == 1), key=lambda e: (e.after.exact_match, e.after.log_probability))
-        alone = f"With {single.name} alone among the heads, {_percent(single.after.exact_match)} stay right"
         if single.exact_match_lost < SPARE:
-            return alone + ": it suffices, whatever the other heads do."
-        if least.name == single.name:
-            return alone + "; no other head and no group does better."
-        return f"{alone}, more than with any other head; with {least.name}, {_percent(least.after.exact_match)}."
+            return f"{single.name} suffices: with it alone among the heads, {_percent(single.after.exact_match)} stay right."
+        alone = f"No head suffices alone: {_percent(single.after.exact_match)} stay right at best, with {single.name}"
+        return alone + (f"; with {least.name}, {_percent(least.after.exact_match)}." if len(least.parts) > 1 else ".")
     singles = [effect for effect in effects if effect.parts[0].head is not None]
     worst = max(singles, key=lambda effect: effect.exact_match_lost)
     spare = [effect.parts[0] for effect in singles if effect.exact_match_lost < SPARE]
     most = f"The head that is missed most is {worst.name}: without it, {_percent(worst.after.exact_match)} stay right."
+    if not spare and len(singles) > 1:
+        least = min(singles, key=lambda effect: effect.exact_match_lost)
+        return f"Every head is needed: without {least.name}, which is missed least, {_percent(least.after.exact_match)} stay right."
     if len(spare) < 2:
         return most
     lead = most if worst.exact_match_lost >= SPARE else "No single head is needed."
@@ -181,7 +187,7 @@ def finding(ablation: Ablation, effects: list[Effect], which: str, how: str) -> 
 @torch.no_grad()
 def away_answer(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
     """The visitor's own sequence, answered with every part in place and without those chosen (or with no heads but those)."""
-    batch, how = subject.read(_text(request)), _one_of(request, "how", WAYS)
+    batch, how = subject.read(text_of(request)), one_of(request, "how", WAYS)
     known = {part.name: part for part in components(subject.family.config)}
     names, keep = request.get("parts", []), request.get("keep", False)
     if not isinstance(names, list) or len(names) > len(known) or not all(isinstance(name, str) for name in names):
@@ -193,33 +199,38 @@ def away_answer(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
     if keep:
         chosen = set(heads(subject.family.config)) - chosen
     values = Ablation(subject).values(chosen, how) if chosen else {}
+    in_place = _answered(subject, batch, {})
     return {
         "source": subject.names(batch.source_BS[0].tolist()),
-        "answer": _symbols(subject, batch.labels_BT),
-        "whole": _answered(subject, batch, {}),
-        "without": _answered(subject, batch, values),
-        "away": len(chosen),
+        "whole": in_place,
+        "without": _answered(subject, batch, values) if chosen else in_place,
         "parts": list(known),
-        "max_tokens": subject.max_tokens,
+        "groups": {name: [part.name for part in parts] for name, parts in groups(subject.family.config).items()},
+        **_said(subject, request, in_place["written"]),
     }
 
 
 def _answered(subject: Subject, batch: Batch, values: Mapping[Component, Tensor]) -> dict[str, Any]:
     """What the model writes with values in the place of parts, and the log-probability of the whole right answer in nats."""
     with replaced(subject.family, values):
-        written_BT = subject.family.solve(batch.source_BS, subject.max_tokens)
+        written = _written(subject, batch)
         log_BTV = subject.family(batch.source_BS, batch.decoder_input_BT).log_softmax(-1)
-    log_BT = log_BTV.gather(-1, batch.labels_BT[..., None])[..., 0] * (batch.labels_BT != PAD)
-    return {"written": _symbols(subject, written_BT), "log_probability": _short(float(log_BT.sum()))}
+    log_probability = log_BTV.gather(-1, batch.labels_BT[..., None]).sum(dtype=torch.double)
+    return {"written": written, "log_probability": _short(float(log_probability))}
+
+
+def _written(subject: Subject, batch: Batch) -> list[str]:
+    """The model's own answer to one sequence, its EOS included where it comes to one."""
+    tokens = subject.family.solve(batch.source_BS, subject.max_tokens)[0].tolist()
+    return subject.names(tokens[: tokens.index(EOS) + 1] if EOS in tokens else tokens)
 
 
 def patch(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
     """One source symbol replaced, and what each head brings back of the right answer. Without a symbol, the next one of the
     vocabulary is taken."""
-    text, place, symbol = _text(request), _whole(request, "place", 0), request.get("symbol")
-    tokens, vocabulary = subject.read(text).source_BS[0, :-1].tolist(), subject.task.vocabulary
-    if not 0 <= place < len(tokens):
-        raise NotInspectable(f"place is {place}; this sequence has the places 0 to {len(tokens) - 1}")
+    text, symbol, vocabulary = text_of(request), request.get("symbol"), subject.task.vocabulary
+    tokens = subject.read(text).source_BS[0, :-1].tolist()
+    place = whole(request, "place", 0, len(tokens) - 1)
     if symbol is None:
         symbol = vocabulary.symbols[(vocabulary.symbols.index(vocabulary.name(tokens[place])) + 1) % len(vocabulary.symbols)]
     if not isinstance(symbol, str):
@@ -242,7 +253,7 @@ def patch(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
 
 def lens(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
     """What each decoder layer would answer at each position, the right answer so far given. Layer 0 is the embedding."""
-    batch = subject.read(_text(request))
+    batch = subject.read(text_of(request))
     probabilities_LTV = logit_lens(subject.family, batch)[:, 0].softmax(-1)
     best = probabilities_LTV.topk(min(CANDIDATES, probabilities_LTV.shape[-1]))
     right_LT = probabilities_LTV.gather(-1, batch.labels_BT[0].expand(len(probabilities_LTV), -1)[..., None])[..., 0]
@@ -253,21 +264,20 @@ def lens(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
         "right": subject.names(batch.labels_BT[0].tolist()),
         "vocabulary": subject.names(list(range(probabilities_LTV.shape[-1]))),
         "candidates": [
-            [[[name, _short(p)] for name, p in zip(subject.names(tokens), values, strict=True)] for tokens, values in zip(*layer, strict=True)]
+            [list(zip(subject.names(tokens), map(_short, values), strict=True)) for tokens, values in zip(*layer, strict=True)]
             for layer in layers
         ],
         "of_right": [[_short(p) for p in row] for row in right_LT.tolist()],
+        **_said(subject, request, _written(subject, batch)),
     }
 
 
 def contribution(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
     """What every part adds to the logit of `symbol` (usually the right one) at an output position, less what it adds to that of
     `against` (usually the likeliest other one; "" for none)."""
-    batch, position = subject.read(_text(request)), _whole(request, "position", 0)
-    names = subject.names(list(range(subject.family.config.target_vocabulary)))
-    labels = batch.labels_BT[0].tolist()
-    if not 0 <= position < len(labels):
-        raise NotInspectable(f"position is {position}; this answer has the positions 0 to {len(labels) - 1}")
+    batch = subject.read(text_of(request))
+    names, labels = subject.names(list(range(subject.family.config.target_vocabulary))), batch.labels_BT[0].tolist()
+    position = whole(request, "position", 0, len(labels) - 1)
     with torch.no_grad():
         logits_V = subject.family(batch.source_BS, batch.decoder_input_BT)[0, position]
     token = _token(request, "symbol", names, labels[position])
@@ -298,7 +308,7 @@ def _score(score: Any) -> dict[str, Any]:
 
 def _short(value: float | None) -> float | None:
     """Six digits are more than anybody reads, and half as long to send."""
-    return None if value is None else float(f"{value:.6g}")
+    return None if value is None else plain(value)
 
 
 def _short_ones(values: Mapping[str, float | None]) -> dict[str, float | None]:
@@ -306,40 +316,13 @@ def _short_ones(values: Mapping[str, float | None]) -> dict[str, float | None]:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %"
+    """A share in words; what falls short of all is never called 100 %."""
+    return f"{math.floor(1000 * share) / 10:g} %"
 
 
 def _lengths(subject: Subject) -> list[int]:
     """The shortest and the longest of the held-out sequences."""
     return [subject.config.task.min_length, subject.config.task.max_length]
-
-
-def _symbols(subject: Subject, written_BT: Tensor) -> list[str]:
-    """One row of an answer up to its EOS."""
-    tokens = written_BT[0].tolist()
-    return subject.names(tokens[: tokens.index(EOS)] if EOS in tokens else tokens)
-
-
-def _text(request: dict[str, Any]) -> str:
-    text = request.get("text")
-    if not isinstance(text, str):
-        raise NotInspectable("type a sequence")
-    return text
-
-
-def _one_of(request: dict[str, Any], name: str, choices: tuple[str, ...]) -> str:
-    """One of the choices, the first where none is asked for."""
-    value = request.get(name, choices[0])
-    if value not in choices:
-        raise NotInspectable(f"{name} is {str(value)[:20]!r}; choose one of {', '.join(choices)}")
-    return str(value)
-
-
-def _whole(request: dict[str, Any], name: str, usual: int) -> int:
-    value = request.get(name, usual)
-    if type(value) is not int:
-        raise NotInspectable(f"{name} is {str(value)[:20]!r}; give a whole number from 0 on")
-    return value
 
 
 def _token(request: dict[str, Any], name: str, names: list[str], usual: int) -> int:
