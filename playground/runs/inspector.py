@@ -80,10 +80,10 @@ class Inspector:
             except NotInspectable as error:
                 return {"error": str(error)}
             request["history"] = {step: weights_path(Path(run), step) for step in kept} if run else {}
-            answer = show(subject, request.get("view"), request) | {"step": opened.step}
+            answer = show(subject, request.get("view"), request)
             if "error" in answer:
                 return answer
-            self._shown[key] = answer
+            self._shown[key] = answer | {"step": opened.step}
             while len(self._shown) > SHOWN:
                 self._shown.popitem(last=False)
         self._shown.move_to_end(key)

@@ -206,6 +206,10 @@ function picture() {
         c.fillText(cell.innerText.trim().split("\n")[0].slice(0, 120), right ? x + box.width - parseFloat(style.paddingRight) : c.textAlign === "center" ? x + box.width / 2 : x + parseFloat(style.paddingLeft), top + box.height / 2);
       }
       c.textAlign = "left";
+      for (const bar of part.querySelectorAll(".bar")) {
+        const box = bar.getBoundingClientRect();
+        c.fillStyle = getComputedStyle(bar).backgroundColor; c.fillRect(20 + box.left - from.left, y + box.top - from.top, box.width, box.height);
+      }
     }
     y += part.clientHeight + gap;
   }

@@ -2,7 +2,7 @@
 // What is measured on hundreds of held-out sequences takes a while and does not depend on the visitor's own; these views ask quickly
 // for the answer to that one, and keep what was measured by model and step.
 const measured = new Map(); // question -> { data, error, busy, of }
-const question = (view, options) => JSON.stringify([state.subject, state.step, view, options]);
+const question = (view, options) => JSON.stringify([state.subject, view === "heads-over-training" ? null : state.step, view, options]);
 // Ask once; `of` is the answer on show when it was asked. What was measured before stays until there is something newer.
 async function find(view, options, redrawn, of) {
   const key = question(view, options), known = measured.get(key);
@@ -15,6 +15,7 @@ async function find(view, options, redrawn, of) {
 }
 const onSequences = (data) => "over " + plural(data.sequences, "held-out sequence") + " of " + (data.lengths[0] === data.lengths[1] ? plural(data.lengths[0], "symbol") : data.lengths.join(" to ") + " symbols");
 const shortName = (head) => head.kind + " " + head.layer + "." + head.head;
+const signless = (x) => number(x).replace("-", "−");
 const sign = (x) => (x > 0 ? "+" : x < 0 ? "−" : "") + number(Math.abs(x));
 // Shading that the numbers on it can still be read on.
 function shadeCell(cell, share) {
@@ -62,7 +63,7 @@ VIEWS.heads = {
     for (const [name, text, title] of COLUMNS) {
       const button = el("button", { type: "button", textContent: text, title });
       button.addEventListener("click", () => { scored.down = scored.sort === name ? !scored.down : !["name", "says", "distance", "entropy"].includes(name); scored.sort = name; redraw("heads"); });
-      head.append(el("th", { scope: "col", className: name === "says" || name === "name" ? "" : "heads-number" }, button));
+      head.append(el("th", { scope: "col", className: name === "says" || name === "name" ? "" : PATTERNS.includes(name) ? "heads-middle" : "heads-number" }, button));
       head.lastChild.dataset.column = name;
     }
     const pattern = el("select", { className: "heads-pattern", ariaLabel: "Pattern" }, ...PATTERNS.map((name) => new Option(name)));
@@ -113,6 +114,12 @@ VIEWS.heads = {
     $v("heads", ".heads-two").hidden = !overTraining();
     drawOver();
   },
+  want: () => ({ kind: scored.kind, sort: scored.sort, down: scored.down, head: scored.head }),
+  take(options) {
+    if (["all", "cross", "encoder", "decoder"].includes(options.kind)) { scored.kind = options.kind; press($v("heads", ".choice"), options.kind); }
+    if (COLUMNS.some(([name]) => name === options.sort)) { scored.sort = options.sort; scored.down = options.down === true; }
+    if (typeof options.head === "string") scored.head = options.head;
+  },
   forget() { scored.last = null; scored.head = null; scored.pattern = null; },
   unpacked: () => ({ ...scored.last, over_training: overTraining() }),
   rows: () => [...(scored.last ? scored.last.heads.map((head) => scoreRow(scored.last.step, head, (values) => values, head.aligned, head.entropy, { distance: head.distance, looks_like: head.says })) : []),
@@ -141,7 +148,7 @@ function drawScores(data) {
       const share = head.patterns[name], chance = head.chance[name], cell = el("td", { className: "heads-share" });
       if (share === null) { cell.classList.add("heads-never"); cell.title = "This kind of attention cannot look there"; row.append(cell); continue; }
       cell.textContent = share.toFixed(2);
-      shadeCell(cell, share);
+      if (name !== "uniform") shadeCell(cell, share); // which is no share of attention on a place
       if (name === head.best) cell.classList.add("heads-best");
       if (chance !== null) { cell.classList.add("heads-chance"); cell.style.setProperty("--chance", 100 * chance + "%"); }
       cell.title = head.name + ": " + (name === "uniform" ? number(share) + " in common with a uniform row" : number(share) + " of its attention is on the pattern: " + MEANT[name] + (chance === null ? "" : "; chance " + number(chance))) + "; mean over all rows, " + over;
@@ -175,13 +182,18 @@ function drawOver() {
     c.textAlign = "left"; c.fillText(text, at, height - 6); free = at + wide + 12;
   });
   const chance = head.chance[best];
-  if (chance !== null && chance !== undefined) { c.strokeStyle = css("--pg-quiet"); c.setLineDash([3, 4]); c.beginPath(); c.moveTo(left, y(chance)); c.lineTo(right, y(chance)); c.stroke(); c.setLineDash([]); c.textAlign = "right"; c.fillStyle = css("--pg-quiet-text"); c.fillText("chance of " + best, right, y(chance) - 4); }
+  const hasChance = chance !== null && chance !== undefined;
+  if (hasChance) { c.strokeStyle = css("--pg-quiet"); c.setLineDash([3, 4]); c.beginPath(); c.moveTo(left, y(chance)); c.lineTo(right, y(chance)); c.stroke(); c.setLineDash([]); }
   const colour = (name) => (name === best ? css("--pg-accent") : PATTERN_LINES[name][dark ? 1 : 0]);
   for (const [name, values] of [...series].sort(([a], [b]) => (a === best) - (b === best))) {
     c.strokeStyle = c.fillStyle = colour(name); c.lineWidth = name === best ? 2.6 : 1.4; c.lineJoin = "round"; c.setLineDash(name === best ? [] : PATTERN_LINES[name][2]); c.beginPath();
     values.forEach((value, i) => (i ? c.lineTo(x(over.steps[i]), y(value)) : c.moveTo(x(over.steps[i]), y(value))));
     c.stroke(); c.setLineDash([]);
     if (name === best) values.forEach((value, i) => { c.beginPath(); c.arc(x(over.steps[i]), y(value), 2.2, 0, 7); c.fill(); });
+  }
+  if (hasChance) {
+    const text = "chance of " + best;
+    c.textAlign = "left"; c.lineWidth = 4; c.strokeStyle = css("--body-background-fill"); c.strokeText(text, left + 4, y(chance) - 5); c.fillStyle = css("--pg-quiet-text"); c.fillText(text, left + 4, y(chance) - 5);
   }
   for (const [step, mark] of [[state.step, "--pg-accent"], [scored.at === null ? null : over.steps[scored.at], "--pg-mark"]]) {
     if (step === null || step === undefined || step < over.steps[0] || step > over.steps[n]) continue;
@@ -204,7 +216,7 @@ function drawOver() {
   const shown = over.heads.filter((each) => scored.kind === "all" || each.kind === scored.kind), caption = $v("heads", ".heads-map-words");
   caption.dataset.resting = "Down: heads as layer.head. Across: the step. Click a row to choose its head.";
   matrix($v("heads", ".heads-map"), {
-    rows: shown.map(shortName), columns: over.steps.map(String), size: 18, weights: shown.map((each) => each.patterns[best]), possible: shown.map((each) => each.patterns[best].map((value) => value !== null)),
+    rows: shown.map(shortName), columns: over.steps.map((step, i) => (over.steps[n] > 99 && (n - i) % 2 ? "" : String(step))), size: 18, weights: shown.map((each) => each.patterns[best]), possible: shown.map((each) => each.patterns[best].map((value) => value !== null)),
     chosen: shown.indexOf(head) < 0 ? null : [shown.indexOf(head), n],
   }, {
     caption, hover: (r, k) => shown[r].name + " at step " + over.steps[k].toLocaleString("en") + ": " + number(shown[r].patterns[best][k]) + " of its attention on " + best + ".",
@@ -213,7 +225,7 @@ function drawOver() {
 }
 
 // ---------------------------------------------------------------- away
-const taken = { how: "zero", set: "single", parts: new Set(), place: 0, symbol: null, patch: null, asked: 0, error: "" };
+const taken = { how: "zero", set: "single", parts: new Set(), place: 0, symbol: null, patch: null, about: "", asked: 0, error: "" };
 const HOWS = [["zero", "zero", "The part's output is zero, which the model never met while it learned"], ["mean", "mean", "The part says at every position what it says there on average over the held-out sequences; what it knows of this sequence is gone"]];
 const SETS = [["single", "single parts", "Each head, each feed-forward network, and the positions, one at a time"], ["groups", "groups", "Parts that go together, taken away together"], ["keep", "keep only", "One head, or a group of heads, stays; all other heads are taken away"]];
 
@@ -233,9 +245,9 @@ VIEWS.away = {
       el("div", {},
         el("div", { className: "row" },
           choice(SETS, taken.set, (value) => { if ((value === "keep") !== (taken.set === "keep")) taken.parts.clear(); taken.set = value; redraw("away"); refresh("away", 0); }, "What to take away"),
-          el("label", {}, "replaced by ", choice(HOWS, taken.how, (value) => { taken.how = value; redraw("away"); refresh("away", 0); }, "What stands in for it")), measure),
+          el("span", { className: "away-beside" }, "replaced by ", choice(HOWS, taken.how, (value) => { taken.how = value; redraw("away"); refresh("away", 0); }, "What stands in for it")), measure),
         el("p", { className: "hint away-words", role: "status" }), el("p", { className: "away-finding" }),
-        el("table", { className: "away-table picture" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, el("span", { className: "unseen", textContent: "Take away" })), el("th", { scope: "col", className: "away-what" }),
+        el("table", { className: "away-table picture" }, el("thead", {}, el("tr", {}, el("th", { scope: "col", ariaLabel: "Choose" }), el("th", { scope: "col", className: "away-what" }),
           el("th", { scope: "col", className: "away-right", textContent: "exact match", title: "Share of the held-out sequences whose whole answer is right, before and after" }), el("th", { scope: "col" }),
           el("th", { scope: "col", className: "away-right", textContent: "nats lost", title: "Loss of log-probability of a whole right answer, in nats: mean over the same sequences" }), el("th", { scope: "col" }))), el("tbody"))),
       el("div", {},
@@ -244,10 +256,10 @@ VIEWS.away = {
         el("div", { className: "row" }, el("label", {}, "replace ", place), el("label", {}, " by ", symbol)),
         el("p", { className: "hint away-patch-words", role: "status" }), el("table", { className: "away-patch picture" }, el("tbody")))));
   },
-  want: () => ({ how: taken.how, keep: taken.set === "keep" && taken.parts.size > 0, parts: [...taken.parts] }),
+  want: () => ({ how: taken.how, set: taken.set, keep: taken.set === "keep" && taken.parts.size > 0, parts: [...taken.parts] }),
   take(options) {
     if (HOWS.some(([name]) => name === options.how)) taken.how = options.how;
-    if (options.keep === true) taken.set = "keep";
+    if (SETS.some(([name]) => name === options.set)) taken.set = options.set;
     if (Array.isArray(options.parts)) taken.parts = new Set(options.parts.filter((name) => typeof name === "string"));
     for (const box of VIEWS.away.box.querySelectorAll(".choice")) for (const value of [taken.how, taken.set]) if (box.querySelector(`[data-value="${value}"]`)) press(box, value);
   },
@@ -256,15 +268,16 @@ VIEWS.away = {
     const words = $v("away", ".away-words"), measure = $v("away", ".away-measure");
     words.classList.toggle("away-error", Boolean(known && known.error));
     words.textContent = !known ? "Not measured yet." : known.busy ? "Measuring, one part after the other." : known.error ? sentenceOf(known.error)
-      : "Before: " + percent(data.before.exact_match) + " right, log-probability " + number(data.before.log_probability) + " nats, " + onSequences(data) + (data.step === own.step ? "." : "; measured at step " + data.step.toLocaleString("en") + ", the model is at " + own.step.toLocaleString("en") + " now.");
+      : "Before: " + percent(data.before.exact_match) + " right, log-probability " + signless(data.before.log_probability) + " nats, " + onSequences(data) + (data.fewer ? " (a model of this size would take too long on 512)" : "") + (data.step === own.step ? "." : "; measured at step " + data.step.toLocaleString("en") + ", the model is at " + own.step.toLocaleString("en") + " now.");
     measure.disabled = Boolean(known && known.busy);
     measure.textContent = data ? "Measure again" : "Measure";
     $v("away", ".away-finding").textContent = data ? data.finding : "";
     drawAway(own, data);
     drawOwn(own);
-    if (own !== taken.of) { taken.of = own; patchNow(); } else drawPatch();
+    const about = JSON.stringify([state.subject, own.step, own.source]);
+    if (about !== taken.about) { taken.about = about; patchNow(); } else drawPatch();
   },
-  forget() { taken.parts.clear(); taken.patch = null; taken.place = 0; taken.symbol = null; },
+  forget() { taken.parts.clear(); taken.patch = null; taken.about = ""; taken.place = 0; taken.symbol = null; },
   unpacked: (own) => ({ own, patching: taken.patch, measured: SETS.map(([set]) => measured.get(question("away", { how: taken.how, set }))).filter((known) => known && known.data).map((known) => known.data) }),
   rows: (own) => SETS.flatMap(([set]) => {
     const known = measured.get(question("away", { how: taken.how, set }));
@@ -287,7 +300,7 @@ function drawAway(own, data) {
       const box = el("input", { type: "checkbox" }), before = data && data.before;
       box.setAttribute("aria-label", (keep ? "Keep " : "Take away ") + row.name);
       box.addEventListener("change", () => { for (const part of row.parts) if (box.checked) taken.parts.add(part); else taken.parts.delete(part); tick(); refresh("away", 0); });
-      const label = el("label", { textContent: row.name });
+      const label = el("label", {}, el("span", { className: "away-long", textContent: row.name }), el("span", { className: "away-short", textContent: row.name.replace(/^(encoder|decoder|cross)(?: self)?-attention, layer (\d+), head (\d+)$/, "$1 $2.$3") }));
       label.addEventListener("click", () => box.click());
       const line = el("tr", {}, el("td", {}, box), el("td", { className: "away-name" }, label));
       box.parts = row.parts;
@@ -298,8 +311,8 @@ function drawAway(own, data) {
       axis.title = percent(before.exact_match) + " before, " + percent(row.exact_match) + " after, " + onSequences(data);
       const lost = signedBar(losses[i], least, most, "away-lost");
       lost.title = "Log-probability " + number(before.log_probability) + " before, " + number(row.log_probability) + " after, in nats, mean " + onSequences(data);
-      line.append(el("td", { className: "away-right away-exact-value", textContent: percent(before.exact_match) + " → " + percent(row.exact_match), title: axis.title }), el("td", { className: "away-bars" }, axis),
-        el("td", { className: "away-right", textContent: Math.abs(losses[i]) < 0.0005 ? "0" : number(losses[i]), title: lost.title }), el("td", { className: "away-bars" }, lost));
+      line.append(el("td", { className: "away-right", title: axis.title }, el("span", { className: "away-before", textContent: percent(before.exact_match) + " → " }), percent(row.exact_match)), el("td", { className: "away-bars" }, axis),
+        el("td", { className: "away-right", textContent: Math.abs(losses[i]) < 0.0005 ? "0" : signless(losses[i]), title: lost.title }), el("td", { className: "away-bars" }, lost));
       return line;
     }));
   }
@@ -316,7 +329,7 @@ function drawOwn(own) {
     if (wrong) symbol.title = right[i] === undefined ? "one symbol too many" : "right here: " + right[i];
     return [symbol, " "];
   }).flat(), own.answer.join() === all.join() ? el("span", { className: "ok", textContent: "✓" }) : el("span", { className: "away-cross", textContent: "✗" }));
-  const line = (what, { written, log_probability: log }) => el("tr", {}, el("td", { textContent: what }), answer(written), el("td", { className: "away-right", textContent: number(log) + " nats", title: "Log-probability of the whole right answer to this one sequence, the right symbols so far given" }));
+  const line = (what, { written, log_probability: log }) => el("tr", {}, el("td", { textContent: what }), answer(written), el("td", { className: "away-right", textContent: signless(log) + " nats", title: "Log-probability of the whole right answer to this one sequence, the right symbols so far given" }));
   $v("away", ".away-own tbody").replaceChildren(line("whole", own.whole), ...(n ? [line(keep ? "kept " + n + " of " + plural(own.parts.filter((name) => name.includes("head ")).length, "head") : "without " + plural(n, "part"), own.without)] : []));
   $v("away", ".away-own-words").textContent = n ? (keep ? "Kept: " : "Away: ") + [...taken.parts].join("; ") + "." : keep ? "Tick heads in the list: all others are taken away, and this sequence is answered with these alone." : "Tick parts in the list: this sequence is answered without them.";
   $v("away", ".away-none").hidden = !n;
@@ -326,8 +339,8 @@ function drawOwn(own) {
 async function patchNow() {
   const own = answers.away, mine = ++taken.asked, n = own.source.length - 1;
   taken.place = Math.min(taken.place, n - 1);
-  if (taken.symbol === own.source[taken.place]) taken.symbol = null;
-  const data = await ask("patch", { place: taken.place, ...(taken.symbol === null ? {} : { symbol: taken.symbol }) });
+  if (!own.symbols.includes(taken.symbol) || taken.symbol === own.source[taken.place]) taken.symbol = own.symbols[(own.symbols.indexOf(own.source[taken.place]) + 1) % own.symbols.length];
+  const data = await ask("patch", { place: taken.place, symbol: taken.symbol });
   if (mine !== taken.asked) return;
   taken.error = data.error || "";
   if (!data.error) taken.patch = data;
@@ -338,13 +351,13 @@ function drawPatch() {
   $v("away", ".away-place").replaceChildren(...own.source.slice(0, -1).map((name, i) => new Option(name + " at place " + (i + 1), i, false, i === taken.place)));
   words.classList.toggle("away-error", Boolean(taken.error));
   words.textContent = sentenceOf(taken.error);
-  if (!data) return;
-  $v("away", ".away-symbol").replaceChildren(...data.symbols.filter((name) => name !== data.source[data.place]).map((name) => new Option(name, name, false, name === data.symbol)));
+  $v("away", ".away-symbol").replaceChildren(...own.symbols.filter((name) => name !== own.source[taken.place]).map((name) => new Option(name, name, false, name === taken.symbol)));
+  if (!data) { $v("away", ".away-patch tbody").replaceChildren(); return; }
   if (!taken.error) words.textContent = "With " + data.changed.join(" ") + " the right symbol at place " + (data.position + 1) + " of the answer would be " + data.other + " instead of " + data.token + ". Logit of " + data.token + " less that of " + data.other + ": " + sign(data.before) + " before, " + sign(data.after) + " after. The bars: which share of the way back one head brings alone. Shares need not sum to 1, because heads feed heads.";
   const ranked = [...data.heads].sort((a, b) => b.recovered - a.recovered), low = Math.min(0, ...ranked.map((h) => h.recovered)), high = Math.max(1, ...ranked.map((h) => h.recovered));
   $v("away", ".away-patch tbody").replaceChildren(...ranked.map((head) => {
     const title = head.name + ": " + number(head.recovered) + " of the logit difference comes back, on this one sequence, the right answer given";
-    return el("tr", { title }, el("td", { textContent: shortName(head) }), el("td", { className: "away-bars" }, signedBar(head.recovered, low, high, "away-share")), el("td", { className: "away-right", textContent: (head.recovered < 0 ? "−" : "") + Math.abs(head.recovered).toFixed(2) }));
+    return el("tr", { title }, el("td", { textContent: shortName(head) }), el("td", { className: "away-bars" }, signedBar(head.recovered, low, high, "away-share")), el("td", { className: "away-right", textContent: (head.recovered <= -0.005 ? "−" : "") + Math.abs(head.recovered).toFixed(2) }));
   }));
 }
 
@@ -352,7 +365,7 @@ function drawPatch() {
 const reading = { at: [null, 0], symbol: null, against: null, order: "size", parts: null, error: "", asked: 0, of: null };
 VIEWS.lens = {
   title: "Logit lens",
-  explain: "What the decoder would answer if it ended after each layer, the right answer so far given. Dark is sure; the right symbol is framed. Choose a place to see what every part adds to a symbol's logit there.",
+  explain: "What the decoder would answer if it ended after each layer, the right answer so far given. The stronger the shade, the surer; the right symbol is framed. Choose a place to see what every part adds to a symbol's logit there.",
   build(box) {
     const symbol = el("select", { className: "lens-symbol", ariaLabel: "Symbol" }), against = el("select", { className: "lens-against", ariaLabel: "Against which symbol" });
     symbol.addEventListener("change", () => { reading.symbol = symbol.value; if (reading.against === symbol.value) reading.against = null; contribute(); });
@@ -361,7 +374,7 @@ VIEWS.lens = {
       el("div", { className: "lens-scroll" }, el("table", { className: "lens-table picture" })), el("p", { className: "caption lens-caption" }),
       el("h4", { className: "lens-title", textContent: "What adds up to the logit", title: "Each part's own vector, read by the final norm (its scale frozen) and the output layer" }),
       el("div", { className: "row" }, el("label", {}, "of ", symbol), el("label", {}, "less that of ", against),
-        el("label", {}, "in order of ", choice([["size", "size"], ["model", "the model"]], reading.order, (value) => { reading.order = value; drawParts(); }, "Order"))),
+        el("span", { className: "lens-beside" }, "in order of ", choice([["size", "size"], ["model", "the model"]], reading.order, (value) => { reading.order = value; drawParts(); }, "Order"))),
       el("p", { className: "hint lens-words", role: "status" }), el("table", { className: "lens-parts picture" }, el("tbody")));
     box.querySelector(".lens-table").addEventListener("keydown", (event) => {
       const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
@@ -392,18 +405,23 @@ VIEWS.lens = {
     if (data !== reading.of) { reading.of = data; contribute(); } else drawParts();
   },
   forget() { reading.at = [null, 0]; reading.symbol = reading.against = reading.parts = null; reading.error = ""; },
-  want: () => ({}),
+  want: () => ({ at: reading.at, symbol: reading.symbol, against: reading.against }),
+  take({ at, symbol, against }) {
+    if (Array.isArray(at) && at.length === 2 && at.every((i) => Number.isInteger(i) && i >= 0)) reading.at = at;
+    for (const [name, value] of [["symbol", symbol], ["against", against]]) if (typeof value === "string") reading[name] = value;
+  },
   unpacked: (data) => ({ ...data, contributions: reading.parts }),
   rows: (data) => [...data.layers.flatMap((layer, l) => data.candidates[l].flatMap((candidates, t) => candidates.map(([symbol, probability], rank) => ({ layer, place: t + 1, given: data.given[t], rank: rank + 1, symbol, probability, right: data.right[t], probability_of_right: data.of_right[l][t] })))),
     ...(reading.parts ? reading.parts.parts.map((part) => ({ place: reading.parts.position + 1, part: part.name, symbol: reading.parts.symbol, against: reading.parts.against, logit: part.logit })) : [])],
 };
 function tellCell(data, l, t) {
   const where = l ? "After " + data.layers[l] : "Before the first layer";
-  return where + ", place " + (t + 1) + ": " + data.candidates[l][t].map(([name, p]) => name + " " + percent(p)).join(", ") + ". Right is " + data.right[t] + ", which gets " + percent(data.of_right[l][t]) + ". On this one sequence.";
+  return where + ", place " + (t + 1) + ": " + data.candidates[l][t].map(([name, p]) => name + " (" + percent(p) + ")").join(", ") + ". Right is " + data.right[t] + ", which gets " + percent(data.of_right[l][t]) + ". On this one sequence.";
 }
 function tellChosen(focus = false) {
-  const data = answers.lens, [l, t] = reading.at, rows = [...$v("lens", ".lens-table tbody").rows];
-  rows.forEach((row, r) => [...row.cells].slice(1).forEach((cell, k) => { cell.classList.toggle("lens-column", k === t); cell.tabIndex = r === l && k === t ? 0 : -1; }));
+  const data = answers.lens, [l, t] = reading.at, table = $v("lens", ".lens-table"), rows = [...table.tBodies[0].rows];
+  for (const row of table.rows) [...row.cells].forEach((cell, k) => cell.classList.toggle("lens-column", k === t + 1));
+  rows.forEach((row, r) => [...row.cells].slice(1).forEach((cell, k) => { cell.tabIndex = r === l && k === t ? 0 : -1; }));
   $v("lens", ".lens-caption").textContent = tellCell(data, l, t);
   if (focus) rows[l].cells[t + 1].focus();
 }
@@ -423,8 +441,8 @@ async function contribute() {
 }
 function drawParts() {
   const data = answers.lens, found = reading.parts, words = $v("lens", ".lens-words"), body = $v("lens", ".lens-parts tbody");
-  words.classList.toggle("lens-error", Boolean(reading.error));
-  for (const label of VIEWS.lens.box.querySelectorAll(".row label")) label.hidden = !found;
+  words.classList.toggle("lens-error", Boolean(reading.error && found)); // a post-norm model has none, which is no mistake
+  for (const each of VIEWS.lens.box.querySelectorAll(".row > *")) each.hidden = !found;
   words.textContent = sentenceOf(reading.error);
   if (!found) { body.replaceChildren(); return; }
   const { symbol, against, runner_up: runner } = found, of = symbol + (against === null ? "" : " less " + against);
@@ -433,6 +451,6 @@ function drawParts() {
   if (!reading.error) words.textContent = "Place " + (found.position + 1) + ": the parts sum to " + sign(found.sum) + "; the model's logit of " + of + " is " + sign(found.logit) + ". The final norm's scale is frozen at what it was: the bars say how the logit is made up, not what would happen without a part." + (against === null ? " A constant on all logits changes nothing, so one logit alone says little." : "");
   const ranked = reading.order === "size" ? [...found.parts].sort((a, b) => Math.abs(b.logit) - Math.abs(a.logit)) : found.parts;
   const low = Math.min(0, ...ranked.map((part) => part.logit)), high = Math.max(0, ...ranked.map((part) => part.logit));
-  const line = (name, value, className) => el("tr", { className, title: name + ": " + sign(value) + " to the logit of " + of + " at place " + (found.position + 1) + ", on this one sequence" }, el("td", { textContent: name }), el("td", { className: "lens-bars" }, signedBar(value, Math.min(low, found.sum), Math.max(high, found.sum), "lens-bar")), el("td", { className: "lens-number", textContent: sign(value) }));
+  const line = (name, value, className) => el("tr", { className, title: name + ": " + sign(value) + " to the logit of " + of + " at place " + (found.position + 1) + ", on this one sequence" }, el("td", { textContent: name }), el("td", { className: "lens-bars" }, className ? "" : signedBar(value, low, high, "lens-bar")), el("td", { className: "lens-number", textContent: sign(value) }));
   body.replaceChildren(...ranked.map((part) => line(part.name, part.logit, "")), line("sum", found.sum, "lens-sum"));
 }

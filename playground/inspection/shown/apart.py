@@ -25,9 +25,10 @@ from playground.inspection.sizes import (
 from playground.inspection.subject import NotInspectable, Subject
 from playground.models.config import ModelConfig
 from playground.models.positions import Embedding, sinusoid
-from playground.tasks import PAD
+from playground.tasks import EOS, PAD
 from playground.tasks.task import Batch
 
+from .looking import _said
 from .origin import MOST_COLUMNS, MOST_ROWS
 from .request import numbers, one_of, plain, text, typed, whole
 
@@ -36,6 +37,12 @@ SENTENCES = ("The dog bit the man", "The man bit the dog")
 MOST_TOKENS = 32  # where several heatmaps stand side by side
 MOST_HEADS = 8
 PADDED_BY = 3
+
+
+def answered(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
+    """The model's own answer to the sequence and the right one, which the page shows beside it whatever the view."""
+    tokens = subject.family.solve(subject.read(text(request)).source_BS, subject.max_tokens)[0].tolist()
+    return _said(subject, request, subject.names(tokens[: tokens.index(EOS) + 1] if EOS in tokens else tokens))
 
 
 @torch.no_grad()
@@ -74,6 +81,7 @@ def symbols(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
             "explained": list(map(plain, flat.explained)),
         },
         "order": _word_order(request),
+        **answered(subject, request),
     }
 
 
@@ -119,6 +127,7 @@ def sizes(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
             for cost in [*attention_costs([length]), *attention_costs()]
         ],
         "measured": measure,
+        **answered(subject, request),
     }
 
 

@@ -41,8 +41,8 @@ class Origin:
         if name == "softmax":
             scores_M = self._same("masked scores")[head, row]
             exp_M = (scores_M - scores_M.max()).exp()
-            exponents = [["exp(score − largest of the row)", float(exp_M[column])], ["sum of those over the row", float(exp_M.sum())]]
-            return _parts("first / second", exponents, value) | {"score": self._score(head, row, column, masked=True)}
+            exponents = [["exp(score − largest of the row)", float(exp_M[column])], ["sum of these over the row", float(exp_M.sum())]]
+            return _parts("exp(score − largest) / sum", exponents, value) | {"score": self._score(head, row, column, masked=True)}
         if name == "weighted sum":
             mix = self.path.mix(self._head(head), row)
             looked_at = labels(self.subject, self.path, self.stage.block, "M", len(mix.weights_M))
@@ -145,8 +145,8 @@ class Origin:
         if name == "probabilities":
             logits_V = self.path.stage("output", "logits").tensor[row]
             exp_V = (logits_V - logits_V.max()).exp()
-            parts = [["exp(logit − largest of the row)", float(exp_V[column])], ["sum of those over all symbols", float(exp_V.sum())]]
-            return _parts("first / second", parts, value)
+            parts = [["exp(logit − largest of the row)", float(exp_V[column])], ["sum of these over all symbols", float(exp_V.sum())]]
+            return _parts("exp(logit − largest) / sum", parts, value)
         if name == "mask":
             if block.startswith("decoder"):
                 return _parts("1 where column ≤ row", [["row", row + 1], ["column", column + 1]], value)

@@ -7,6 +7,7 @@ Shapes: L layers, B batch, T target, V vocabulary.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor
 
 from playground.inspection import heads as scoring
-from playground.inspection.ablation import WAYS, Ablation, Effect
+from playground.inspection.ablation import SEQUENCES, WAYS, Ablation, Effect
 from playground.inspection.components import Component, components, groups, heads, replaced
 from playground.inspection.lens import contributions, logit_lens
 from playground.inspection.patching import patch_heads
@@ -28,9 +29,13 @@ from .request import one_of, plain, whole
 from .request import text as text_of
 
 SETS = ("single", "groups", "keep")
-MOST_STEPS = 24
+MOST_STEPS, FEWEST_STEPS = 24, 6
+PATIENCE = 60.0  # seconds that a large model may take; what would take longer is measured on less, and says so
+SHORT_PATIENCE = 2.0  # likewise, where somebody waits for an answer
+FEWEST = 32  # sequences
 CANDIDATES = 3
 SPARE = 0.02  # of exact match: a part whose loss costs less than this can be missed
+CLEARLY_MORE = 0.1  # of exact match: parts that cost so much more together than one by one stand in for each other
 CLEAR = 0.5  # a head has a pattern where at least this share of its attention lies on it
 FLAT = 0.75  # or this much in common with a uniform row
 LOOKS = {
@@ -84,7 +89,8 @@ def in_words(score: scoring.HeadScore) -> str:
 
 
 def heads_over_training(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
-    """The same scores at up to MOST_STEPS steps of the run, close together early on, where most of it happens.
+    """The same scores at up to MOST_STEPS steps of the run (fewer of a model that takes long), close together early on, where
+    most of it happens.
 
     Raises:
         NotInspectable: for a model of which no earlier weights are kept.
@@ -92,7 +98,11 @@ def heads_over_training(subject: Subject, request: dict[str, Any]) -> dict[str, 
     history: Mapping[int, Path] = request.get("history") or {}
     if len(history) < 2:
         raise NotInspectable("only runs keep the weights of earlier steps; this model has just the ones it has now")
-    steps = log_spaced(sorted(history), MOST_STEPS)
+    batch = subject.held_out(scoring.SEQUENCES).batch
+    start = time.perf_counter()
+    scoring.score_heads_on(subject, batch)
+    affordable = int(PATIENCE / (time.perf_counter() - start))
+    steps = log_spaced(sorted(history), max(FEWEST_STEPS, min(MOST_STEPS, affordable)))
     found = scoring.scores_over_training(subject.config, {step: history[step] for step in steps})
     rows = []
     for at, head in enumerate(heads(subject.family.config)):
@@ -106,8 +116,7 @@ def heads_over_training(subject: Subject, request: dict[str, Any]) -> dict[str, 
                 "entropy": [_short(score.entropy) for score in over],
             }
         )
-    n = len(subject.held_out(scoring.SEQUENCES).batch.source_BS)
-    return {"sequences": n, "lengths": _lengths(subject), "kept": len(history), "steps": steps, "heads": rows}
+    return {"sequences": len(batch.source_BS), "lengths": _lengths(subject), "kept": len(history), "steps": steps, "heads": rows}
 
 
 def log_spaced(steps: list[int], most: int) -> list[int]:
@@ -127,18 +136,30 @@ def away(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
     """What the model scores without each single part, without each group, or with one head or group of heads kept, on the same
     held-out sequences; the largest loss first (kept: the smallest), and a sentence on what that means."""
     how, which = one_of(request, "how", WAYS), one_of(request, "set", SETS)
-    ablation = Ablation(subject)
+    config = subject.family.config
+    passes = 3 + {"single": len(components(config)), "groups": len(groups(config)), "keep": len(heads(config)) + len(groups(config))}[which]
+    n = affordable_sequences(subject, passes, PATIENCE)
+    ablation = Ablation(subject, n)
     ranking = {"single": ablation.ranking, "groups": ablation.group_ranking, "keep": ablation.keep_only_ranking}[which]
     effects = ranking(how)
     return {
         "how": how,
         "set": which,
         "sequences": len(ablation.batch.source_BS),
+        "fewer": n < SEQUENCES,
         "lengths": _lengths(subject),
         "before": _score(ablation.before),
         "rows": [{"name": effect.name, "parts": [part.name for part in effect.parts], **_score(effect.after)} for effect in effects],
         "finding": finding(ablation, effects, which, how),
     }
+
+
+def affordable_sequences(subject: Subject, passes: int, seconds: float) -> int:
+    """SEQUENCES, or fewer (FEWEST at least) where so many passes of the model over them would take longer than that."""
+    start = time.perf_counter()
+    Ablation(subject, FEWEST).score({})
+    each = (time.perf_counter() - start) / FEWEST
+    return max(FEWEST, min(SEQUENCES, int(seconds / (passes * each))))
 
 
 def finding(ablation: Ablation, effects: list[Effect], which: str, how: str) -> str:
@@ -172,15 +193,18 @@ def finding(ablation: Ablation, effects: list[Effect], which: str, how: str) -> 
         return most
     lead = most if worst.exact_match_lost >= SPARE else "No single head is needed."
     together = ablation.without(spare, how)
+    added = sum(effect.exact_match_lost for effect in singles if effect.parts[0] in spare)
     each = (
         f"{len(spare)} of {len(singles)} heads can be missed one at a time, each at less than {_percent(SPARE)} of exact match; "
         f"without all {len(spare)} together, {_percent(together.after.exact_match)} stay right"
     )
     if together.exact_match_lost < SPARE:
         return f"{lead} {each}: what they do, this task does not need."
+    if together.exact_match_lost < added + CLEARLY_MORE:
+        return f"{lead} {each}: about what the single losses add up to, so each of them does a little."
     return (
-        f"{lead} {each}. They are redundant: what one of them does, others do as well, so its loss alone hardly shows. That a head can "
-        "be missed does not mean that it does nothing; the log-probability, the groups and what one head does alone tell more."
+        f"{lead} {each}, far fewer than the single losses add up to. These heads are redundant: where one is gone, others stand in for it. "
+        "So that a head can be missed does not mean that it does nothing; log-probability, groups and keep only tell more."
     )
 
 
@@ -189,7 +213,7 @@ def away_answer(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
     """The visitor's own sequence, answered with every part in place and without those chosen (or with no heads but those)."""
     batch, how = subject.read(text_of(request)), one_of(request, "how", WAYS)
     known = {part.name: part for part in components(subject.family.config)}
-    names, keep = request.get("parts", []), request.get("keep", False)
+    names, keep = request.get("parts", []), request.get("keep") is True
     if not isinstance(names, list) or len(names) > len(known) or not all(isinstance(name, str) for name in names):
         raise NotInspectable(f"parts is a list of up to {len(known)} names, such as {next(iter(known))!r}")
     unknown = [name for name in names if name not in known]
@@ -198,12 +222,14 @@ def away_answer(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
     chosen = {known[name] for name in names}
     if keep:
         chosen = set(heads(subject.family.config)) - chosen
-    values = Ablation(subject).values(chosen, how) if chosen else {}
+    n = affordable_sequences(subject, 1, SHORT_PATIENCE) if chosen and how == "mean" else FEWEST
+    values = Ablation(subject, n).values(chosen, how) if chosen else {}
     in_place = _answered(subject, batch, {})
     return {
         "source": subject.names(batch.source_BS[0].tolist()),
         "whole": in_place,
         "without": _answered(subject, batch, values) if chosen else in_place,
+        "symbols": list(subject.task.vocabulary.symbols),
         "parts": list(known),
         "groups": {name: [part.name for part in parts] for name, parts in groups(subject.family.config).items()},
         **_said(subject, request, in_place["written"]),
@@ -239,7 +265,6 @@ def patch(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
     return {
         "source": subject.names(found.source),
         "changed": subject.names(found.changed),
-        "symbols": list(vocabulary.symbols),
         "place": place,
         "symbol": vocabulary.name(found.changed[place]),
         "position": found.position,

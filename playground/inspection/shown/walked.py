@@ -5,6 +5,7 @@ Shapes: S source, T target, H heads, Q queries, M memory, K numbers a head, D d_
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -47,6 +48,7 @@ def walk(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
         "chosen": {"stage": at, "head": head, **_tensor(subject, path, path.stages[at], head)},
         "source": subject.names(path.source),
         "given": subject.names(path.given),
+        **apart.answered(subject, request),
     }
 
 
@@ -76,7 +78,10 @@ def walk_cell(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _told(stage: Stage) -> dict[str, Any]:
-    finite = stage.tensor[stage.tensor.isfinite()].float()
+    low, high = (float(end) for end in stage.tensor.float().aminmax())
+    if not math.isfinite(low):  # masked scores
+        finite = stage.tensor[stage.tensor.isfinite()]
+        low, high = (float(end) for end in finite.aminmax()) if len(finite) else (math.nan, math.nan)
     return {
         "step": next(i for i, blocks in enumerate(STEPS.values()) if stage.block.startswith(blocks)),
         "block": stage.block,
@@ -87,8 +92,8 @@ def _told(stage: Stage) -> dict[str, Any]:
         "file": stage.code.file,
         "line": stage.code.line,
         "text": stage.code.text,
-        "low": plain(float(finite.min())) if len(finite) else None,
-        "high": plain(float(finite.max())) if len(finite) else None,
+        "low": plain(low),
+        "high": plain(high),
     }
 
 
@@ -159,7 +164,7 @@ def _steps(subject: Subject, path: Walk, batch: Batch, head: int) -> list[dict[s
         (
             0,
             "output/probabilities",
-            f"A number for each of {config.target_vocabulary} symbols; the largest: {_row(subject.names(written))}.",
+            f"Of {config.target_vocabulary} symbols the likeliest each time: {_row(subject.names(written))}.",
         ),
     ]
     names = [_key(stage) for stage in path.stages]
