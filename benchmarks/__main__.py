@@ -1,4 +1,4 @@
-"""python -m benchmarks [accuracy] [ingredients] [watching] [page] [startup]: measure, keep the figures, rewrite RESULTS.md."""
+"""python -m benchmarks [accuracy] [ingredients] [watching] [page] [inspecting] [startup]: measure, keep the figures, rewrite RESULTS.md."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import psutil
 
-from benchmarks import accuracy, ingredients, page, startup, watching
+from benchmarks import accuracy, ingredients, inspecting, page, startup, watching
 from playground.training.manifest import current_versions
 
 HERE = Path(__file__).parent
@@ -28,6 +28,7 @@ SUBSETS = {
         "d_model 64, 2+2 layers, batch 32, length 10. Training is pinned to one core, server and watchers to another.",
     ),
     "page": (page, "The page", "A real Chromium on the same machine, drawing in software."),
+    "inspecting": (inspecting, "Looking into models", "A real Chromium on the same machine, drawing in software."),
     "startup": (startup, "Start-up", "Whole processes, timed from outside; the machine's file cache is warm."),
 }
 

@@ -6,12 +6,14 @@ Requests go in as (number, kind, what, text), answers come back as (number, dict
 
     look    what the model looks like: its stage and a snapshot
     ask     its answer to `text`
+    show    one view of the Inspect tab; `text` is the page's request as JSON (inspection/shown/)
     warm    nothing: the process is there now
     check   whether a checkpoint that somebody sent can be used, and resumed
 """
 
 from __future__ import annotations
 
+import json
 import signal
 from collections import OrderedDict
 from multiprocessing.connection import Connection
@@ -31,6 +33,7 @@ from .points import COLUMNS
 from .view import View
 
 LOADED = 8  # models kept loaded
+SHOWN = 32  # views kept
 
 
 class Opened:
@@ -44,6 +47,7 @@ class Opened:
 class Inspector:
     def __init__(self) -> None:
         self._opened: OrderedDict[tuple[str, int], Opened] = OrderedDict()
+        self._shown: OrderedDict[tuple[Any, ...], dict[str, Any]] = OrderedDict()
 
     def handle(self, kind: str, what: dict[str, Any], text: str = "") -> dict[str, Any]:
         """The answer to one request; problems with the model or the text come back as `error`."""
@@ -53,11 +57,37 @@ class Inspector:
             if kind == "check":
                 return self.check(Path(what["checkpoint"]))
             opened = self.at_step(what) if "run" in what else self.checkpoint(Path(what["checkpoint"]))
+            if kind == "show":
+                return self.shown(opened, what, text)
             if kind == "ask":
                 return opened.view.answer(opened.family, text) | {"step": opened.step}
             return {"stage": opened.view.stage(opened.family), "snapshot": opened.view.snapshot(opened.family, opened.step)}
         except (CheckpointError, OSError) as error:
             return {"error": str(error)}
+
+    def shown(self, opened: Opened, what: dict[str, Any], text: str) -> dict[str, Any]:
+        """A view of a model; asked again about the same, it is not computed again."""
+        from playground.inspection.shown import NEEDS_HISTORY, show
+        from playground.inspection.subject import NotInspectable, Subject
+
+        request = json.loads(text)
+        run = what.get("run")
+        kept = kept_steps(Path(run)) if run and request.get("view") in NEEDS_HISTORY else []
+        key = (json.dumps(what, sort_keys=True), opened.step, len(kept), text)
+        if key not in self._shown:
+            try:
+                subject = Subject.of(opened.config, opened.family)
+            except NotInspectable as error:
+                return {"error": str(error)}
+            request["history"] = {step: weights_path(Path(run), step) for step in kept} if run else {}
+            answer = show(subject, request.get("view"), request)
+            if "error" in answer:
+                return answer
+            self._shown[key] = answer | {"step": opened.step}
+            while len(self._shown) > SHOWN:
+                self._shown.popitem(last=False)
+        self._shown.move_to_end(key)
+        return self._shown[key]
 
     def checkpoint(self, folder: Path) -> Opened:
         path = folder / "config.json"

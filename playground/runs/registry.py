@@ -43,6 +43,7 @@ WATCHED_FOR = 5.0  # seconds since its last poll that a page counts as watching
 FORGOTTEN_AFTER = 60.0  # seconds without a page after which the points of a run without a worker leave the memory
 HOUSEKEEPING = 0.5  # seconds between two rounds
 LONGEST_LOOK = 60.0  # seconds after which the process that looks into models is started anew
+LONGEST_PROOF = 300.0  # likewise for what is measured on hundreds of sequences
 MOST_CHANGES = 1000
 UNDO_FOR = 600.0  # seconds that a deleted run stays on disk
 COMMANDS = ("pause", "resume", "step", "stop", "keep")
@@ -74,6 +75,7 @@ class Registry:
         self.reap = seconds_from("PLAYGROUND_REAP", 600) if reap is None else reap
         self.hung_after = seconds_from("PLAYGROUND_HUNG_AFTER", 60) if hung_after is None else hung_after
         self.eyes = Eyes()
+        self.prover = Eyes()  # for what takes seconds to find out, so that it keeps nobody waiting who only looks
         self.checker = Eyes()  # for what strangers send, so that it can take away nobody's view
         self.tickets = Tickets()
         self.local_owner = ""  # on a machine that serves nobody else, everything belongs to one owner
@@ -451,12 +453,24 @@ class Registry:
             return _settled({"error": "this run has no weights yet; ask again in a moment"})
         return self._ask(run, "ask", step, text)
 
-    def _ask(self, run: Run, kind: str, step: int, text: str = "") -> Future[Answer]:
+    def show(self, run: Run | Path, request: str, step: int | None = None, slow: bool = False) -> Future[Answer]:
+        """One view of the Inspect tab: of a run at a step, or at its latest, or of a checkpoint."""
+        eyes = self.prover if slow else self.eyes
+        if isinstance(run, Path):
+            return eyes.ask("show", run, request)
+        with run.lock:
+            run.records()
+            step = run.newest if step is None else step
+        if step is None:
+            return _settled({"error": "this run has no weights yet; ask again in a moment"})
+        return self._ask(run, "show", step, request, eyes)
+
+    def _ask(self, run: Run, kind: str, step: int, text: str = "", eyes: Eyes | None = None) -> Future[Answer]:
         with run.lock:
             run.asked = {future for future in run.asked if not future.done()}
             if len(run.asked) >= ASKING:
                 return _settled({"error": "the model is still busy with earlier questions; ask again in a moment"})
-            future = self.eyes.ask(kind, self._what(run, step), text)
+            future = (eyes or self.eyes).ask(kind, self._what(run, step), text)
             run.asked.add(future)
         return future
 
@@ -549,6 +563,7 @@ class Registry:
     def _keep_house(self) -> None:
         while not self._closing.wait(HOUSEKEEPING):
             self.eyes.supervise(LONGEST_LOOK)
+            self.prover.supervise(LONGEST_PROOF)
             for run in list(self._runs.values()):
                 with suppress(Exception):  # one odd run must not stop the house
                     self._look_after(run)
@@ -616,6 +631,7 @@ class Registry:
                 worker.kill()
         self.eyes.close()
         self.checker.close()
+        self.prover.close()
         return ended, len(workers) - ended
 
     # Checkpoints for everybody

@@ -24,7 +24,8 @@ from playground.runs.registry import Registry
 from .asked import asked
 from .hosts import middleware
 from .hub import HubPage, can_sign_in, hub_view
-from .live import answerers
+from .inspect import inspect_answerers, inspect_view
+from .live import live_answerers
 from .train import build_train_tab
 from .transfer import routes
 from .visit import known, new_owner, owner_of_this_machine, visited
@@ -43,6 +44,8 @@ def build(registry: Registry) -> gr.Blocks:
         with gr.Tabs(elem_id="tabs"):
             with gr.Tab("Train", id="train"):
                 shown, opening = build_train_tab(registry, visit)
+            with gr.Tab("Inspect", id="inspect"):
+                inspect = inspect_view()
             with gr.Tab("Hub", id="hub"):
                 if can_sign_in():
                     gr.LoginButton(elem_id="sign-in", size="sm")
@@ -50,9 +53,10 @@ def build(registry: Registry) -> gr.Blocks:
 
         def opened(visit_value: Any, request: gr.Request) -> list[Any]:
             owner = registry.local_owner or known(visit_value) or new_owner()
-            return [visited(owner), json.dumps({"owner": owner}), *opening(owner, request)]
+            wanted = dict(request.query_params).get("inspect", "") if request else ""
+            return [visited(owner), json.dumps({"owner": owner}), json.dumps({"owner": owner, "wanted": wanted}), *opening(owner, request)]
 
-        page.load(opened, [visit], [visit, hub, *shown], show_progress="hidden", concurrency_limit=None, api_visibility="private")
+        page.load(opened, [visit], [visit, hub, inspect, *shown], show_progress="hidden", concurrency_limit=None, api_visibility="private")
     page.queue(default_concurrency_limit=4, max_size=64)
     return page
 
@@ -90,6 +94,7 @@ def theme() -> Any:
 def launch_options(registry: Registry, host: str | None, port: int | None) -> dict[str, Any]:
     """How the page is served. With a `host`, and on a Space, anybody may come; otherwise only this machine."""
     host = host or os.environ.get("GRADIO_SERVER_NAME") or None
+    answers = live_answerers(registry) | inspect_answerers(registry) | HubPage(registry, Jobs(registry)).answerers()
     return {
         "theme": theme(),
         "css": (HERE / "page.css").read_text(encoding="utf-8"),
@@ -103,7 +108,7 @@ def launch_options(registry: Registry, host: str | None, port: int | None) -> di
         "show_error": False,
         "app_kwargs": {
             "middleware": middleware(open_to_all=is_open(host)),
-            "routes": [*asked(answerers(registry) | HubPage(registry, Jobs(registry)).answerers()), *routes(registry)],
+            "routes": [*asked(answers), *routes(registry)],
         },
     }
 

@@ -9,9 +9,9 @@ const bytes = (n) => (n < 1e6 ? Math.max(1, Math.round(n / 1e3)) + " KB" : (n / 
 const sentenceOf = (text) => (text ? text[0].toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".") : "");
 const base = new URL("playground/", location.origin + location.pathname.replace(/\/?$/, "/"));
 // Ask the server (asked.py). Throws when there is no answer.
-async function call(name, request) {
+async function call(name, request, within = 20000) {
   const reply = await fetch(new URL("ask/" + name, base), {
-    method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(request), signal: AbortSignal.timeout(20000),
+    method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(request), signal: AbortSignal.timeout(within),
   });
   if (!reply.ok) throw new Error("the server answered " + reply.status);
   return reply.json();

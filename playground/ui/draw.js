@@ -3,29 +3,6 @@
 // accent and from each other in light and in dark; every second one is dashed as well.
 const OVERLAY = [["#d98200", "#ffb000"], ["#00795a", "#2fd6a5"], ["#b8478c", "#f08fc4"], ["#c0392b", "#ff7b61"], ["#6b7280", "#c3c8d1"], ["#7a5c00", "#d9c34a"], ["#5b3fc4", "#b7a4ff"]];
 const overlayColour = (place) => OVERLAY[place][document.body.classList.contains("dark") ? 1 : 0];
-const css = (name) => getComputedStyle(root).getPropertyValue(name).trim();
-function prepare(canvas, height) {
-  const ratio = devicePixelRatio || 1, width = canvas.clientWidth;
-  if (height) canvas.style.height = height + "px";
-  height = height || canvas.clientHeight;
-  const w = Math.round(width * ratio), h = Math.round(height * ratio);
-  if (canvas.width !== w || canvas.height !== h) { canvas.width = w; canvas.height = h; }
-  const c = canvas.getContext("2d");
-  c.setTransform(ratio, 0, 0, ratio, 0, 0);
-  c.clearRect(0, 0, width, height);
-  return [c, width, height];
-}
-
-// One even ramp from paper to ink, so that a weight reads the same everywhere and without colour vision.
-const RAMPS = {
-  light: [[255, 255, 255], [214, 230, 244], [150, 197, 226], [74, 146, 199], [24, 90, 160], [8, 42, 92]],
-  dark: [[24, 27, 33], [24, 52, 84], [36, 94, 146], [82, 150, 204], [158, 204, 238], [240, 249, 255]],
-};
-function ramp(thousandths) {
-  const stops = document.body.classList.contains("dark") ? RAMPS.dark : RAMPS.light;
-  const at = (thousandths / 1000) * (stops.length - 1), i = Math.min(stops.length - 2, Math.floor(at)), t = at - i;
-  return "rgb(" + stops[i].map((a, k) => Math.round(a + (stops[i + 1][k] - a) * t)).join() + ")";
-}
 const impossible = (row, column) => kind === "decoder" && column > row;
 
 function heat(c, weights, rows, columns, x, y, cw, ch) {

@@ -26,7 +26,7 @@ from .asked import Answerer
 from .subject import checkpoint_folder, run_on_show, whole
 
 HERE = Path(__file__).parent
-SCRIPTS = ("common.js", "words.js", "draw.js", "live.js", "rewind.js", "runs.js")  # one program, in this order
+SCRIPTS = ("common.js", "words.js", "paint.js", "draw.js", "live.js", "rewind.js", "runs.js")  # one program, in this order
 ANSWER_WITHIN = 15  # seconds
 MOST_CURVES = 8
 CURVE_COLUMNS = 400  # stretches of a curve that is laid over another
@@ -120,18 +120,18 @@ def _curves(registry: Registry, request: dict[str, Any]) -> list[dict[str, Any]]
     return curves
 
 
-async def answer_of(future: Future[dict[str, Any]]) -> dict[str, Any]:
+async def answer_of(future: Future[dict[str, Any]], within: float = ANSWER_WITHIN) -> dict[str, Any]:
     """What a process answers, or that it is taking too long."""
     try:
-        return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), ANSWER_WITHIN)
+        return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), within)
     except TimeoutError:
-        return {"error": f"no answer within {ANSWER_WITHIN} s; the machine is busy, try again"}
+        return {"error": f"no answer within {within:g} s; the machine is busy, try again"}
 
 
 ANSWERERS = {"poll": told, "look": looked, "try": answered, "curves": drawn, "runs": rows, "do": act, "about": details}
 
 
-def answerers(registry: Registry) -> dict[str, Answerer]:
+def live_answerers(registry: Registry) -> dict[str, Answerer]:
     """What the page's script may ask (asked.py), by the names it uses."""
 
     def of(answer: Callable[[Registry, object], Awaitable[dict[str, Any]]]) -> Answerer:

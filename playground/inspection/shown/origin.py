@@ -1,0 +1,216 @@
+"""Where any single number of the walk-through comes from.
+
+Shapes: S source, T target, H heads, Q queries, M memory, K numbers a head, D d_model, F d_ff, V vocabulary, X any of these.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from playground.inspection.components import ATTENTION, FEED_FORWARD, Component
+from playground.inspection.embeddings import wavelength
+from playground.inspection.subject import Subject
+from playground.inspection.walk import Walk
+from playground.models.positions import Embedding
+
+from .request import numbers, plain
+
+MOST_ROWS, MOST_COLUMNS = 80, 128  # of a tensor on show
+
+
+class Origin:
+    """Where the numbers of one stage come from: weights of the model, and tensors of earlier stages of the walk."""
+
+    def __init__(self, subject: Subject, path: Walk, at: int) -> None:
+        self.subject, self.path, self.at = subject, path, at
+        self.family, self.config = subject.family, subject.family.config
+        self.stage = path.stages[at]
+        self.begins = next(i for i, stage in enumerate(path.stages) if stage.block == self.stage.block)
+        kinds = [Component(kind, layer) for kind in (*ATTENTION, *FEED_FORWARD) for layer in range(self.config.n_layers)]
+        self.part = next((part for part in kinds if part.name == self.stage.block), None)
+
+    def of(self, head: int, row: int, column: int) -> dict[str, Any]:
+        name, table = self.stage.name, self.stage.tensor
+        value = float((table[head] if self.stage.shape.startswith("H") else table)[row, column])
+        if name in ("scores", "masked scores"):
+            return self._score(head, row, column, masked=name == "masked scores")
+        if name == "softmax":
+            scores_M = self._same("masked scores")[head, row]
+            exp_M = (scores_M - scores_M.max()).exp()
+            exponents = [["exp(score − largest of the row)", float(exp_M[column])], ["sum of these over the row", float(exp_M.sum())]]
+            return _parts("exp(score − largest) / sum", exponents, value) | {"score": self._score(head, row, column, masked=True)}
+        if name == "weighted sum":
+            mix = self.path.mix(self._head(head), row)
+            looked_at = labels(self.subject, self.path, self.stage.block, "M", len(mix.weights_M))
+            return _mixed(mix.terms_MK, mix.result_K, column, looked_at, mix.weights_M)
+        if name == "output projection":
+            return self._joined(row, column)
+        if name in ("queries", "keys", "values", "widen", "narrow", "logits"):
+            return self._projected(head, row, column, value)
+        if name == "norm":
+            return self._normed(row, column, value)
+        return self._pointwise(row, column, value)
+
+    def _head(self, head: int) -> Component:
+        assert self.part is not None
+        return Component(self.part.kind, self.part.layer, head)
+
+    def _same(self, name: str) -> Tensor:
+        """Another stage's tensor of the same block."""
+        return self.path.stage(self.stage.block, name).tensor
+
+    def _given(self) -> Tensor:
+        """What the block was given: the last tensor before it."""
+        return self.path.stages[self.begins - 1].tensor
+
+    def _asked(self) -> Tensor:
+        """What the sublayer was given, after its norm if that stands first."""
+        return self._same("norm") if self.config.norm == "pre" else self._given()
+
+    def _memory(self) -> Tensor:
+        """What the encoder ends with: the tensor before the target comes in."""
+        begins = next(i for i, stage in enumerate(self.path.stages) if stage.block == "target embedding")
+        return self.path.stages[begins - 1].tensor
+
+    def _around(self) -> str:
+        assert self.part is not None
+        layer, module = self.part.module.rsplit(".", 1)
+        return f"{layer}.around_{module}"
+
+    def _score(self, head: int, row: int, column: int, masked: bool) -> dict[str, Any]:
+        found = self.path.score(self._head(head), row, column)
+        query, key = (labels(self.subject, self.path, self.stage.block, letter, 0)[i] for letter, i in (("Q", row), ("M", column)))
+        names = [f"query of {query}", f"key of {key}"]
+        value = found.score if found.may_look or not masked else -math.inf
+        told = _product(found.query_K, found.key_K, names, value, root=found.root)
+        return told | {"may_look": found.may_look}
+
+    def _projected(self, head: int, row: int, column: int, value: float) -> dict[str, Any]:
+        """A number of a linear layer: the vector that came in times the layer's row for that number."""
+        width, name = self.config.d_model // self.config.n_heads, self.stage.name
+        if name == "logits":
+            layer, given_XD, out = self.family.output, self.path.stages[self.at - 1].tensor, column
+        elif name in ("widen", "narrow"):
+            layer = self._layer(f".{name}")
+            given_XD, out = self._asked() if name == "widen" else self._same("ReLU"), column
+        else:
+            layer = self._layer(".query" if name == "queries" else ".key_value")
+            given_XD = self._memory() if self.part and self.part.kind == "cross" and name != "queries" else self._asked()
+            out = head * width + column + (self.config.d_model if name == "values" else 0)
+        bias = None if layer.bias is None else float(layer.bias[out])
+        return _product(given_XD[row], layer.weight[out], ["what came in", "weights"], value, bias=bias)
+
+    def _layer(self, inside: str) -> nn.Linear:
+        assert self.part is not None
+        return cast(nn.Linear, self.family.get_submodule(self.part.module + inside))
+
+    def _joined(self, row: int, column: int) -> dict[str, Any]:
+        """The heads' mixes, each through its own columns of the output projection, and the bias, which is nobody's."""
+        layer, mix_HK = self._layer(".output"), self._same("weighted sum")[:, row]
+        weight_HDK = layer.weight.unflatten(1, (self.config.n_heads, -1)).transpose(0, 1)
+        terms_XD = torch.einsum("hk,hdk->hd", mix_HK, weight_HDK)
+        names = [f"head {i + 1}" for i in range(self.config.n_heads)]
+        if layer.bias is not None:
+            terms_XD, names = torch.cat([terms_XD, layer.bias[None]]), [*names, "bias"]
+        return _mixed(terms_XD, self.stage.tensor[row], column, names)
+
+    def _normed(self, row: int, column: int, value: float) -> dict[str, Any]:
+        if self.part is None:  # a final norm
+            norm, given_D = self.family.get_submodule(self.stage.block.replace(" final norm", "_norm")), self._given()[row]
+        else:
+            norm = self.family.get_submodule(f"{self._around()}.norm")
+            given_D = (self._given() if self.config.norm == "pre" else self._same("residual"))[row]
+        norm = cast(nn.LayerNorm, norm)
+        parts = [
+            ["x", float(given_D[column])],
+            ["mean of the vector", float(given_D.mean())],
+            ["its standard deviation", float((given_D.var(unbiased=False) + norm.eps).sqrt())],
+            ["gain, learned", float(norm.weight[column])],
+            ["shift, learned", float(norm.bias[column])],
+        ]
+        return _parts("(x − mean) / deviation · gain + shift", parts, value)
+
+    def _pointwise(self, row: int, column: int, value: float) -> dict[str, Any]:
+        """Stages in which a number is made of a few others."""
+        name, block = self.stage.name, self.stage.block
+        if name == "residual":
+            result = self._same("narrow" if "feed-forward" in block else "output projection")
+            return _parts("x + result", [["x", float(self._given()[row, column])], ["result", float(result[row, column])]], value)
+        if name == "ReLU":
+            return _parts("max(0, a)", [["a", float(self._same("widen")[row, column])]], value)
+        if name == "probabilities":
+            logits_V = self.path.stage("output", "logits").tensor[row]
+            exp_V = (logits_V - logits_V.max()).exp()
+            parts = [["exp(logit − largest of the row)", float(exp_V[column])], ["sum of these over all symbols", float(exp_V.sum())]]
+            return _parts("exp(logit − largest) / sum", parts, value)
+        if name == "mask":
+            if block.startswith("decoder"):
+                return _parts("1 where column ≤ row", [["row", row + 1], ["column", column + 1]], value)
+            return _parts("1 where the token is not PAD, which is 0", [["token number", self.path.source[column]]], value)
+        embedding = cast(Embedding, self.family.get_submodule(block.replace(" ", "_")))
+        token = (self.path.source if block.startswith("source") else self.path.given)[row]
+        if name == "sum":
+            parts = [[each, float(self._same(each)[row, column])] for each in ("symbols", "positions")]
+            return _parts("symbol + position", parts, value)
+        if name == "symbols":
+            learned = ["E, learned", float(embedding.tokens.weight[token, column])]
+            return _parts("E · root", [learned, ["root of d_model", embedding.scale]], value)
+        if self.config.positions == "learned":
+            return _parts("learned, read from the table of positions", [["position, from 0", row]], value)
+        wave = "cos" if column % 2 else "sin"
+        period = wavelength(column, self.config.d_model)
+        parts = [["factor", self.config.position_scale], ["position, from 0", row], ["wavelength of this dimension", period]]
+        return _parts(f"factor · {wave}(2π · position / wavelength)", parts, value)
+
+
+def _product(
+    left: Tensor, right: Tensor, names: list[str], value: float, *, root: float | None = None, bias: float | None = None
+) -> dict[str, Any]:
+    """A dot product; of very many terms the largest are shown."""
+    products = left * right
+    keep = products.abs().argsort(descending=True)[:MOST_COLUMNS].sort().values
+    return {
+        "kind": "product",
+        "names": names,
+        "at": keep.tolist(),
+        "left": numbers(left[keep]),
+        "right": numbers(right[keep]),
+        "products": numbers(products[keep]),
+        "terms": len(products),
+        "sum": plain(float(products.sum())),
+        "root": plain(root) if root is not None else None,
+        "bias": plain(bias) if bias is not None else None,
+        "value": plain(value),
+    }
+
+
+def _mixed(terms: Tensor, result: Tensor, column: int, names: list[str], weights: Tensor | None = None) -> dict[str, Any]:
+    return {
+        "kind": "mixed",
+        "rows": names[:MOST_ROWS],
+        "weights": None if weights is None else numbers(weights[:MOST_ROWS]),
+        "terms": numbers(terms[:MOST_ROWS, :MOST_COLUMNS]),
+        "result": numbers(result[:MOST_COLUMNS]),
+        "value": plain(float(result[column])),
+    }
+
+
+def _parts(equation: str, parts: list[list[Any]], value: float) -> dict[str, Any]:
+    return {"kind": "parts", "equation": equation, "parts": [[name, plain(part)] for name, part in parts], "value": plain(value)}
+
+
+def asks_source(block: str) -> bool:
+    return block.startswith(("encoder", "source"))
+
+
+def labels(subject: Subject, path: Walk, block: str, letter: str, n: int) -> list[str]:
+    if letter == "V":
+        return subject.names(list(range(n)))
+    if letter in "KDF":
+        return [str(i) for i in range(n)]
+    source = letter == "S" or (letter == "Q" and asks_source(block)) or (letter == "M" and not block.startswith("decoder"))
+    return subject.names(path.source if source else path.given)

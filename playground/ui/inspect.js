@@ -1,0 +1,278 @@
+// The Inspect tab: the model, the step, the sequence, and one view of them at a time. Views are in the files after this one; each
+// tells the server what it wants and draws what comes back. Every number was measured on the model by the server.
+const root = $(".inspect"), VIEWS = {};
+const state = { subject: "", step: null, text: "3 1 4 1 5", view: "attention" };
+const $v = (view, selector) => VIEWS[view].box.querySelector(selector);
+let owner = "", runs = [], checkpoints = [], seen = false, asked = 0, recorded = [], answers = {}; // view -> its latest data
+
+function el(tag, properties = {}, ...children) {
+  const made = Object.assign(document.createElement(tag), properties);
+  made.append(...children);
+  return made;
+}
+// Buttons of which one is pressed.
+function choice(options, chosen, choose, label) {
+  const box = el("span", { className: "choice" });
+  box.setAttribute("role", "group"); box.setAttribute("aria-label", label);
+  for (const [value, text, title] of options) {
+    const button = el("button", { type: "button", textContent: text, title: title || "" });
+    button.setAttribute("aria-pressed", String(value === chosen)); button.dataset.value = value;
+    button.addEventListener("click", () => { press(box, value); choose(value); });
+    box.append(button);
+  }
+  return box;
+}
+function press(box, value) { for (const each of box.children) each.setAttribute("aria-pressed", String(each.dataset.value === String(value))); }
+
+// ---------------------------------------------------------------- asking
+const waiting = new Set(), SLOW = ["heads", "heads-over-training", "away"]; // what is measured on hundreds of sequences
+let timer = null;
+// Ask the server for a view again, soon: many keystrokes are one question.
+function refresh(view = state.view, after = 40) {
+  waiting.add(view);
+  clearTimeout(timer);
+  timer = setTimeout(() => { const views = [...waiting]; waiting.clear(); views.forEach(fetchView); }, after);
+}
+async function ask(view, options, extra = {}) {
+  const request = { owner, subject: state.subject, text: state.text, view, options, ...(state.step === null ? {} : { step: state.step }), ...extra };
+  try { return await call("inspect", request, SLOW.includes(view) ? 300000 : 20000); }
+  catch (error) { return { error: error.name === "TimeoutError" ? "it took too long; try again" : "no answer from the server; try again" }; }
+}
+async function fetchView(view) {
+  if (!state.subject || !VIEWS[view]) return;
+  const mine = ++asked, spec = VIEWS[view];
+  spec.asked = mine;
+  $(".stage").classList.add("waiting");
+  const data = await ask(spec.asks || view, spec.want ? spec.want() : {});
+  if (spec.asked !== mine) return; // a newer question is under way
+  if (view === state.view) $(".stage").classList.remove("waiting");
+  if (data.error) { if (view === state.view) problem(data.error); return; } // the last picture stays
+  if (view === state.view) problem("");
+  answers[view] = data;
+  said(data);
+  redraw(view);
+  root.dataset.drawn = view + " " + state.text; // tests and benchmarks wait for it
+}
+function problem(text) {
+  $(".problem").textContent = sentenceOf(text);
+  $(".sequence").toggleAttribute("aria-invalid", Boolean(text));
+  if (text) $(".sequence").setAttribute("aria-invalid", "true");
+}
+function redraw(view = state.view) { if (answers[view] && VIEWS[view].box && VIEWS[view].box.offsetParent) VIEWS[view].draw(answers[view]); }
+
+// What the model answers to the sequence, beside it.
+function said(data) {
+  if (!data.written) return;
+  const right = data.answer || [];
+  $(".answer").replaceChildren(...data.written.filter((name) => name !== "EOS").map((name, i) => {
+    const symbol = el("span", { textContent: name + " " });
+    if (name !== right[i]) { symbol.className = "wrong"; symbol.title = "right here: " + (right[i] || "nothing, the answer has ended"); }
+    return symbol;
+  }), data.written.join() === right.join() ? el("span", { className: "ok", textContent: "✓", title: "right, its end included" }) : "");
+  $(".note").textContent = data.note || "";
+}
+
+// ---------------------------------------------------------------- views
+function buildViews() {
+  for (const [name, spec] of Object.entries(VIEWS)) {
+    const tab = el("button", { type: "button", textContent: spec.title, id: "view-" + name });
+    tab.setAttribute("role", "tab");
+    tab.addEventListener("click", () => go(name));
+    tab.addEventListener("keydown", (event) => {
+      const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key], names = Object.keys(VIEWS);
+      if (!by) return;
+      event.preventDefault();
+      const next = names[(names.indexOf(name) + by + names.length) % names.length];
+      go(next); VIEWS[next].tab.focus();
+    });
+    $(".views").append(tab);
+    spec.tab = tab;
+    spec.box = el("div", { className: "of-" + name, hidden: true });
+    spec.box.setAttribute("role", "tabpanel"); spec.box.setAttribute("aria-labelledby", "view-" + name);
+    $(".stage").append(spec.box);
+    spec.build(spec.box);
+  }
+}
+function go(name) {
+  if (!VIEWS[name]) name = "attention";
+  state.view = name;
+  for (const [each, spec] of Object.entries(VIEWS)) {
+    spec.tab.setAttribute("aria-selected", String(each === name)); spec.tab.tabIndex = each === name ? 0 : -1;
+    spec.box.hidden = each !== name;
+  }
+  $(".explain").textContent = VIEWS[name].explain;
+  problem("");
+  $(".stage").classList.remove("waiting");
+  remember();
+  redraw(name);
+  refresh(name, 0);
+}
+
+// ---------------------------------------------------------------- the model
+async function list() {
+  let told;
+  try { told = await call("runs", { owner }); } catch (error) { return; }
+  runs = told.runs.filter((run) => !run.deleted); checkpoints = told.checkpoints;
+  const select = $(".subject"), foreign = state.subject && ![...runs, ...checkpoints].some((each) => each.subject === state.subject);
+  const signature = JSON.stringify([runs.map((r) => [r.subject, r.name]), checkpoints.map((c) => c.subject), foreign && state.subject]);
+  if (select.dataset.signature === signature) return;
+  select.dataset.signature = signature;
+  const group = (label, options) => { const box = el("optgroup", { label }); box.append(...options); return box; };
+  select.replaceChildren(...[
+    foreign && group("Shared with you", [new Option("a run", state.subject)]),
+    runs.length && group("Your runs", runs.map((r) => new Option(r.name, r.subject))),
+    checkpoints.length && group("Checkpoints that come with the playground", checkpoints.map((c) => new Option(c.name + ": " + c.about, c.subject))),
+  ].filter(Boolean));
+  if (!state.subject) choose(checkpoints.some((c) => c.subject === "checkpoint:reverse") ? "checkpoint:reverse" : (runs[0] || checkpoints[0] || { subject: "" }).subject);
+  select.value = state.subject;
+}
+function choose(subject, step = null) {
+  state.subject = subject; state.step = step; answers = {}; recorded = [];
+  $(".subject").value = subject;
+  for (const spec of Object.values(VIEWS)) if (spec.forget) spec.forget();
+  remember(); steps(); refresh(state.view, 0);
+}
+// The steps of a run whose weights are kept.
+async function steps() {
+  const subject = state.subject, isRun = /^(run|watch):/.test(subject);
+  $(".at-step").hidden = !isRun;
+  if (!isRun) return;
+  let told;
+  try { told = await call("poll", { owner, subject, known: 0, epoch: -1, looks: 0 }); } catch (error) { return; }
+  if (subject !== state.subject) return;
+  recorded = told.recorded || [];
+  $(".at-step").hidden = recorded.length < 2;
+  $(".step").max = Math.max(1, recorded.length - 1);
+  $(".step").value = state.step === null ? recorded.length - 1 : Math.max(0, recorded.findIndex((each) => each >= state.step));
+  sayStep(told.step);
+}
+function sayStep(last) {
+  $(".step-words").textContent = recorded.length ? (state.step === null ? "latest, " : "") + (state.step === null ? recorded[recorded.length - 1] : state.step).toLocaleString("en") : "";
+}
+
+// ---------------------------------------------------------------- links and export
+function remember() {
+  try { localStorage.setItem("transformer-playground-inspect", JSON.stringify({ subject: state.subject, step: state.step, text: state.text, view: state.view })); } catch (error) { /* a browser without a memory */ }
+}
+async function copyLink() {
+  const what = { subject: state.subject, step: state.step, text: state.text, view: state.view, options: VIEWS[state.view].want ? VIEWS[state.view].want() : {} };
+  if (what.subject.startsWith("run:")) {
+    let told = {};
+    try { told = await call("about", { owner, subject: what.subject }); } catch (error) { /* then only this browser can open it */ }
+    if (told.watch) what.subject = "watch:" + told.watch; // opens for everybody who has it, to look at
+  }
+  const link = location.origin + location.pathname + "?inspect=" + encodeURIComponent(JSON.stringify(what));
+  try { await navigator.clipboard.writeText(link); $(".link").textContent = "Copied"; } catch (error) { window.prompt("The link", link); }
+  setTimeout(() => { $(".link").textContent = "Copy link"; }, 1500);
+  $(".link").dataset.link = link;
+}
+$(".link").addEventListener("click", copyLink);
+
+function save(name, blob) {
+  const link = el("a", { href: URL.createObjectURL(blob), download: name });
+  document.body.append(link); link.click(); link.remove();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+function csvOf(rows) {
+  if (!rows.length) return "";
+  const keys = [...new Set(rows.flatMap((row) => Object.keys(row)))];
+  // A cell that begins like a formula would be one in a spreadsheet.
+  const cell = (value) => { const text = value === null || value === undefined ? "" : String(value); return /^[=+@\t]|^-[^\d.]/.test(text) ? '"\'' + text.replaceAll('"', '""') + '"' : /[",\n]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text; };
+  return [keys.join(), ...rows.map((row) => keys.map((key) => cell(row[key])).join())].join("\n") + "\n";
+}
+// Everything of the view that is marked as picture, below one another on paper or ink.
+function picture() {
+  const parts = [...VIEWS[state.view].box.querySelectorAll(".picture")].filter((part) => part.offsetParent && part.clientWidth);
+  const scale = 2, gap = 18, width = Math.max(320, ...parts.map((part) => part.clientWidth)) + 40;
+  const height = 64 + parts.reduce((sum, part) => sum + part.clientHeight + gap, 0) + 10;
+  const canvas = el("canvas", { width: width * scale, height: height * scale }), c = canvas.getContext("2d");
+  c.scale(scale, scale);
+  c.fillStyle = getComputedStyle(document.body).getPropertyValue("--body-background-fill") || "#fff"; c.fillRect(0, 0, width, height);
+  c.fillStyle = css("--body-text-color"); c.font = "600 15px " + css("--font"); c.textBaseline = "top";
+  c.fillText(VIEWS[state.view].title, 20, 16);
+  c.font = "12px " + css("--font"); c.fillStyle = css("--pg-quiet-text");
+  c.fillText(($(".subject").selectedOptions[0] || { text: "" }).text + (answers[state.view] && answers[state.view].step !== undefined ? " · step " + answers[state.view].step : "") + " · " + state.text, 20, 38);
+  let y = 64;
+  for (const part of parts) {
+    if (part.tagName === "CANVAS") c.drawImage(part, 20, y, part.clientWidth, part.clientHeight);
+    else {
+      const from = part.getBoundingClientRect();
+      for (const cell of part.querySelectorAll("th, td")) {
+        const box = cell.getBoundingClientRect(), style = getComputedStyle(cell), x = 20 + box.left - from.left, top = y + box.top - from.top;
+        if (style.backgroundColor !== "rgba(0, 0, 0, 0)") { c.fillStyle = style.backgroundColor; c.fillRect(x, top, box.width, box.height); }
+        c.font = style.fontWeight + " " + style.fontSize + " " + style.fontFamily; c.fillStyle = style.color; c.textBaseline = "middle";
+        const right = style.textAlign === "right" || style.textAlign === "end";
+        c.textAlign = right ? "right" : style.textAlign === "center" ? "center" : "left";
+        c.fillText(cell.innerText.trim().split("\n")[0].slice(0, 120), right ? x + box.width - parseFloat(style.paddingRight) : c.textAlign === "center" ? x + box.width / 2 : x + parseFloat(style.paddingLeft), top + box.height / 2);
+      }
+      c.textAlign = "left";
+      for (const bar of part.querySelectorAll(".bar")) {
+        const box = bar.getBoundingClientRect();
+        c.fillStyle = getComputedStyle(bar).backgroundColor; c.fillRect(20 + box.left - from.left, y + box.top - from.top, box.width, box.height);
+      }
+    }
+    y += part.clientHeight + gap;
+  }
+  return canvas;
+}
+$(".export").addEventListener("click", (event) => {
+  const as = event.target.dataset.as, data = answers[state.view], spec = VIEWS[state.view];
+  if (!as || !data) return;
+  $(".export").open = false;
+  const name = "inspect-" + state.view + "-" + state.text.replace(/[^A-Za-z0-9]+/g, "").slice(0, 20);
+  if (as === "png") picture().toBlob((blob) => save(name + ".png", blob));
+  else if (as === "json") save(name + ".json", new Blob([JSON.stringify({ model: ($(".subject").selectedOptions[0] || {}).text, text: state.text, view: state.view, options: spec.want ? spec.want() : {}, ...(spec.unpacked ? spec.unpacked(data) : data) }, null, 1)], { type: "application/json" }));
+  else save(name + ".csv", new Blob([csvOf(spec.rows ? spec.rows(data) : [])], { type: "text/csv" }));
+});
+
+// ---------------------------------------------------------------- what a person does
+let typing;
+$(".sequence").addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(() => { state.text = $(".sequence").value; remember(); refresh(state.view, 0); }, 20); });
+$(".subject").addEventListener("change", (event) => choose(event.target.value));
+$(".step").addEventListener("input", (event) => {
+  const at = +event.target.value;
+  state.step = at >= recorded.length - 1 ? null : recorded[at];
+  sayStep(); remember(); refresh();
+});
+new ResizeObserver(() => redraw()).observe(root);
+new MutationObserver(() => redraw()).observe(document.body, { attributes: true, attributeFilter: ["class"] });
+
+// ---------------------------------------------------------------- beginning
+function attach() {
+  let value = {};
+  try { value = JSON.parse(props.value) || {}; } catch (error) { return; }
+  owner = value.owner || "";
+  let wanted = {};
+  try { wanted = JSON.parse(value.wanted || "null") || JSON.parse(localStorage.getItem("transformer-playground-inspect") || "{}"); } catch (error) { /* nothing sensible */ }
+  if (!seen) {
+    if (typeof wanted.subject === "string") state.subject = wanted.subject;
+    if (Number.isInteger(wanted.step)) state.step = wanted.step;
+    if (typeof wanted.text === "string") state.text = wanted.text.slice(0, 400);
+    if (typeof wanted.view === "string" && VIEWS[wanted.view]) state.view = wanted.view;
+    if (wanted.options && VIEWS[state.view].take) try { VIEWS[state.view].take(wanted.options); } catch (error) { /* an odd link */ }
+  }
+  $(".sequence").value = state.text;
+  if (value.wanted) openHere();
+}
+function openHere() { setTimeout(() => [...document.querySelectorAll("#tabs button[role=tab]")].find((tab) => tab.textContent.trim() === "Inspect")?.click(), 0); }
+async function start() {
+  seen = true;
+  const remembered = state.subject;
+  await list();
+  if (remembered && !/^watch:/.test(remembered) && ![...runs, ...checkpoints].some((each) => each.subject === remembered)) { state.subject = ""; $(".subject").dataset.signature = ""; await list(); }
+  steps();
+  go(state.view);
+}
+async function goOn() {
+  for (let round = 0; element.isConnected || round < 5; round++) {
+    await sleep(300);
+    if (!owner || !element.offsetParent || document.hidden) continue;
+    if (!seen) { await start(); continue; }
+    if (round % 12 === 0) { await list(); const run = runs.find((each) => each.subject === state.subject); if (run && run.status === "training") { await steps(); if (state.step === null && !VIEWS[state.view].slow) refresh(); } }
+  }
+}
+window.addEventListener("playground-inspect", (event) => {
+  const { subject, step } = event.detail;
+  list().then(() => { if (!seen) { seen = true; steps(); go(state.view); } choose(subject, step ?? null); });
+  openHere();
+});

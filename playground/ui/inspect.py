@@ -1,0 +1,67 @@
+"""The Inspect tab: any checkpoint, any run at any step, on a sequence of one's own (inspect.html, .css and the scripts beside it).
+The page asks for one view at a time; the numbers come from the processes that look into models, never from this one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+from starlette.requests import Request
+
+from playground.runs.registry import Registry
+
+from .asked import Answerer
+from .live import answer_of
+from .subject import checkpoint_folder, run_on_show, whole
+
+HERE = Path(__file__).parent
+SHELL = ("common.js", "paint.js", "matrix.js", "inspect.js")
+SCRIPTS = (*SHELL, "inspect_looking.js", "inspect_proof.js", "inspect_walk.js", "inspect_begin.js")
+STYLES = ("common.css", "inspect.css", "inspect_proof.css", "inspect_walk.css")
+SLOW = ("heads", "heads-over-training", "away")
+SLOW_WITHIN = 280  # seconds
+LONGEST_REQUEST = 8000  # characters
+
+
+def inspect_view() -> gr.HTML:
+    """The view. Its value is {"owner": whose page it is, "wanted": what a link asks for}."""
+    return gr.HTML(
+        value=None,
+        html_template=(HERE / "inspect.html").read_text(encoding="utf-8"),
+        css_template="\n".join((HERE / name).read_text(encoding="utf-8") for name in STYLES),
+        js_on_load="\n".join((HERE / name).read_text(encoding="utf-8") for name in SCRIPTS),
+        elem_id="inspect",
+        padding=False,
+    )
+
+
+def inspect_answerers(registry: Registry) -> dict[str, Answerer]:
+    """What the tab's scripts may ask."""
+
+    async def inspect(what: object, _: Request) -> dict[str, Any]:
+        return await shown(registry, what)
+
+    return {"inspect": inspect}
+
+
+async def shown(registry: Registry, what: object) -> dict[str, Any]:
+    """One view of the subject; {"error": sentence} where there is none."""
+    what = what if isinstance(what, dict) else {}
+    view, options = what.get("view"), what.get("options")
+    request = json.dumps((options if isinstance(options, dict) else {}) | {"view": view, "text": what.get("text")}, sort_keys=True)
+    if len(request) > LONGEST_REQUEST:
+        return {"error": "that is more than a view can ask for; type a shorter sequence"}
+    slow = view in SLOW
+    run, _ = run_on_show(registry, what)
+    if run:
+        step = what.get("step")
+        future = await asyncio.to_thread(registry.show, run, request, None if step is None else whole(step), slow)
+    else:
+        folder = checkpoint_folder(registry, what)
+        if folder is None:
+            return {"error": "this model is not on this server, or not yours; choose another one above"}
+        future = await asyncio.to_thread(registry.show, folder, request, None, slow)
+    return await answer_of(future, SLOW_WITHIN) if slow else await answer_of(future)

@@ -1,0 +1,152 @@
+"""The Inspect tab in a real browser: every view, with the mouse and with the keyboard."""
+
+import json
+import re
+from urllib.parse import quote
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.seeing import begin, colours, passes, shows
+
+
+def inspect(page):
+    page.get_by_role("tab", name="Inspect").click()
+    page.wait_for_selector(".inspect[data-drawn]")
+
+
+def view(page, name):
+    page.click(f"#view-{name}")
+    page.wait_for_function("name => document.querySelector('.inspect').dataset.drawn.startsWith(name + ' ')", arg=name, timeout=60_000)
+
+
+def type_sequence(page, text):
+    page.fill(".inspect .sequence", text)
+    page.wait_for_function("text => document.querySelector('.inspect').dataset.drawn.endsWith(' ' + text)", arg=text)
+
+
+def test_heads_on_a_sequence_of_ones_own(app, open_page):
+    page = open_page(app.url)
+    inspect(page)
+    type_sequence(page, "3 1 4")
+    expect(page.locator(".inspect .answer")).to_contain_text("4 1 3")
+    assert page.locator(".looking-grid button").count() == 8
+    canvas = page.locator(".of-attention canvas.picture")
+    canvas.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    expect(page.locator(".of-attention .caption")).to_contain_text(
+        re.compile(r"looks at 3 \(place 1\) with weight \d\.\d{3}\. Its row sums to 1\.00")
+    )
+    page.keyboard.press("Enter")
+    expect(page.locator(".of-attention h4")).to_contain_text("in every head")
+    page.click(".looking-shape [data-value=lines]")
+    assert colours(page, ".of-attention canvas.picture") > 5
+    page.click(".looking-shape [data-value=map]")
+    page.click(".of-attention [data-value=decoder]")
+    page.wait_for_function("document.querySelector('.of-attention .caption').dataset.resting.includes('hatched')")
+    page.locator(".looking-grid button").nth(6).click()
+    expect(page.locator(".of-attention h4")).to_have_text("Layer 2, head 3")
+
+
+def test_what_cannot_be_read_is_said_and_the_last_picture_stays(app, open_page):
+    page = open_page(app.url)
+    inspect(page)
+    before = page.evaluate("document.querySelector('.of-attention canvas.picture').toDataURL()")
+    for text, said in (("3 x", "not a symbol"), ("", "no symbol"), ("1 " * 30, "positions for 10")):
+        page.fill(".inspect .sequence", text)
+        expect(page.locator(".inspect .problem")).to_contain_text(said)
+        assert page.evaluate("document.querySelector('.of-attention canvas.picture').toDataURL()") == before
+    type_sequence(page, "1 2")
+    expect(page.locator(".inspect .problem")).to_be_empty()
+
+
+def test_the_answer_step_by_step(app, open_page):
+    page = open_page(app.url)
+    inspect(page)
+    type_sequence(page, "3 1 4")
+    view(page, "steps")
+    expect(page.locator(".steps-words")).to_have_text("place 1 of 4")
+    page.focus(".steps-at")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".steps-written")).to_have_text("4 1")
+    page.click(".steps-play")
+    expect(page.locator(".steps-words")).to_have_text("place 4 of 4")
+    page.click(".of-steps [data-value=drawn]")
+    page.fill(".steps-temperature", "0")
+    expect(page.locator(".inspect .problem")).to_contain_text("temperature")
+    page.fill(".steps-temperature", "2")
+    expect(page.locator(".inspect .problem")).to_be_empty()
+
+
+def test_a_run_at_any_step_and_the_way_there(app, open_page):
+    page = open_page(app.url)
+    begin(page, app.url, steps=60)
+    shows(page, "done")
+    page.click(".look-into")
+    page.wait_for_selector(".inspect[data-drawn]")
+    expect(page.locator(".inspect .subject option:checked")).to_contain_text("reverse")
+    expect(page.locator(".step-words")).to_contain_text("latest, 60")
+    last = page.evaluate("document.querySelector('.of-attention canvas.picture').toDataURL()")
+    page.focus(".inspect .step")
+    page.keyboard.press("Home")
+    expect(page.locator(".step-words")).to_have_text("0")
+    page.wait_for_function("last => document.querySelector('.of-attention canvas.picture').toDataURL() !== last", arg=last)
+
+
+def test_a_link_opens_the_same_view_for_somebody_else(app, open_page):
+    page = open_page(app.url)
+    begin(page, app.url, steps=100_000)
+    passes(page, 5)
+    page.click(".look-into")
+    page.wait_for_selector(".inspect[data-drawn]")
+    type_sequence(page, "2 1")
+    page.click(".of-attention [data-value=encoder]")
+    page.click(".link")
+    page.wait_for_selector(".link[data-link]")
+    link = page.get_attribute(".link", "data-link")
+    assert "run:" not in link and "watch" in link
+    guest = open_page(link)
+    guest.wait_for_selector(".inspect[data-drawn$='2 1']")
+    expect(guest.locator(".inspect .sequence")).to_have_value("2 1")
+    expect(guest.locator(".of-attention [data-value=encoder]")).to_have_attribute("aria-pressed", "true")
+    page.get_by_role("tab", name="Train").click()
+    page.click("#stop")
+    shows(page, "stopped")
+
+
+@pytest.mark.parametrize("wanted", ["x", "{}", "[]", '{"subject": 3}', '{"subject": "run:x", "view": "y"}', "null"])
+def test_an_odd_link_opens_the_page_all_the_same(app, open_page, wanted):
+    page = open_page(f"{app.url}/?inspect={quote(wanted)}")
+    page.wait_for_selector(".live[data-status=checkpoint]")
+    inspect(page)
+
+
+def test_a_view_is_exported_with_its_numbers(app, open_page, tmp_path):
+    page = open_page(app.url)
+    inspect(page)
+    type_sequence(page, "3 1 4")
+    kept = {}
+    for kind in ("png", "csv", "json"):
+        page.click(".export summary")
+        with page.expect_download() as download:
+            page.click(f".export [data-as={kind}]")
+        kept[kind] = tmp_path / download.value.suggested_filename
+        download.value.save_as(kept[kind])
+    assert kept["png"].read_bytes()[:4] == b"\x89PNG"
+    assert kept["png"].stat().st_size > 5000
+    content = json.loads(kept["json"].read_text())
+    assert len(content["weights"]) == 2 and len(content["weights"][0]) == 4
+    rows = kept["csv"].read_text().splitlines()
+    assert len(rows) == 1 + 2 * 4 * 4 * 4
+    assert rows[0].startswith("kind,layer,head")
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_nothing_is_wider_than_the_page(app, open_page, width):
+    page = open_page(app.url, width=width, height=900)
+    inspect(page)
+    for name in page.eval_on_selector_all(".inspect .views button", "all => all.map(one => one.id.slice(5))"):
+        view(page, name)
+        page.wait_for_timeout(100)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, name

@@ -1,0 +1,62 @@
+"""The views of where heads look, as a page gets them."""
+
+import base64
+
+import numpy as np
+import pytest
+
+from playground.inspection.recording import record_forced, record_free
+from playground.inspection.shown import show
+from playground.inspection.subject import open_subject
+from tests.servers import ROOT
+
+
+@pytest.fixture(scope="module")
+def subject():
+    return open_subject(ROOT / "checkpoints" / "reverse")
+
+
+def weights_of(told):
+    flat = np.frombuffer(base64.b64decode(told["weights"]), "<i2") / 1000
+    return flat.reshape(told["layers"], told["heads"], len(told["rows"]), len(told["columns"]))
+
+
+@pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
+@pytest.mark.parametrize("way", ["own", "right"])
+def test_attention_is_what_was_recorded(subject, kind, way):
+    told = show(subject, "attention", {"text": "3 1 4 1 5", "kind": kind, "way": way})
+    batch = subject.read("3 1 4 1 5")
+    recording = (
+        record_forced(subject.family, batch) if way == "right" else record_free(subject.family, batch.source_BS, subject.max_tokens)[0]
+    )
+    np.testing.assert_allclose(weights_of(told), recording.attention[kind][:, 0].numpy(), atol=5.1e-4)
+    assert told["possible"] == recording.possible[kind][0].int().tolist()
+    assert told["rows"] == (["3", "1", "4", "1", "5", "EOS"] if kind == "encoder" else ["5", "1", "4", "1", "3", "EOS"])
+    assert told["note"] == ""
+
+
+def test_a_longer_sequence_than_it_was_trained_on_is_said(subject):
+    from dataclasses import replace
+
+    short = replace(subject, config=subject.config.replace(max_length=10, min_length=8))
+    assert "trained on 8 to 10 only" in show(short, "attention", {"text": "3 1"})["note"]
+
+
+def test_steps_are_the_answer_with_its_probabilities(subject):
+    told = show(subject, "steps", {"text": "3 1 4"})
+    assert [step["chosen"] for step in told["steps"]] == ["4", "1", "3", "EOS"] == told["written"]
+    assert [step["given"] for step in told["steps"]] == [["SOS"], ["SOS", "4"], ["SOS", "4", "1"], ["SOS", "4", "1", "3"]]
+    for step in told["steps"]:
+        assert step["candidates"][0][0] == step["chosen"]
+        assert len(step["candidates"]) == 5
+        assert np.shape(step["cross"]) == (8, 4)
+        np.testing.assert_allclose(np.sum(step["decoder"], axis=1), 1000, atol=4)
+
+
+def test_drawn_steps_follow_their_seed(subject):
+    def drawn(seed):
+        asked = {"text": "3 1 4 1 5", "way": "drawn", "temperature": 5.0, "seed": seed}
+        return [step["chosen"] for step in show(subject, "steps", asked)["steps"]]
+
+    assert drawn(1) == drawn(1)
+    assert len({tuple(drawn(seed)) for seed in range(4)}) > 1

@@ -1,0 +1,268 @@
+import itertools
+import json
+
+import pytest
+import torch
+
+from playground.inspection.ablation import SEQUENCES, Ablation
+from playground.inspection.components import Component, components, groups, heads, replaced
+from playground.inspection.heads import PATTERNS, HeadScore, score_heads
+from playground.inspection.shown import show
+from playground.inspection.shown.proof import FEWEST, LOOKS, MOST_STEPS, affordable_sequences, in_words, log_spaced
+from playground.inspection.subject import Subject
+from playground.training.checkpoint import own_tensors, pack
+from tests.inspection.handmade import WORKER, random_subject, reversing_subject
+
+WORKING_HEAD = Component("cross", *WORKER)
+
+
+@pytest.fixture(scope="module")
+def handmade():
+    """One cross-attention head does all the work."""
+    return reversing_subject()
+
+
+@pytest.fixture(scope="module")
+def doubled():
+    """Two cross-attention heads of the first layer do the same work, so that either can be missed."""
+    subject = reversing_subject()
+    attention = subject.family.decoder_layers[0].cross_attention
+    with torch.no_grad():
+        for matrix in (attention.query.weight, *attention.key_value.weight.chunk(2)):
+            matrix[16:] = matrix[:16]
+        attention.output.weight[:, 16:] = attention.output.weight[:, :16]
+    return subject
+
+
+def shown(subject, view, text="3 1 4 1 5", **options):
+    """A view's answer as it travels."""
+    answer = json.loads(json.dumps(show(subject, view, {"text": text} | options), allow_nan=False))
+    assert "error" not in answer, answer
+    return answer
+
+
+def by_name(rows, value):
+    return {row["name"]: row[value] for row in rows}
+
+
+def test_scores_of_heads_are_those_measured_on_256_held_out_sequences(mixed):
+    data = shown(mixed, "heads")
+    assert data["sequences"] == 256
+    assert data["lengths"] == [1, 10]
+    assert list(data["patterns"]) == list(PATTERNS) == list(LOOKS)
+    for row, score in zip(data["heads"], score_heads(mixed), strict=True):
+        assert (row["name"], row["layer"], row["head"]) == (score.head.name, score.head.layer + 1, score.head.head + 1)
+        assert row["entropy"] == pytest.approx(score.entropy, rel=1e-5)
+        for name in PATTERNS:
+            assert row["patterns"][name] == (None if score.patterns[name] is None else pytest.approx(score.patterns[name], rel=1e-5))
+    assert all((row["aligned"] is None) == (row["kind"] != "cross") for row in data["heads"])
+
+
+def test_the_working_head_is_said_to_look_at_positions_counted_from_the_end(handmade, one_head):
+    assert by_name(shown(handmade, "heads")["heads"], "says")[WORKING_HEAD.name] == "looks at its position counted from the end"
+    assert shown(one_head, "heads")["heads"][-1]["best"] == "anti-diagonal"
+
+
+@pytest.mark.parametrize(
+    ("shares", "says"),
+    [
+        ({"previous": 0.9, "uniform": 0.3}, "looks one position back"),
+        ({"previous": 0.2, "uniform": 0.95}, "looks everywhere alike"),
+        ({"first": 0.55, "uniform": 0.8}, "looks at the first symbol"),
+        ({"first": 0.4, "uniform": 0.5}, "no clear pattern; most on first"),
+        ({"first": 0.12, "uniform": 0.5}, "no clear pattern"),
+        ({"diagonal": None, "previous": None, "first": None, "uniform": 0.9}, "looks everywhere alike"),
+    ],
+)
+def test_in_words_a_head_is_what_most_of_its_attention_says(shares, says):
+    patterns = dict.fromkeys(PATTERNS) | dict.fromkeys(("diagonal", "previous", "first"), 0.01) | shares
+    chance = {name: None if name == "uniform" else 0.1 for name in PATTERNS}
+    assert in_words(HeadScore(Component("decoder", 0, 0), patterns, chance, 1.0, 2.0, None, None)) == says
+
+
+def test_scores_over_training_show_when_a_head_became_the_reversing_one(small_run, ages, tmp_path):
+    files = {step: tmp_path / f"{step}.safetensors" for step in ages}
+    for step, family in ages.items():
+        files[step].write_bytes(pack(own_tensors(family)))
+    subject = Subject.of(small_run, ages[0])
+    data = show(subject, "heads-over-training", {"history": files})
+    assert data["steps"] == sorted(ages)
+    assert data["kept"] == len(ages)
+    cross = next(row for row in data["heads"] if row["kind"] == "cross")
+    assert cross["aligned"][-1] > 2 * cross["aligned"][0]
+    last = score_heads(Subject.of(small_run, ages[max(ages)]))
+    for row, score in zip(data["heads"], last, strict=True):
+        assert row["patterns"]["first"][-1] == pytest.approx(score.patterns["first"], rel=1e-5)
+        assert {len(values) for values in row["patterns"].values()} == {len(ages)}
+    json.dumps(data, allow_nan=False)
+
+
+def test_a_model_without_earlier_weights_says_that_only_runs_keep_them(mixed):
+    for history in ({}, {200: "there.safetensors"}):
+        assert "only runs keep" in show(mixed, "heads-over-training", {"history": history})["error"]
+
+
+def test_steps_are_chosen_close_together_early_on_with_the_first_and_the_last():
+    assert log_spaced([0, 5, 9], MOST_STEPS) == [0, 5, 9]
+    steps = log_spaced(list(range(2001)), MOST_STEPS)
+    assert len(steps) == len(set(steps)) == MOST_STEPS
+    assert (steps[0], steps[-1]) == (0, 2000)
+    gaps = [b - a for a, b in itertools.pairwise(steps)]
+    assert gaps == sorted(gaps)
+    assert steps[12] < 100
+    crowded = log_spaced([*range(1000, 1040)], MOST_STEPS)
+    assert (len(crowded), crowded[0], crowded[-1]) == (MOST_STEPS, 1000, 1039)
+
+
+def test_the_ranking_tells_what_the_working_head_is_worth_and_that_the_others_are_not_needed(handmade):
+    data = shown(handmade, "away")
+    assert (data["sequences"], data["fewer"], data["how"], data["set"]) == (SEQUENCES, False, "zero", "single")
+    assert data["before"]["exact_match"] == 1
+    exact = by_name(data["rows"], "exact_match")
+    assert set(exact) == {part.name for part in components(handmade.family.config)}
+    for head in heads(handmade.family.config):
+        assert exact[head.name] == (head != WORKING_HEAD)
+    lost = [data["before"]["log_probability"] - row["log_probability"] for row in data["rows"]]
+    assert lost == sorted(lost, reverse=True)
+    assert f"missed most is {WORKING_HEAD.name}: without it, 0 % stay right" in data["finding"]
+    assert "without all 11 together, 100 % stay right: what they do, this task does not need" in data["finding"]
+
+
+def test_heads_that_stand_in_for_each_other_are_called_redundant_because_they_were_taken_away_together(doubled):
+    data = shown(doubled, "away")
+    exact = by_name(data["rows"], "exact_match")
+    assert {exact[head.name] for head in heads(doubled.family.config)} == {1}
+    assert data["finding"].startswith("No single head is needed. 12 of 12 heads can be missed one at a time")
+    assert "without all 12 together, 0 % stay right, far fewer" in data["finding"]
+    assert "redundant" in data["finding"]
+
+
+def test_groups_and_keep_only_are_ranked_with_a_sentence(handmade, doubled):
+    data = shown(handmade, "away", set="groups", how="mean")
+    assert by_name(data["rows"], "parts") == {name: [p.name for p in parts] for name, parts in groups(handmade.family.config).items()}
+    broken = {name for name, share in by_name(data["rows"], "exact_match").items() if share < 1}
+    assert broken == {"cross-attention, layer 1", "cross-attention, every layer"}
+    assert "can be missed as a whole" in data["finding"]
+    assert "cross-attention, layer 2" in data["finding"]
+    assert "cross-attention, layer 1" not in data["finding"]
+    alone = shown(handmade, "away", set="keep")
+    assert alone["finding"] == f"{WORKING_HEAD.name} suffices: with it alone among the heads, 100 % stay right."
+    assert all(row["exact_match"] == (WORKING_HEAD.name in row["parts"]) for row in alone["rows"])
+
+
+def test_of_a_model_that_cannot_do_the_task_it_is_said_that_there_is_little_to_lose():
+    assert "has little to lose" in shown(random_subject(max_length=3), "away", set="groups")["finding"]
+
+
+def test_where_many_passes_would_take_minutes_fewer_sequences_are_asked(handmade):
+    assert affordable_sequences(handmade, 1, 1e9) == SEQUENCES
+    assert affordable_sequences(handmade, 10**9, 1.0) == FEWEST
+
+
+def test_the_visitors_sequence_is_answered_without_the_chosen_parts_and_with_the_chosen_heads_alone(handmade):
+    data = shown(handmade, "away-answer")
+    assert data["source"] == [*"31415", "EOS"]
+    assert data["whole"] == data["without"]
+    assert data["written"] == data["answer"] == data["whole"]["written"] == [*"51413", "EOS"]
+    assert data["parts"] == [part.name for part in components(handmade.family.config)]
+    idle = [head.name for head in heads(handmade.family.config) if head != WORKING_HEAD]
+    assert shown(handmade, "away-answer", parts=idle)["without"]["written"] == data["answer"]
+    assert shown(handmade, "away-answer", parts=[WORKING_HEAD.name], keep=True)["without"]["written"] == data["answer"]
+    for how in ("zero", "mean"):
+        for options in ({"parts": [WORKING_HEAD.name]}, {"parts": idle, "keep": True}):
+            without = shown(handmade, "away-answer", how=how, **options)["without"]
+            assert without["written"] != data["answer"]
+            assert without["log_probability"] < data["whole"]["log_probability"] - 5
+
+
+def test_the_log_probability_of_the_visitors_answer_is_that_of_all_its_symbols(mixed):
+    part = Component("cross", 0, 3)
+    batch = mixed.read("27182")
+    with torch.no_grad(), replaced(mixed.family, Ablation(mixed, 8).values([part], "zero")):
+        log_TV = mixed.family(batch.source_BS, batch.decoder_input_BT)[0].log_softmax(-1)
+    expected = sum(float(log_TV[t, token]) for t, token in enumerate(batch.labels_BT[0].tolist()))
+    assert shown(mixed, "away-answer", "27182", parts=[part.name])["without"]["log_probability"] == pytest.approx(expected, rel=1e-4)
+
+
+def test_patching_finds_the_working_head(handmade):
+    data = shown(handmade, "patch", place=1, symbol="7")
+    assert (data["changed"], data["position"], data["token"], data["other"]) == ([*"37415"], 3, "1", "7")
+    assert data["before"] > 5 > -5 > data["after"]
+    for row in data["heads"]:
+        assert row["recovered"] == pytest.approx(float(row["name"] == WORKING_HEAD.name), abs=0.01)
+    assert shown(handmade, "patch", "90000", place=0)["symbol"] == "0"  # the next one of the vocabulary, which ends at 9
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_the_lens_ends_with_what_the_model_says(norm):
+    subject = random_subject(norm=norm)
+    batch = subject.read("314")
+    with torch.no_grad():
+        probabilities_TV = subject.family(batch.source_BS, batch.decoder_input_BT)[0].softmax(-1)
+    data = shown(subject, "lens", "314")
+    assert data["layers"] == ["embedding", "layer 1", "layer 2"]
+    assert data["given"] == ["SOS", *"413"]
+    assert data["right"] == [*"413", "EOS"]
+    for t, candidates in enumerate(data["candidates"][-1]):
+        values, tokens = probabilities_TV[t].topk(3)
+        assert [name for name, _ in candidates] == subject.names(tokens.tolist())
+        assert [p for _, p in candidates] == pytest.approx(values.tolist(), rel=1e-4)
+        assert data["of_right"][-1][t] == pytest.approx(float(probabilities_TV[t, batch.labels_BT[0, t]]), rel=1e-4)
+
+
+def test_the_lens_shows_the_layer_in_which_the_working_head_writes(handmade):
+    data = shown(handmade, "lens")
+    right = [[candidates[0][0] == name for candidates, name in zip(row, data["right"], strict=True)] for row in data["candidates"]]
+    assert [all(row) for row in right] == [False, True, True]
+
+
+def test_contributions_sum_to_the_logit_and_are_against_the_runner_up_unless_asked_otherwise(mixed):
+    usual = shown(mixed, "contributions", position=2)
+    assert usual["symbol"] == "4"
+    assert usual["against"] == usual["runner_up"] != "4"
+    assert usual["sum"] == pytest.approx(usual["logit"], abs=1e-4)
+    assert sum(part["logit"] for part in usual["parts"]) == pytest.approx(usual["logit"], abs=1e-3)
+    plain = shown(mixed, "contributions", position=2, against="")
+    other = shown(mixed, "contributions", position=2, symbol=usual["runner_up"], against="")
+    assert plain["against"] is None
+    assert plain["logit"] - other["logit"] == pytest.approx(usual["logit"], abs=1e-3)
+    assert shown(mixed, "contributions", position=2, symbol=usual["runner_up"])["against"] == "4"
+
+
+def test_a_post_norm_model_has_a_lens_and_for_contributions_a_sentence():
+    subject = random_subject(norm="post")
+    assert "contributions exist in pre-norm models only" in show(subject, "contributions", {"text": "314"})["error"]
+    assert shown(subject, "lens", "314")["layers"][-1] == "layer 2"
+
+
+ODD = [None, True, -1, 99, 1.5, "half", [], [1], {}, "x" * 1000]
+
+
+@pytest.mark.parametrize("text", [None, 5, [], {"3": 1}, "", "x", "3 1 4 y", "1" * 3000, "12345678901234567890"])
+def test_a_text_that_is_none_is_answered_with_a_sentence(one_head, text):
+    for view in ("away-answer", "patch", "lens", "contributions"):
+        assert len(show(one_head, view, {"text": text})["error"]) > 10
+
+
+@pytest.mark.parametrize("value", ODD, ids=repr)
+@pytest.mark.parametrize(
+    ("view", "option"),
+    [("away", "how"), ("away", "set"), ("away-answer", "how"), ("away-answer", "parts"), ("away-answer", "keep"), ("patch", "place"),
+     ("patch", "symbol"), ("contributions", "position"), ("contributions", "symbol"), ("contributions", "against")],
+)  # fmt: skip
+def test_odd_options_get_a_sentence_or_an_answer_and_nothing_breaks(one_head, view, option, value):
+    answer = show(one_head, view, {"text": "3 1 4", option: value})
+    json.dumps(answer, allow_nan=False)
+    harmless = option == "keep" or (option == "parts" and value == []) or (value is None and option in ("symbol", "against"))
+    assert ("error" not in answer) == harmless, answer
+    if not harmless:
+        assert option in answer["error"] or "no 'half'" in answer["error"]
+
+
+def test_parts_that_there_are_not_and_too_many_parts_are_refused(one_head):
+    second_layer, there = "cross-attention, layer 2, head 1", "cross-attention, layer 1, head 1"
+    assert (
+        f"there is no {second_layer!r} in this model"
+        in show(one_head, "away-answer", {"text": "314", "parts": [there, second_layer]})["error"]
+    )
+    assert "a list of up to 7 names" in show(one_head, "away-answer", {"text": "314", "parts": [there] * 8})["error"]

@@ -1,0 +1,75 @@
+"""What the Inspect tab is told, through the real processes that look into models."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from playground.runs.registry import Registry
+from playground.ui.inspect import SLOW, shown
+from tests.servers import ROOT
+
+
+@pytest.fixture(scope="module")
+def registry():
+    registry = Registry(ROOT / "checkpoints")
+    yield registry
+    registry.shutdown()
+
+
+def ask(registry, **what):
+    with ThreadPoolExecutor(1) as thread:  # the browser tests' event loop may be running in this one
+        return thread.submit(asyncio.run, shown(registry, {"subject": "checkpoint:reverse", "text": "3 1 4", **what})).result()
+
+
+def test_a_checkpoint_is_looked_into(registry):
+    told = ask(registry, view="attention")
+    assert told["written"] == told["answer"] == ["4", "1", "3", "EOS"]
+    assert told["columns"] == ["3", "1", "4", "EOS"]
+    assert told["step"] == 200
+
+
+@pytest.mark.parametrize("view", SLOW)
+def test_what_takes_long_keeps_nobody_waiting_who_only_looks(registry, view):
+    with ThreadPoolExecutor(1) as thread:
+        slow = thread.submit(asyncio.run, shown(registry, {"subject": "checkpoint:reverse", "text": "3 1 4", "view": view}))
+        assert ask(registry, view="attention", text="9 8 7")["columns"] == ["9", "8", "7", "EOS"]
+        slow.result()
+    assert registry.prover is not registry.eyes
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "there is no symbol"),
+        ("3 x", "not a symbol"),
+        ("1 " * 40, "positions for 10"),
+        (None, "type a sequence"),
+        ([3], "type a sequence"),
+    ],
+)
+def test_a_sequence_that_cannot_be_read_is_explained(registry, text, said):
+    assert said in ask(registry, view="attention", text=text)["error"]
+
+
+HOSTILE = [
+    {"view": "nothing"}, {"view": None}, {"view": ["attention"]}, {"view": "attention", "options": {"kind": "x"}},
+    {"view": "attention", "options": {"kind": {}}}, {"view": "attention", "options": {"way": "drawn", "temperature": 0}},
+    {"view": "steps", "options": {"way": "drawn", "temperature": "1"}}, {"view": "steps", "options": {"way": "drawn", "seed": -1}},
+    {"view": "steps", "options": {"way": "drawn", "seed": 2**40}}, {"view": "attention", "text": "3 " * 5000},
+    {"view": "attention", "subject": "checkpoint:../x"}, {"view": "attention", "subject": 3}, {"subject": "run:x", "owner": "x", "view": "attention"},
+    {"view": "attention", "options": {"kind": "x" * 9000}}, {"view": "steps", "text": "\ud800"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("what", HOSTILE, ids=lambda what: repr(what)[:50])
+def test_a_hostile_request_gets_a_sentence(registry, what):
+    told = ask(registry, **what)
+    assert set(told) == {"error"}
+    assert 10 < len(told["error"]) < 300
+
+
+def test_whatever_is_no_object_gets_a_sentence(registry):
+    for what in (None, 3, "x", []):
+        with ThreadPoolExecutor(1) as thread:
+            assert "error" in thread.submit(asyncio.run, shown(registry, what)).result()
