@@ -237,8 +237,7 @@ class Hub:
         check_repo(repo)
         with self.plainly("list the revisions of", repo):
             told = self._get(f"models/{repo}/commits/{quote(revision, safe='')}", {"limit": MOST_REVISIONS})
-            when = [parse_datetime(each["date"]).timestamp() for each in told]
-            found = [{"commit": each["id"], "title": each["title"], "when": at} for each, at in zip(told, when, strict=True)]
+            found = [{"commit": each["id"], "title": each["title"], "when": moment(each["date"])} for each in told]
             return found[:MOST_REVISIONS]
 
     def branches(self, repo: str) -> list[str]:
@@ -419,6 +418,11 @@ def check_repo(repo: str) -> None:
     """Raises HubError unless this is the name of a repository."""
     if not is_repo(repo):
         raise HubError(f"{repo[:120]!r} is no repository; name one as user/name, with letters, digits, dots, dashes and underscores")
+
+
+def moment(text: str) -> float:
+    """A time as the Hub writes it, in seconds since 1970."""
+    return float(parse_datetime(text).timestamp())
 
 
 def in_words(size: int) -> str:

@@ -333,9 +333,8 @@ class Runner:
 
 def _row(model: dict[str, Any]) -> dict[str, Any]:
     """A model in the gallery, from what the Hub tells of it and what its card claims."""
-    from huggingface_hub.utils import parse_datetime  # type: ignore[attr-defined]
-
     from .card import read_scores
+    from .client import moment
 
     card = model.get("cardData")
     card = card if isinstance(card, dict) else {}
@@ -347,7 +346,7 @@ def _row(model: dict[str, Any]) -> dict[str, Any]:
         "commit": str(model.get("sha") or ""),
         "author": str(model.get("author") or model["id"].split("/")[0]),
         "task": _text(own.get("task")) if isinstance(own, dict) else "",
-        "when": parse_datetime(model["lastModified"]).timestamp() if model.get("lastModified") else 0,
+        "when": moment(model["lastModified"]) if model.get("lastModified") else 0,
         "parameters": numbers["total"] if isinstance(numbers, dict) and type(numbers.get("total")) is int else None,
         "exact_match": scores.get("exact_match"),
         "n": scores.get("n"),

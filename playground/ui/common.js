@@ -20,3 +20,12 @@ const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 function note(box, text, kind = "") {
   box.textContent = text; box.classList.toggle("error", kind === "error"); delete box.dataset.lost;
 }
+// Go to another tab of the page. What is to be shown there waits in `window.playground` until the tab, which is made when it is
+// first opened, takes it.
+window.playground ||= {};
+function goTo(tab, what) {
+  window.playground[tab] = what;
+  window.dispatchEvent(new CustomEvent("playground-" + tab));
+  [...document.querySelectorAll("#tabs button[role=tab]")].find((button) => button.textContent.trim() === tab)?.click();
+}
+function handedOver(tab) { const what = window.playground[tab]; delete window.playground[tab]; return what; }

@@ -128,10 +128,7 @@ function drawHere() {
     return row;
   }));
 }
-function openInTrain(subject) {
-  window.dispatchEvent(new CustomEvent("playground-open", { detail: subject }));
-  [...document.querySelectorAll("#tabs button[role=tab]")].find((tab) => tab.textContent.trim() === "Train")?.click();
-}
+const openInTrain = (subject) => goTo("Train", subject);
 function tableRow(cells) {
   const row = document.createElement("tr");
   for (const [text, kind] of cells) { const cell = document.createElement("td"); cell.textContent = text; if (kind) cell.className = kind; row.append(cell); }

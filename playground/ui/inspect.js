@@ -252,11 +252,11 @@ function attach() {
     if (wanted.options && VIEWS[state.view].take) try { VIEWS[state.view].take(wanted.options); } catch (error) { /* an odd link */ }
   }
   $(".sequence").value = state.text;
-  if (value.wanted) openHere();
 }
-function openHere() { setTimeout(() => [...document.querySelectorAll("#tabs button[role=tab]")].find((tab) => tab.textContent.trim() === "Inspect")?.click(), 0); }
 async function start() {
   seen = true;
+  const sent = handedOver("Inspect");
+  if (sent) { state.subject = sent.subject; state.step = sent.step ?? null; }
   const remembered = state.subject;
   await list();
   if (remembered && !/^watch:/.test(remembered) && ![...runs, ...checkpoints].some((each) => each.subject === remembered)) { state.subject = ""; $(".subject").dataset.signature = ""; await list(); }
@@ -271,8 +271,9 @@ async function goOn() {
     if (round % 12 === 0) { await list(); const run = runs.find((each) => each.subject === state.subject); if (run && run.status === "training") { await steps(); if (state.step === null && !VIEWS[state.view].slow) refresh(); } }
   }
 }
-window.addEventListener("playground-inspect", (event) => {
-  const { subject, step } = event.detail;
-  list().then(() => { if (!seen) { seen = true; steps(); go(state.view); } choose(subject, step ?? null); });
-  openHere();
-});
+// The Train tab sends a model here, perhaps before this one has begun.
+function sentHere() {
+  const wanted = seen && handedOver("Inspect");
+  if (wanted) list().then(() => choose(wanted.subject, wanted.step ?? null));
+}
+window.addEventListener("playground-Inspect", sentHere);

@@ -21,7 +21,7 @@ VIEWS.attention = {
     box.append(
       el("div", { className: "row" },
         choice([["cross", "cross", "Where each written symbol looks in the source"], ["encoder", "encoder", "Where source symbols look in the source"], ["decoder", "decoder", "Where written symbols look in what was written before"]], looking.kind, (value) => { looking.kind = value; looking.token = null; refresh("attention"); }, "Kind of attention"),
-        el("label", {}, "answer ", choice(WAYS.slice(0, 2), looking.way, (value) => { looking.way = value; refresh("attention"); }, "Which answer the decoder is given"))),
+        el("span", { className: "hint" }, "answer"), el("span", {}, choice(WAYS.slice(0, 2), looking.way, (value) => { looking.way = value; refresh("attention"); }, "Which answer the decoder is given"))),
       el("div", { className: "looking-two" },
         el("div", {}, el("div", { className: "looking-grid" })),
         el("div", {},

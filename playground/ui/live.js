@@ -99,16 +99,18 @@ function open(wanted) {
 }
 
 // Another tab of the page sends one here.
-function sentHere(event) {
-  if (!element.isConnected) { window.removeEventListener("playground-open", sentHere); return; }
-  list().then(() => open(event.detail));
+function sentHere() {
+  if (!element.isConnected) { window.removeEventListener("playground-Train", sentHere); return; }
+  const wanted = handedOver("Train");
+  list().then(() => open(wanted));
 }
-window.addEventListener("playground-open", sentHere);
+window.addEventListener("playground-Train", sentHere);
 
 function attach() {
   let value = {};
   try { value = JSON.parse(props.value) || {}; } catch (error) { return; }
   owner = value.owner || ""; first = value.first || "";
+  if (new URLSearchParams(location.search).has("inspect") && !window.playground.linked) { window.playground.linked = true; setTimeout(() => goTo("Inspect"), 0); }
   let remembered = "";
   try { remembered = localStorage.getItem("transformer-playground-subject") || ""; } catch (error) { /* a browser without a memory */ }
   if (value.subject) { open(value.subject); list(); return; }

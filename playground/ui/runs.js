@@ -301,7 +301,7 @@ async function share() {
   $(".sharing").showModal();
 }
 $(".share").addEventListener("click", share);
-$(".look-into").addEventListener("click", () => window.dispatchEvent(new CustomEvent("playground-inspect", { detail: { subject, step: viewed } })));
+$(".look-into").addEventListener("click", () => goTo("Inspect", { subject, step: viewed }));
 $(".use-these").addEventListener("click", () => { $(".sharing").close(); use(subject); });
 for (const button of element.querySelectorAll(".copy")) button.addEventListener("click", async () => {
   const box = button.parentElement.querySelector("input, textarea");

@@ -74,7 +74,7 @@ def test_the_answer_step_by_step(app, open_page):
     expect(page.locator(".steps-words")).to_have_text("place 4 of 4")
     page.click(".of-steps [data-value=drawn]")
     page.fill(".steps-temperature", "0")
-    expect(page.locator(".inspect .problem")).to_contain_text("temperature")
+    expect(page.locator(".inspect .problem")).to_contain_text("must be a number above 0")
     page.fill(".steps-temperature", "2")
     expect(page.locator(".inspect .problem")).to_be_empty()
 
@@ -105,7 +105,8 @@ def test_a_link_opens_the_same_view_for_somebody_else(app, open_page):
     page.click(".link")
     page.wait_for_selector(".link[data-link]")
     link = page.get_attribute(".link", "data-link")
-    assert "run:" not in link and "watch" in link
+    assert "run:" not in link
+    assert "watch" in link
     guest = open_page(link)
     guest.wait_for_selector(".inspect[data-drawn$='2 1']")
     expect(guest.locator(".inspect .sequence")).to_have_value("2 1")
@@ -118,8 +119,7 @@ def test_a_link_opens_the_same_view_for_somebody_else(app, open_page):
 @pytest.mark.parametrize("wanted", ["x", "{}", "[]", '{"subject": 3}', '{"subject": "run:x", "view": "y"}', "null"])
 def test_an_odd_link_opens_the_page_all_the_same(app, open_page, wanted):
     page = open_page(f"{app.url}/?inspect={quote(wanted)}")
-    page.wait_for_selector(".live[data-status=checkpoint]")
-    inspect(page)
+    page.wait_for_selector(".inspect[data-drawn]")  # nobody had to choose the tab
 
 
 def test_a_view_is_exported_with_its_numbers(app, open_page, tmp_path):
@@ -136,7 +136,8 @@ def test_a_view_is_exported_with_its_numbers(app, open_page, tmp_path):
     assert kept["png"].read_bytes()[:4] == b"\x89PNG"
     assert kept["png"].stat().st_size > 5000
     content = json.loads(kept["json"].read_text())
-    assert len(content["weights"]) == 2 and len(content["weights"][0]) == 4
+    assert len(content["weights"]) == 2
+    assert len(content["weights"][0]) == 4
     rows = kept["csv"].read_text().splitlines()
     assert len(rows) == 1 + 2 * 4 * 4 * 4
     assert rows[0].startswith("kind,layer,head")
@@ -150,3 +151,36 @@ def test_nothing_is_wider_than_the_page(app, open_page, width):
         view(page, name)
         page.wait_for_timeout(100)
         assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+
+
+def test_the_other_views_answer_to_the_mouse_and_to_the_keyboard(app, open_page):
+    page = open_page(app.url)
+    inspect(page)
+    type_sequence(page, "3 1 4")
+    view(page, "heads")
+    expect(page.locator(".of-heads")).to_contain_text("cross 2.4")
+    view(page, "lens")
+    expect(page.locator(".of-lens")).to_contain_text("layer 2")
+    expect(page.locator(".of-lens")).to_contain_text("the parts sum to")
+    view(page, "walk")
+    expect(page.locator(".of-walk")).to_contain_text("stage 1 of")
+    page.get_by_role("button", name="Next").click()
+    expect(page.locator(".of-walk")).to_contain_text("stage 2 of")
+    expect(page.locator(".of-walk")).to_contain_text("playground/models/positions.py:")
+    view(page, "symbols")
+    expect(page.locator(".of-symbols")).to_contain_text("Sine waves")
+    view(page, "sizes")
+    expect(page.locator(".of-sizes")).to_contain_text("171,597")
+    page.focus("#view-sizes")
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("#view-symbols")).to_have_attribute("aria-selected", "true")
+
+
+def test_taking_parts_away_is_measured(app, open_page):
+    page = open_page(app.url)
+    inspect(page)
+    page.select_option(".inspect .subject", "checkpoint:reverse-one-head")
+    view(page, "away")
+    page.locator(".of-away button", has_text="Measure").first.click()
+    row = page.locator(".of-away tr", has_text="cross-attention, layer 1, head 1")
+    expect(row.first).to_contain_text("100 % → 0", timeout=120_000)

@@ -200,6 +200,8 @@ def test_a_fault_of_the_hub_is_told_and_leaves_nothing_half_done(outcomes, carry
     outcome = outcomes[carry_out, case].result(timeout=300)
     assert outcome.hits >= 1
     assert outcome.seconds < LONGEST
+    if name == "hang" and operation != "download":  # a file that stops at its middle is asked for again from there
+        assert outcome.hits <= 2
     assert any(words in outcome.sentence for words in ADVICE[name]), outcome.sentence
     assert "nobody foresaw" not in outcome.sentence
     assert outcome.again == (name not in ("401", "403", "404")), outcome.sentence

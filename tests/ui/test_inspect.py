@@ -57,7 +57,8 @@ HOSTILE = [
     {"view": "attention", "options": {"kind": {}}}, {"view": "attention", "options": {"way": "drawn", "temperature": 0}},
     {"view": "steps", "options": {"way": "drawn", "temperature": "1"}}, {"view": "steps", "options": {"way": "drawn", "seed": -1}},
     {"view": "steps", "options": {"way": "drawn", "seed": 2**40}}, {"view": "attention", "text": "3 " * 5000},
-    {"view": "attention", "subject": "checkpoint:../x"}, {"view": "attention", "subject": 3}, {"subject": "run:x", "owner": "x", "view": "attention"},
+    {"view": "attention", "subject": "checkpoint:../x"}, {"view": "attention", "subject": 3},
+    {"subject": "run:x", "owner": "x", "view": "attention"},
     {"view": "attention", "options": {"kind": "x" * 9000}}, {"view": "steps", "text": "\ud800"},
 ]  # fmt: skip
 
