@@ -194,7 +194,7 @@ def predict(checkpoint: Path, sequence: str) -> None:
 def inspect(checkpoint: Path, sequence: str, out: Path, n: int, as_json: bool) -> None:
     """Draw what happens inside a checkpoint on a sequence such as "3 1 4": where every head looks, what is lost without each part,
     what each layer would answer. Each figure as PNG, SVG and PDF, with its data beside it as CSV or JSON."""
-    from playground.plots.heads import FIGURES, write
+    from playground.plots.heads import FIGURES
 
     manifest, family = model_of(checkpoint)
     known = {f"{name}.{kind}" for name in FIGURES for kind in ("png", "svg", "pdf", "csv", "json")}
@@ -203,8 +203,9 @@ def inspect(checkpoint: Path, sequence: str, out: Path, n: int, as_json: bool) -
 
     import torch
 
-    from playground.inspection.report import report
-    from playground.inspection.subject import NotInspectable, Subject
+    from playground.inspection.subject import NotInspectable
+    from playground.plots.drawn import draw_all
+    from playground.runs.history import read_lines
     from playground.tasks import UnknownSymbol
 
     torch.set_num_threads(1)  # more only get into each other's way at this size
@@ -212,14 +213,15 @@ def inspect(checkpoint: Path, sequence: str, out: Path, n: int, as_json: bool) -
     def tell(sentence: str) -> None:
         click.echo(f"{sentence} ...", err=True)
 
+    run = run_of(checkpoint)
     try:
-        found = report(Subject.of(manifest.config, family), sequence, n, earlier_weights(checkpoint, manifest.step), tell)
+        lines = [line for line in read_lines(run) if line["step"] <= manifest.step]
+        earlier = earlier_weights(run, manifest.step)
+        found, files = draw_all(
+            out, manifest.config, family, sequence, n, lines=lines, scores=manifest.scores, history=earlier, tell=tell
+        )  # fmt: skip
     except (UnknownSymbol, NotInspectable, CheckpointError) as error:
         refuse(str(error))
-    tell("drawing")
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        files = [path for name, data in found.items() for path in write(out, name, data)]
     except OSError as error:
         refuse(f"--out {out} cannot be written: {error.strerror}; choose another folder")
     missed = next(row for row in found["ablation"] if row["name"] == found["head"]["title"])
@@ -395,14 +397,17 @@ def check_out(out: Path, keeps_what_is_there: bool) -> None:
         refuse(f"--out {out} cannot be written: {error.strerror}; choose another folder")
 
 
-def earlier_weights(checkpoint: Path, step: int, most: int = 24) -> dict[int, Path]:
-    """The weights that the checkpoint's run kept until `step`, evenly thinned: {step: file}. Empty for a checkpoint of no run."""
-    from playground.runs.history import kept_steps, weights_path
+def run_of(checkpoint: Path) -> Path:
+    """The folder where a checkpoint's metrics and earlier weights are: its run's, if it has one, else its own."""
+    home = checkpoint.resolve().parent.parent
+    return home if not (checkpoint / "metrics.jsonl").is_file() and (home / "metrics.jsonl").is_file() else checkpoint
 
-    run = next((folder for folder in (checkpoint, checkpoint.parent.parent) if kept_steps(folder)), checkpoint)
-    steps = [each for each in kept_steps(run) if each <= step]
-    chosen = steps if len(steps) <= most else [steps[i * (len(steps) - 1) // (most - 1)] for i in range(most)]
-    return {each: weights_path(run, each) for each in chosen} if len(chosen) > 1 else {}
+
+def earlier_weights(run: Path, step: int) -> dict[int, Path]:
+    """The weights that a run kept until `step`, evenly thinned: {step: file}. Empty for a checkpoint of no run."""
+    from playground.runs.history import kept_steps, thinned, weights_path
+
+    return {each: weights_path(run, each) for each in thinned([each for each in kept_steps(run) if each <= step])}
 
 
 def learn(trainer: Trainer, metrics: list[Any]) -> tuple[str, int]:

@@ -21,7 +21,24 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator, PercentFormatter
 
-from .figures import ACCENT, GRID, INK, MONO, QUIET, RAMP, SECOND, SHARE, blank, chart, colour_bar, heatmap, panel, save
+from .figures import (
+    ACCENT,
+    GRID,
+    INK,
+    MONO,
+    QUIET,
+    RAMP,
+    SECOND,
+    SHARE,
+    blank,
+    chart,
+    colour_bar,
+    exact_match_by_length,
+    heatmap,
+    panel,
+    save,
+    training_curve,
+)
 
 Row = Mapping[str, Any]
 
@@ -445,6 +462,8 @@ FIGURES: dict[str, Callable[[Any], Figure]] = {
     "contributions": contributions,
     "positions": positions,
     "sine-waves": sine_waves,
+    "loss": lambda rows: training_curve([{name: value for name, value in row.items() if value is not None} for row in rows]),
+    "exact-match-by-length": exact_match_by_length,
 }
 
 

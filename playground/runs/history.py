@@ -73,6 +73,13 @@ def nearest(steps: list[int], step: int) -> int | None:
     return min(around, key=lambda s: abs(s - step)) if around else None
 
 
+def thinned(steps: list[int], most: int = 24) -> list[int]:
+    """At most so many of these steps, evenly chosen, the first and the last among them; none where there are fewer than two."""
+    if len(steps) < 2:
+        return []
+    return steps if len(steps) <= most else [steps[i * (len(steps) - 1) // (most - 1)] for i in range(most)]
+
+
 def read_lines(run: Path) -> Iterator[dict[str, Any]]:
     """The metrics on disk, step by step. A last line that was cut off, as a killed process leaves it, is left out.
 

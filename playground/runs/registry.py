@@ -474,6 +474,13 @@ class Registry:
             run.asked.add(future)
         return future
 
+    def what(self, run: Run, step: int | None = None) -> dict[str, Any] | None:
+        """What names a run's weights to a process that looks into models: at a step or the latest; None while it has none."""
+        with run.lock:
+            run.records()
+            step = run.newest if step is None else step
+        return None if step is None else self._what(run, step)
+
     def _what(self, run: Run, step: int) -> dict[str, Any]:
         return {"run": str(run.folder), "fields": run.config.to_fields(), "step": step}
 

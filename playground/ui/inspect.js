@@ -215,11 +215,23 @@ function picture() {
   }
   return canvas;
 }
+// Drawn by the server: what a paper needs.
+async function figures(name) {
+  const label = $(".export summary");
+  label.textContent = "Drawing";
+  let told;
+  try { told = await call("inspect-figures", { owner, subject: state.subject, text: state.text, ...(state.step === null ? {} : { step: state.step }) }, 300000); }
+  catch (error) { told = { error: "no answer from the server; try again" }; }
+  label.textContent = "Export";
+  if (told.error) { problem(told.error); return; }
+  save(name.replace(state.view, "figures") + ".zip", new Blob([Uint8Array.from(atob(told.zip), (c) => c.charCodeAt(0))], { type: "application/zip" }));
+}
 $(".export").addEventListener("click", (event) => {
   const as = event.target.dataset.as, data = answers[state.view], spec = VIEWS[state.view];
   if (!as || !data) return;
   $(".export").open = false;
   const name = "inspect-" + state.view + "-" + state.text.replace(/[^A-Za-z0-9]+/g, "").slice(0, 20);
+  if (as === "figures") { figures(name); return; }
   if (as === "png") picture().toBlob((blob) => save(name + ".png", blob));
   else if (as === "json") save(name + ".json", new Blob([JSON.stringify({ model: ($(".subject").selectedOptions[0] || {}).text, text: state.text, view: state.view, options: spec.want ? spec.want() : {}, ...(spec.unpacked ? spec.unpacked(data) : data) }, null, 1)], { type: "application/json" }));
   else save(name + ".csv", new Blob([csvOf(spec.rows ? spec.rows(data) : [])], { type: "text/csv" }));

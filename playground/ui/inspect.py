@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
 from starlette.requests import Request
 
+from playground.runs.eyes import resolve
+from playground.runs.processes import Child
 from playground.runs.registry import Registry
 
 from .asked import Answerer
@@ -23,6 +26,7 @@ SCRIPTS = (*SHELL, "inspect_looking.js", "inspect_proof.js", "inspect_walk.js", 
 STYLES = ("common.css", "inspect.css", "inspect_proof.css", "inspect_walk.css")
 SLOW = ("heads", "heads-over-training", "away")
 SLOW_WITHIN = 280  # seconds
+FIGURES_N = 512  # held-out sequences behind the ablations in them
 LONGEST_REQUEST = 8000  # characters
 
 
@@ -44,7 +48,15 @@ def inspect_answerers(registry: Registry) -> dict[str, Answerer]:
     async def inspect(what: object, _: Request) -> dict[str, Any]:
         return await shown(registry, what)
 
-    return {"inspect": inspect}
+    drawing = asyncio.Semaphore(1)  # half a minute of a core each
+
+    async def figures(what: object, _: Request) -> dict[str, Any]:
+        if drawing.locked():
+            return {"error": "somebody else's figures are being drawn just now; try again in a moment"}
+        async with drawing:
+            return await drawn(registry, what)
+
+    return {"inspect": inspect, "inspect-figures": figures}
 
 
 async def shown(registry: Registry, what: object) -> dict[str, Any]:
@@ -65,3 +77,29 @@ async def shown(registry: Registry, what: object) -> dict[str, Any]:
             return {"error": "this model is not on this server, or not yours; choose another one above"}
         future = await asyncio.to_thread(registry.show, folder, request, None, slow)
     return await answer_of(future, SLOW_WITHIN) if slow else await answer_of(future)
+
+
+async def drawn(registry: Registry, what: object) -> dict[str, Any]:
+    """Every figure of the subject on a sequence, for print: {"zip": base64}."""
+    what = what if isinstance(what, dict) else {}
+    text, step = what.get("text"), what.get("step")
+    if not isinstance(text, str) or len(text) > 2000:
+        return {"error": "type a sequence of at most 2,000 characters"}
+    run, _ = run_on_show(registry, what)
+    folder = None if run else checkpoint_folder(registry, what)
+    if run:
+        subject = await asyncio.to_thread(registry.what, run, None if step is None else whole(step))
+    else:
+        subject = {"checkpoint": str(folder)} if folder else None
+    if subject is None:
+        return {"error": "there is nothing to draw of this model yet; choose another one above"}
+    future = Future[dict[str, Any]]()
+    child = Child(
+        "playground.plots.drawn:work", "figures", subject, text, FIGURES_N,
+        on_message=lambda answer: resolve(future, answer),
+        on_end=lambda code: resolve(future, {"error": f"the process that draws ended (exit code {code}); try again"}),
+    )  # fmt: skip
+    try:
+        return await answer_of(future, SLOW_WITHIN)
+    finally:
+        child.kill()

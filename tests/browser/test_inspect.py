@@ -2,6 +2,7 @@
 
 import json
 import re
+import zipfile
 from urllib.parse import quote
 
 import pytest
@@ -184,3 +185,28 @@ def test_taking_parts_away_is_measured(app, open_page):
     page.locator(".of-away button", has_text="Measure").first.click()
     row = page.locator(".of-away tr", has_text="cross-attention, layer 1, head 1")
     expect(row.first).to_contain_text("100 % → 0", timeout=120_000)
+
+
+def test_all_figures_come_for_print(app, open_page, tmp_path):
+    page = open_page(app.url)
+    inspect(page)
+    page.select_option(".inspect .subject", "checkpoint:reverse-one-head")
+    type_sequence(page, "3 1 4")
+    page.click(".export summary")
+    with page.expect_download(timeout=180_000) as download:
+        page.click(".export [data-as=figures]")
+    download.value.save_as(tmp_path / "figures.zip")
+    with zipfile.ZipFile(tmp_path / "figures.zip") as archive:
+        names = archive.namelist()
+    for name in (
+        "loss",
+        "exact-match-by-length",
+        "cross-attention",
+        "head",
+        "cross-attention-by-step",
+        "ablation",
+        "head-scores",
+        "positions",
+    ):
+        assert {f"{name}.{kind}" for kind in ("png", "svg", "pdf")} <= set(names)
+    assert any(name.endswith(".csv") for name in names)

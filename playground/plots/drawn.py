@@ -1,0 +1,94 @@
+"""Every figure of a model and a sequence in one folder, for print and with its data beside it: from the command line, and for the
+page as one zip file, in a process of its own."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import io
+import signal
+import tempfile
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from playground.families.family import Family
+from playground.training.config import RunConfig
+
+from .heads import write
+
+CURVE = ("step", "loss", "learning_rate", "gradient_norm", "exact_match", "token_accuracy")
+
+
+def draw_all(
+    out: Path,
+    config: RunConfig,
+    family: Family,
+    sequence: str,
+    n: int,
+    *,
+    lines: Sequence[Mapping[str, Any]] = (),
+    scores: Mapping[str, Any] | None = None,
+    history: Mapping[int, Path] | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> tuple[dict[str, Any], list[Path]]:
+    """Write every figure into `out` as PNG, SVG and PDF, with its data. `lines` are the metrics until now, `scores` those of its
+    checkpoint (measured here where there are none), `history` the weights of earlier steps, {step: file}.
+
+    Returns the data by the figure's name, and the files.
+
+    Raises:
+        UnknownSymbol, NotInspectable: for a sequence that cannot be read.
+        OSError: where the folder cannot be written.
+    """
+    from playground.evaluation import evaluate
+    from playground.inspection.report import report
+    from playground.inspection.subject import Subject
+
+    subject = Subject.of(config, family)
+    found = report(subject, sequence, n, history, tell)
+    if scores is None:
+        tell("asking held-out sequences")
+        scores = dataclasses.asdict(evaluate(family, subject.held_out(2000)))
+    found["exact-match-by-length"] = scores
+    if lines:
+        found["loss"] = [{name: line.get(name) for name in CURVE} for line in lines]
+    tell("drawing")
+    out.mkdir(parents=True, exist_ok=True)
+    return found, [path for name, data in found.items() for path in write(out, name, data)]
+
+
+def work(pipe: Connection, what: dict[str, Any], sequence: str, n: int) -> None:
+    """The entry of the page's process: answers with {"zip": base64} or {"error": sentence}. `what` is as for the inspector."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    import torch
+
+    from playground.runs.history import kept_steps, read_lines, thinned, weights_path
+    from playground.runs.inspector import Inspector
+    from playground.training.manifest import read_manifest
+
+    torch.set_num_threads(1)
+    try:
+        run = Path(what["run"]) if "run" in what else None
+        opened = Inspector().at_step(what) if run else Inspector().checkpoint(Path(what["checkpoint"]))
+        folder = run or Path(what["checkpoint"])
+        lines = [line for line in read_lines(folder) if line["step"] <= opened.step]
+        history = (
+            {step: weights_path(folder, step) for step in thinned([s for s in kept_steps(folder) if s <= opened.step])} if run else None
+        )
+        scores = None if run else read_manifest(folder).scores
+        with tempfile.TemporaryDirectory() as scratch:
+            _, files = draw_all(Path(scratch), opened.config, opened.family, sequence, n, lines=lines, scores=scores, history=history)
+            packed = io.BytesIO()
+            with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+                for path in files:
+                    archive.write(path, path.name)
+        answer = {"zip": base64.b64encode(packed.getvalue()).decode()}
+    except (ValueError, OSError) as error:
+        answer = {"error": str(error)}
+    with suppress(OSError):
+        pipe.send((answer,))
+    pipe.close()

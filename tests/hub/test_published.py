@@ -1,0 +1,43 @@
+"""What somebody meets who finds a published model and knows nothing of this project: its card, and the lines that it says to run."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from huggingface_hub import ModelCard
+
+from playground.hub.jobs import begin
+from playground.hub.work import Errand
+from tests.servers import ROOT
+
+
+@pytest.fixture(scope="module")
+def published(hub):
+    job = begin(Errand("push", "ada/reverse-10", hub.ADA, hub.url, checkpoint=str(ROOT / "checkpoints" / "reverse")))
+    assert job.over.wait(120)
+    assert job.status == "done", job.sentence
+    return "ada/reverse-10"
+
+
+def test_its_card_is_read_and_validated_as_the_hub_does(hub, published):
+    card = ModelCard(hub.files(published)["README.md"].decode())
+    assert "transformer-playground" in card.data.tags
+    assert card.data.eval_results[0].metric_type == "exact_match"
+    assert card.data.eval_results[0].metric_value == 1.0
+    card.validate()  # asks the Hub
+
+
+def test_the_lines_of_its_card_run_as_they_stand(hub, published, tmp_path):
+    text = hub.files(published)["README.md"].decode()
+    snippet = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0]
+    promised = re.search(r"print\(.*\)  # (.+)", snippet).group(1)
+    bare = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HF_"))}
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", snippet],
+        cwd=tmp_path, env=bare | hub.environment(tmp_path / "home"), capture_output=True, text=True, timeout=200, check=False,
+        stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == promised
