@@ -31,6 +31,18 @@ VIEWS.attention = {
     const lines = (event) => { if (looking.shape !== "lines") return; looking.over = event ? overToken(canvas, event) : null; drawLines(canvas, answers.attention); };
     canvas.addEventListener("pointermove", lines);
     canvas.addEventListener("pointerleave", () => lines(null));
+    // Up and down through the tokens, left and right from one side to the other.
+    canvas.addEventListener("keydown", (event) => {
+      const data = answers.attention;
+      if (looking.shape !== "lines" || !data || !event.key.startsWith("Arrow")) return;
+      event.preventDefault(); event.stopImmediatePropagation();
+      const [side, at] = looking.over || ["row", -1], turned = { ArrowLeft: "row", ArrowRight: "column" }[event.key] || side;
+      const n = (turned === "row" ? data.rows : data.columns).length;
+      looking.over = [turned, Math.max(0, Math.min(n - 1, at + ({ ArrowUp: -1, ArrowDown: 1 }[event.key] || 0)))];
+      drawLines(canvas, data);
+      const name = (turned === "row" ? data.rows : data.columns)[looking.over[1]];
+      $v("attention", ".caption").textContent = "Place " + (looking.over[1] + 1) + " (" + name + ") alone: " + (turned === "row" ? "where it looks." : "who looks at it.");
+    }, true);
   },
   want: () => ({ kind: looking.kind, way: looking.way }),
   take(options) { for (const name of ["kind", "way"]) if (typeof options[name] === "string") { looking[name] = options[name]; for (const box of VIEWS.attention.box.querySelectorAll(".choice")) if (box.querySelector(`[data-value="${CSS.escape(options[name])}"]`)) press(box, options[name]); } },

@@ -43,6 +43,11 @@ def test_heads_on_a_sequence_of_ones_own(app, open_page):
     expect(page.locator(".of-attention h4")).to_contain_text("in every head")
     page.click(".looking-shape [data-value=lines]")
     assert colours(page, ".of-attention canvas.picture") > 5
+    all_lines = page.evaluate("document.querySelector('.of-attention canvas.picture').toDataURL()")
+    canvas.focus()
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate("document.querySelector('.of-attention canvas.picture').toDataURL()") != all_lines
+    expect(page.locator(".of-attention .caption")).to_contain_text("alone")
     page.click(".looking-shape [data-value=map]")
     page.click(".of-attention [data-value=decoder]")
     page.wait_for_function("document.querySelector('.of-attention .caption').dataset.resting.includes('hatched')")
@@ -154,24 +159,88 @@ def test_nothing_is_wider_than_the_page(app, open_page, width):
         assert page.evaluate("document.documentElement.scrollWidth") <= width, name
 
 
-def test_the_other_views_answer_to_the_mouse_and_to_the_keyboard(app, open_page):
+def test_what_heads_are_for_sorted_and_read(app, open_page):
+    page = open_page(app.url)
+    inspect(page)
+    view(page, "heads")
+    rows = page.locator(".heads-table tbody tr")
+    expect(rows).to_have_count(24)
+    header = page.locator(".heads-table thead button", has_text="anti-diagonal")
+    header.focus()
+    page.keyboard.press("Enter")
+    expect(rows.first).to_contain_text("cross 2.")
+    rows.nth(1).click()
+    expect(page.locator(".of-heads")).to_contain_text("looks at its position counted from the end")
+
+
+def test_heads_over_the_steps_of_a_run(app, open_page):
+    page = open_page(app.url)
+    begin(page, app.url, steps=60)
+    shows(page, "done")
+    page.click(".look-into")
+    page.wait_for_selector(".inspect[data-drawn]")
+    view(page, "heads")
+    page.locator(".of-heads button", has_text="Measure over training").click()
+    expect(page.locator(".heads-two")).to_be_visible(timeout=60_000)
+    assert colours(page, ".heads-chart") > 2
+    page.focus(".heads-chart")
+    page.keyboard.press("ArrowRight")
+    page.select_option(".heads-pattern", "previous")
+    assert colours(page, ".heads-map") > 2
+
+
+def test_the_lens_and_what_adds_up_to_a_logit(app, open_page):
     page = open_page(app.url)
     inspect(page)
     type_sequence(page, "3 1 4")
-    view(page, "heads")
-    expect(page.locator(".of-heads")).to_contain_text("cross 2.4")
     view(page, "lens")
-    expect(page.locator(".of-lens")).to_contain_text("layer 2")
-    expect(page.locator(".of-lens")).to_contain_text("the parts sum to")
+    expect(page.locator(".lens-words")).to_contain_text("Place 1: the parts sum to")
+    page.locator(".lens-cell[tabindex='0']").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".lens-words")).to_contain_text("Place 2: the parts sum to")
+    page.locator(".lens-cell").last.click()
+    expect(page.locator(".lens-words")).to_contain_text("Place 4: the parts sum to")
+    page.select_option(".lens-symbol", "0")
+    expect(page.locator(".lens-words")).to_contain_text("logit of 0")
+
+
+def test_the_walk_down_to_a_single_number(app, open_page):
+    page = open_page(app.url)
+    inspect(page)
+    type_sequence(page, "3 1 4")
     view(page, "walk")
-    expect(page.locator(".of-walk")).to_contain_text("stage 1 of")
-    page.get_by_role("button", name="Next").click()
-    expect(page.locator(".of-walk")).to_contain_text("stage 2 of")
-    expect(page.locator(".of-walk")).to_contain_text("playground/models/positions.py:")
+    expect(page.locator(".walk-code")).to_contain_text("playground/models/positions.py:")
+    first = page.text_content(".walk-name")
+    page.focus(".walk-on")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".walk-name")).not_to_have_text(first)
+    page.locator(".walk-steps button").nth(1).click()
+    page.locator(".walk-list button", has_text=re.compile("^scores")).first.click()
+    expect(page.locator(".walk-formula")).to_contain_text("sqrt(size of a head)")
+    page.focus(".walk-map")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    expect(page.locator(".walk-equation")).to_contain_text("=")
+
+
+def test_symbols_and_sizes_with_ones_own_numbers(app, open_page):
+    page = open_page(app.url)
+    inspect(page)
     view(page, "symbols")
-    expect(page.locator(".of-symbols")).to_contain_text("Sine waves")
+    page.fill(".symbols-dimension", "14")
+    expect(page.locator(".symbols-lengths")).to_contain_text("47")
+    page.fill(".symbols-first", "a b a")
+    page.fill(".symbols-second", "a a b")
+    expect(page.locator(".symbols-apart")).to_contain_text("a")
+    page.focus(".symbols-flat")
+    page.keyboard.press("ArrowRight")
     view(page, "sizes")
     expect(page.locator(".of-sizes")).to_contain_text("171,597")
+    page.fill(".sizes-scores", "1 0\n1 x")
+    expect(page.locator(".sizes-problem")).not_to_be_empty()
+    page.fill(".sizes-scores", "2 1\n1 2")
+    expect(page.locator(".sizes-problem")).to_be_empty()
+    expect(page.locator(".of-sizes")).to_contain_text("0.73")
     page.focus("#view-sizes")
     page.keyboard.press("ArrowLeft")
     expect(page.locator("#view-symbols")).to_have_attribute("aria-selected", "true")
@@ -185,6 +254,12 @@ def test_taking_parts_away_is_measured(app, open_page):
     page.locator(".of-away button", has_text="Measure").first.click()
     row = page.locator(".of-away tr", has_text="cross-attention, layer 1, head 1")
     expect(row.first).to_contain_text("100 % → 0", timeout=120_000)
+    row.first.locator("input").focus()
+    page.keyboard.press(" ")
+    expect(page.locator(".away-own")).to_contain_text("✗")
+    page.focus(".away-place")
+    page.keyboard.press("ArrowDown")
+    expect(page.locator(".away-patch-words")).to_contain_text("bring")
 
 
 def test_all_figures_come_for_print(app, open_page, tmp_path):
