@@ -292,8 +292,8 @@ class Worker:
             self.tell("changes", [change.to_list() for change in self.trainer.changes])
 
     def pause(self) -> None:
+        self.guard(self.tell_points)  # first, so that nobody sees it paused at an earlier step than it is
         self.hold()
-        self.guard(self.tell_points)
         self.guard(self.look)
         self.guard(self.save)
 

@@ -244,7 +244,9 @@ async function drawSaved() {
   const shownOf = subject, version = subject + last.saved, told = await about(shownOf);
   if (shownOf !== subject || !told.checkpoints) return;
   savedShown = version;
-  const body = $(".saved tbody");
+  const body = $(".saved tbody"), signature = shownOf + JSON.stringify(told.checkpoints);
+  if (body.dataset.signature === signature) return; // a button that asks whether one is sure goes on asking
+  body.dataset.signature = signature;
   $(".saved .none").hidden = told.checkpoints.length > 0;
   body.replaceChildren(...told.checkpoints.map((c, at) => {
     const row = document.createElement("tr"), cells = ["step " + c.step.toLocaleString("en"), c.kept ? "kept" : at ? "the one before" : "latest", c.exact_match === null ? "–" : percent(c.exact_match), bytes(c.bytes), ago(Date.now() / 1000 - c.written)];
@@ -255,6 +257,7 @@ async function drawSaved() {
     let sure = false;
     add("Delete", async (event) => {
       if (!sure) { sure = true; event.target.textContent = "Delete for good"; return; }
+      sure = false; event.target.textContent = "Delete";
       await doing({ do: "remove", checkpoint: c.name }, subject, $(".saved-note"));
       await drawSaved();
     });

@@ -7,6 +7,7 @@ what the pages were answered, the app's log and every file it leaves are searche
 import asyncio
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -94,6 +95,11 @@ def test_what_is_no_token_is_refused_without_saying_it(canary, typed):
 # Visitors of a Space who have signed in: their session is Gradio's to make, so the page is asked directly
 
 
+def waited_for(answer):
+    with ThreadPoolExecutor(1) as thread:  # the browser tests' event loop may be running in this one
+        return thread.submit(asyncio.run, answer).result()
+
+
 @pytest.fixture
 def visited(hub, canary, registries, monkeypatch):
     """Carries an errand of a visitor with some session out, and gives the answer to hub-start, or what became of it."""
@@ -105,11 +111,11 @@ def visited(hub, canary, registries, monkeypatch):
 
     def visit(session, **what):
         request = SimpleNamespace(scope={"session": session})
-        begun = asyncio.run(page.start({"owner": owner, "token": hub.CY, "subject": f"run:{run.id}"} | what, request))
+        begun = waited_for(page.start({"owner": owner, "token": hub.CY, "subject": f"run:{run.id}"} | what, request))
         if "error" in begun:
             return begun
         assert page.jobs.find(begun["job"], owner).over.wait(110)
-        return asyncio.run(page.job({"owner": owner, "job": begun["job"]}, request))
+        return waited_for(page.job({"owner": owner, "job": begun["job"]}, request))
 
     return visit
 
