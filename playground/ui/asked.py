@@ -1,8 +1,8 @@
 """What the pages' scripts ask the server: POST playground/ask/NAME with JSON, answered with JSON.
 
-Routes of the app's own, in front of Gradio's. Gradio's server functions do the same and take more than twice as long for it, most of
-it in routing and checking; with a class watching, that is time of the cores on which somebody trains (benchmarks/RESULTS.md, "What
-watching costs"). The arguments come from anybody's browser: whoever answers reads them with care. A page of another site may send
+Routes of the app's own, in front of Gradio's. Gradio's server functions do the same with much more routing and checking on the way; with
+a class watching, that is time of the cores on which somebody trains (benchmarks/RESULTS.md, "What watching costs", measured with these
+routes). The arguments come from anybody's browser: whoever answers reads them with care. A page of another site may send
 such requests too, with the visitor's cookies; they say where they come from, and are refused everywhere.
 """
 

@@ -29,9 +29,9 @@ from playground.training.manifest import CheckpointError
 from .asked import Answerer
 from .subject import RUN, checkpoint_folder, run_on_show
 from .transfer import LARGEST_UPLOAD, UNPACKED
+from .view import view
 from .visit import OWNER
 
-HERE = Path(__file__).parent
 SCRIPTS = ("common.js", "hub.js")
 LONGEST = 200  # characters of a name or a token
 
@@ -48,14 +48,7 @@ def can_sign_in() -> bool:
 
 def hub_view() -> gr.HTML:
     """The view. Its value is {"owner": whose page it is}."""
-    return gr.HTML(
-        value=None,
-        html_template=(HERE / "hub.html").read_text(encoding="utf-8"),
-        css_template="\n".join((HERE / name).read_text(encoding="utf-8") for name in ("common.css", "hub.css")),
-        js_on_load="\n".join((HERE / name).read_text(encoding="utf-8") for name in SCRIPTS),
-        elem_id="hub",
-        padding=False,
-    )
+    return view("hub", ("common.css", "hub.css"), SCRIPTS)
 
 
 def token_of(what: Mapping[str, Any], session: Mapping[str, Any], local: bool) -> str:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import json
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Any
 
 import gradio as gr
@@ -19,8 +18,8 @@ from playground.runs.registry import Registry
 from .asked import Answerer
 from .live import answer_of
 from .subject import checkpoint_folder, run_on_show, whole
+from .view import view
 
-HERE = Path(__file__).parent
 SHELL = ("common.js", "paint.js", "matrix.js", "inspect.js")
 SCRIPTS = (*SHELL, "inspect_looking.js", "inspect_proof.js", "inspect_walk.js", "inspect_begin.js")
 STYLES = ("common.css", "inspect.css", "inspect_proof.css", "inspect_walk.css")
@@ -32,14 +31,7 @@ LONGEST_REQUEST = 8000  # characters
 
 def inspect_view() -> gr.HTML:
     """The view. Its value is {"owner": whose page it is, "wanted": what a link asks for}."""
-    return gr.HTML(
-        value=None,
-        html_template=(HERE / "inspect.html").read_text(encoding="utf-8"),
-        css_template="\n".join((HERE / name).read_text(encoding="utf-8") for name in STYLES),
-        js_on_load="\n".join((HERE / name).read_text(encoding="utf-8") for name in SCRIPTS),
-        elem_id="inspect",
-        padding=False,
-    )
+    return view("inspect", STYLES, SCRIPTS)
 
 
 def inspect_answerers(registry: Registry) -> dict[str, Answerer]:

@@ -67,7 +67,7 @@ VIEWS.attention = {
     });
     const canvas = $v("attention", "canvas.picture"), caption = $v("attention", ".caption"), name = "Layer " + (looking.layer + 1) + ", head " + (looking.head + 1);
     $v("attention", "h4").textContent = looking.shape === "token" ? "Row " + ((looking.token ?? 0) + 1) + " (" + data.rows[Math.min(looking.token ?? 0, data.rows.length - 1)] + ") in every head" : name;
-    caption.dataset.resting = looking.shape === "token" ? "Down: every head, as layer.head. Across: where it looks from this one row." : KIND_WORDS[data.kind];
+    caption.dataset.resting = looking.shape === "token" ? "Down: every head, as layer.head. Across: where it looks from this one row." : KIND_WORDS[data.kind] + (document.body.classList.contains("dark") ? " Dark is 0, bright is 1." : " White is 0, dark is 1.");
     if (looking.shape === "lines") { caption.textContent = "Left: the rows of the map. Right: where they look. Point at a token to see it alone."; drawLines(canvas, data); return; }
     if (looking.shape === "token") {
       const row = Math.min(looking.token ?? 0, data.rows.length - 1), flat = all.flatMap((heads, l) => heads.map((weights, h) => [(l + 1) + "." + (h + 1), weights[row]]));

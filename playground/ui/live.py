@@ -24,8 +24,8 @@ from playground.training.manifest import CheckpointError, read_manifest
 from .acts import act, details, rows
 from .asked import Answerer
 from .subject import checkpoint_folder, run_on_show, whole
+from .view import view
 
-HERE = Path(__file__).parent
 SCRIPTS = ("common.js", "words.js", "paint.js", "draw.js", "live.js", "rewind.js", "runs.js")  # one program, in this order
 ANSWER_WITHIN = 15  # seconds
 MOST_CURVES = 8
@@ -36,14 +36,7 @@ GONE: dict[str, Any] = {"status": "gone", "message": "", "epoch": 0, "points": N
 
 def live_view() -> gr.HTML:
     """The view. Its value is {"owner": whose page it is, "subject": what to show first}."""
-    return gr.HTML(
-        value=None,
-        html_template=(HERE / "live.html").read_text(encoding="utf-8"),
-        css_template="\n".join((HERE / name).read_text(encoding="utf-8") for name in ("common.css", "live.css")),
-        js_on_load="\n".join((HERE / name).read_text(encoding="utf-8") for name in SCRIPTS),
-        elem_id="live",
-        padding=False,
-    )
+    return view("live", ("common.css", "live.css"), SCRIPTS)
 
 
 async def told(registry: Registry, request: object) -> dict[str, Any]:

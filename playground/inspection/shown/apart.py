@@ -28,7 +28,7 @@ from playground.models.positions import Embedding, sinusoid
 from playground.tasks import EOS, PAD
 from playground.tasks.task import Batch
 
-from .looking import _said
+from .looking import said
 from .origin import MOST_COLUMNS, MOST_ROWS
 from .request import numbers, one_of, plain, text, typed, whole
 
@@ -42,7 +42,7 @@ PADDED_BY = 3
 def answered(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
     """The model's own answer to the sequence and the right one, which the page shows beside it whatever the view."""
     tokens = subject.family.solve(subject.read(text(request)).source_BS, subject.max_tokens)[0].tolist()
-    return _said(subject, request, subject.names(tokens[: tokens.index(EOS) + 1] if EOS in tokens else tokens))
+    return said(subject, request, subject.names(tokens[: tokens.index(EOS) + 1] if EOS in tokens else tokens))
 
 
 @torch.no_grad()

@@ -38,7 +38,7 @@ def attention(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
         "columns": columns,
         "weights": packed(weights_LHQM),
         "possible": recording.possible[kind][0].int().tolist(),
-        **_said(subject, request, written),
+        **said(subject, request, written),
     }
 
 
@@ -66,7 +66,7 @@ def steps(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
     config = subject.family.config
     heads = [f"{layer + 1}.{head + 1}" for layer in range(config.n_layers) for head in range(config.n_heads)]
     return {"source": subject.names(batch.source_BS[0].tolist()), "heads": heads, "steps": told,
-            **_said(subject, request, [step["chosen"] for step in told])}  # fmt: skip
+            **said(subject, request, [step["chosen"] for step in told])}  # fmt: skip
 
 
 def _recorded(subject: Subject, request: dict[str, Any], way: str) -> tuple[Recording, list[str]]:
@@ -78,7 +78,7 @@ def _recorded(subject: Subject, request: dict[str, Any], way: str) -> tuple[Reco
     return recording, subject.names(written_BT[0].tolist())
 
 
-def _said(subject: Subject, request: dict[str, Any], written: list[str]) -> dict[str, Any]:
+def said(subject: Subject, request: dict[str, Any], written: list[str]) -> dict[str, Any]:
     """What stands beside the sequence in every view: what was written, and what would be right."""
     batch = subject.read(_text(request))
     right = subject.names(batch.labels_BT[0].tolist())

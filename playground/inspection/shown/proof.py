@@ -24,7 +24,7 @@ from playground.inspection.subject import NotInspectable, Subject
 from playground.tasks import EOS
 from playground.tasks.task import Batch
 
-from .looking import _said
+from .looking import said
 from .request import one_of, plain, whole
 from .request import text as text_of
 
@@ -232,7 +232,7 @@ def away_answer(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
         "symbols": list(subject.task.vocabulary.symbols),
         "parts": list(known),
         "groups": {name: [part.name for part in parts] for name, parts in groups(subject.family.config).items()},
-        **_said(subject, request, in_place["written"]),
+        **said(subject, request, in_place["written"]),
     }
 
 
@@ -293,7 +293,7 @@ def lens(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
             for layer in layers
         ],
         "of_right": [[_short(p) for p in row] for row in right_LT.tolist()],
-        **_said(subject, request, _written(subject, batch)),
+        **said(subject, request, _written(subject, batch)),
     }
 
 

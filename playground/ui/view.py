@@ -1,0 +1,25 @@
+"""A view of our own: one HTML component made of the files beside this one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gradio as gr
+
+HERE = Path(__file__).parent
+
+
+def view(name: str, styles: tuple[str, ...], scripts: tuple[str, ...]) -> gr.HTML:
+    """NAME.html with these style sheets, and these scripts as one program, in their order. Its value is set when a page loads."""
+
+    def joined(files: tuple[str, ...]) -> str:
+        return "\n".join((HERE / file).read_text(encoding="utf-8") for file in files)
+
+    return gr.HTML(
+        value=None,
+        html_template=joined((f"{name}.html",)),
+        css_template=joined(styles),
+        js_on_load=joined(scripts),
+        elem_id=name,
+        padding=False,
+    )
