@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from playground.models.config import ModelConfig
 from playground.models.sizes import EncoderOnlyConfig
@@ -21,6 +22,7 @@ class Registered:
     config: type[ModelConfig]
     title: str
     sentence: str
+    recipe: Mapping[str, Any] = field(default_factory=dict)  # settings with which it learns best, where the usual ones do not suit
 
     def settings(self) -> list[str]:
         """The settings that this family listens to; the others have no meaning for it."""

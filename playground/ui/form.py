@@ -9,12 +9,13 @@ from typing import Any
 
 import gradio as gr
 
+from playground.families import FAMILIES
 from playground.models.config import SettingError
 from playground.runs.memory import check_memory
 from playground.training.config import RunConfig, field_owner, setting_of
-from playground.training.presets import PRESETS, preset_config
+from playground.training.presets import PRESETS
 
-FIRST = ("task", "min_length", "max_length", "preset", "device")
+FIRST = ("task", "min_length", "max_length", "family", "preset", "device")
 ADVANCED = {
     "Model": (
         "d_model", "n_heads", "n_layers", "d_ff", "dropout", "norm", "positions", "position_scale",
@@ -38,6 +39,8 @@ ARROW_STEPS = {
     "dropout": 0.05, "position_scale": 0.5, "learning_rate": 0.001, "final_share": 0.01, "beta1": 0.01, "beta2": 0.01,
     "epsilon": 1e-9, "label_smoothing": 0.05, "clip": 0.5, "until": 0.001,
 }  # fmt: skip
+AS_BUTTONS = 4  # choices that are all on show; more of them fold into a list
+OF_MODEL = ADVANCED["Model"]
 # What a recipe decides; it leaves alone what belongs to the task, to the machine and to the scoring.
 OF_RECIPE = tuple(n for n in (*ADVANCED["Model"], *ADVANCED["Training"], "eval_every"))
 
@@ -51,8 +54,12 @@ def component_for(name: str, explain: bool = True) -> Any:
     """The Gradio component for one setting, with its default, range and sentence."""
     setting = setting_of(name)
     common = {"label": label_of(name), "info": setting.metadata["help"] if explain else None, "elem_id": f"field-{name}"}
+    if name in OF_MODEL:
+        common["visible"] = name in FAMILIES["transformer"].settings()
     if setting.metadata["choices"]:
         choices = [(CHOICE_LABELS.get(c, c), c) for c in setting.metadata["choices"]]
+        if len(choices) > AS_BUTTONS:
+            return gr.Dropdown(choices, value=setting.default, **common)
         return gr.Radio(choices, value=setting.default, **common)
     if isinstance(setting.default, bool):
         return gr.Checkbox(setting.default, **common)
@@ -65,6 +72,9 @@ def build_form() -> dict[str, Any]:
     form["task"] = component_for("task", explain=False)
     with gr.Row(elem_classes="pair"):
         form["min_length"], form["max_length"] = component_for("min_length", False), component_for("max_length", False)
+    families = [(family.title, name) for name, family in FAMILIES.items()]
+    sentence = FAMILIES["transformer"].sentence
+    form["family"] = gr.Dropdown(families, value="transformer", label="Model", info=sentence, elem_id="field-family")
     choices = [(preset.title, name) for name, preset in PRESETS.items()]
     form["preset"] = gr.Radio(choices, value="fast", label="Recipe", info=PRESETS["fast"].sentence, elem_id="field-preset")
     form["device"] = component_for("device", explain=False)
@@ -77,9 +87,16 @@ def build_form() -> dict[str, Any]:
 
 
 def run_config(values: dict[str, Any]) -> RunConfig:
-    """The run that the form's values describe. Raises SettingError, naming the field."""
-    whole = {n: int(v) if isinstance(v, float) and v.is_integer() and isinstance(setting_of(n).default, int) else v
-             for n, v in values.items() if n != "preset"}  # fmt: skip
+    """The run that the form's values describe; fields that the chosen family does not use are hidden and do not count.
+
+    Raises:
+        SettingError: naming the field.
+    """
+    family = values.get("family")
+    used = FAMILIES[family].settings() if isinstance(family, str) and family in FAMILIES else OF_MODEL
+    given = {name: value for name, value in values.items() if name != "preset" and (name not in OF_MODEL or name in used)}
+    whole = {n: int(v) if isinstance(v, float) and v.is_integer() and n != "family" and isinstance(setting_of(n).default, int) else v
+             for n, v in given.items()}  # fmt: skip
     return RunConfig.from_fields(whole)
 
 
@@ -100,10 +117,15 @@ def sentence(error: SettingError) -> str:
     return text + "."
 
 
-def preset_values(name: str) -> dict[str, Any]:
-    """What a recipe puts into the form."""
-    fields = preset_config(name).to_fields()
-    return {setting: fields[setting] for setting in OF_RECIPE}
+def preset_values(name: str, family: str = "transformer") -> dict[str, Any]:
+    """What a recipe puts into the form for a family; what this family has no use for is left out."""
+    registered = FAMILIES[family]
+    foreign = set(OF_MODEL) - set(registered.settings())
+    settings = {k: v for k, v in PRESETS[name].settings.items() if k not in foreign}
+    if name == "fast":  # what learns within seconds is another matter for each family
+        settings |= registered.recipe
+    fields = RunConfig.from_fields({"family": family, **settings}).to_fields()
+    return {setting: fields[setting] for setting in OF_RECIPE if setting in fields and setting not in foreign}
 
 
 def weight_and_problem(values: dict[str, Any]) -> tuple[str, str]:
