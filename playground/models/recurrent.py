@@ -52,9 +52,9 @@ class RNNCell(Cell):
 class LSTMCell(Cell):
     """A memory c beside h, which gates write, forget and show (Hochreiter and Schmidhuber 1997; forgetting: Gers et al. 2000).
 
-        i, f, o = sigmoid(...), g = tanh(...), each of W x + U h + b
-        c' = f * c + i * g
-        h' = o * tanh(c')
+    i, f, o = sigmoid(...), g = tanh(...), each of W x + U h + b
+    c' = f * c + i * g
+    h' = o * tanh(c')
     """
 
     name = "lstm"
@@ -74,9 +74,9 @@ class LSTMCell(Cell):
 class GRUCell(Cell):
     """Reset and update gates on the hidden state itself (Cho et al. 2014; the reset inside the product, as torch has it).
 
-        r, z = sigmoid(W x + U h + b)
-        n = tanh(W x + b + r * (U h + b))
-        h' = (1 - z) * n + z * h
+    r, z = sigmoid(W x + U h + b)
+    n = tanh(W x + b + r * (U h + b))
+    h' = (1 - z) * n + z * h
     """
 
     name = "gru"

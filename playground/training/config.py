@@ -53,9 +53,16 @@ class TrainConfig:
     warmup: int = setting(20, "Steps over which the learning rate rises from zero.", low=0, high=1_000_000)
     decay_steps: int = setting(160, "Cosine only: the step at which it has reached its floor.", low=1, high=1_000_000)
     final_share: float = setting(0.05, "Cosine only: its floor, as a share of the learning rate.", low=0, high=1)
-    beta1: float = setting(0.9, "Adam: memory of the gradient's mean.", low=0, high=0.9999)
-    beta2: float = setting(0.98, "Adam: memory of the gradient's square.", low=0, high=0.999999)
-    epsilon: float = setting(1e-9, "Adam: keeps the division from blowing up.", low=1e-16, high=1)
+    optimizer: str = setting(
+        "adam", "What turns gradients into updates: Adam, AdamW or SGD with momentum.", choices=("adam", "adamw", "sgd")
+    )
+    weight_decay: float = setting(
+        0.0, "Pull of every weight towards zero; Adam and SGD add it to the gradient, AdamW applies it by itself.", low=0, high=10
+    )
+    momentum: float = setting(0.9, "SGD: share of the last update that goes on in the next one.", low=0, high=0.9999)
+    beta1: float = setting(0.9, "Adam and AdamW: memory of the gradient's mean.", low=0, high=0.9999)
+    beta2: float = setting(0.98, "Adam and AdamW: memory of the gradient's square.", low=0, high=0.999999)
+    epsilon: float = setting(1e-9, "Adam and AdamW: keeps the division from blowing up.", low=1e-16, high=1)
     label_smoothing: float = setting(0.0, "Share of the target probability spread over all symbols.", low=0, high=0.9)
     clip: float = setting(1.0, "Largest gradient norm; longer gradients are shortened to it. 0 turns clipping off.", low=0, high=1e6)
     eval_every: int = setting(10, "Steps between two looks at the held-out sequences.", low=1, high=1_000_000)
@@ -143,8 +150,12 @@ class RunConfig:
         parameter), what one step keeps for its backward pass, and what scoring a chunk of held-out sequences takes."""
         m, rows = self.model, self.training.batch_size
         width = m.row_width(self.task.max_length + 1, self.task.max_length + 1)
-        training = rows * width * (m.n_layers * (40 * m.d_model + 6 * m.d_ff + 10 * m.n_heads * width) + 4 * m.target_vocabulary)
-        scoring = m.rows_at_a_time(width) * width * (12 * m.d_model + 2 * m.d_ff + 4 * m.n_heads * width)
+        inside = max(m.d_model, m.n_heads * max(m.key_size, m.value_size))  # all heads together may be wider than the vectors
+        d_ff = 2 * m.d_ff if m.activation == "swiglu" else m.d_ff
+        training = (
+            rows * width * (m.n_layers * (16 * m.d_model + 24 * inside + 6 * d_ff + 10 * m.n_heads * width) + 4 * m.target_vocabulary)
+        )
+        scoring = m.rows_at_a_time(width) * width * (4 * m.d_model + 8 * inside + 2 * d_ff + 4 * m.n_heads * width)
         return 16 * m.parameter_count() + 4 * (training + scoring)
 
 

@@ -18,12 +18,12 @@ from playground.training.presets import PRESETS
 FIRST = ("task", "min_length", "max_length", "family", "preset", "device")
 ADVANCED = {
     "Model": (
-        "d_model", "n_heads", "n_layers", "d_ff", "dropout", "norm", "positions", "position_scale",
-        "share_embeddings", "tie_output", "attention_bias",
+        "d_model", "n_heads", "kv_heads", "d_k", "d_v", "n_layers", "d_ff", "activation", "dropout", "norm", "norm_kind",
+        "positions", "position_scale", "position_range", "share_embeddings", "tie_output", "attention_bias", "bias",
     ),
     "Training": (
         "steps", "batch_size", "learning_rate", "schedule", "warmup", "decay_steps", "final_share",
-        "beta1", "beta2", "epsilon", "label_smoothing", "clip",
+        "optimizer", "weight_decay", "momentum", "beta1", "beta2", "epsilon", "label_smoothing", "clip",
     ),
     "Data and scoring": ("symbols", "eval_every", "eval_n", "until", "seed", "threads"),
 }  # fmt: skip
@@ -31,13 +31,18 @@ FITTED = ("source_vocabulary", "target_vocabulary", "max_positions")  # follow f
 
 LABELS = {
     "min_length": "Shortest", "max_length": "Longest", "d_model": "d_model", "n_heads": "Heads", "n_layers": "Layers",
-    "d_ff": "d_ff", "share_embeddings": "Share embeddings", "tie_output": "Tie output layer", "attention_bias": "Attention biases",
+    "d_ff": "d_ff", "d_k": "d_k", "d_v": "d_v", "kv_heads": "Key and value heads", "norm_kind": "Kind of norm", "bias": "Biases",
+    "share_embeddings": "Share embeddings", "tie_output": "Tie output layer", "attention_bias": "Attention biases",
     "eval_every": "Score every", "eval_n": "Score on", "until": "Stop at", "beta1": "Beta 1", "beta2": "Beta 2",
 }  # fmt: skip
-CHOICE_LABELS = {"pre": "pre-norm", "post": "post-norm", "noam": "noam (paper)"}
+CHOICE_LABELS = {
+    "pre": "pre-norm", "post": "post-norm", "noam": "noam (paper)", "relu": "ReLU", "gelu": "GELU", "swiglu": "SwiGLU",
+    "layer": "LayerNorm", "rms": "RMSNorm", "rope": "RoPE", "alibi": "ALiBi", "t5": "T5 relative", "from-the-end": "from the end",
+    "adam": "Adam", "adamw": "AdamW", "sgd": "SGD",
+}  # fmt: skip
 ARROW_STEPS = {
     "dropout": 0.05, "position_scale": 0.5, "learning_rate": 0.001, "final_share": 0.01, "beta1": 0.01, "beta2": 0.01,
-    "epsilon": 1e-9, "label_smoothing": 0.05, "clip": 0.5, "until": 0.001,
+    "weight_decay": 0.01, "momentum": 0.05, "epsilon": 1e-9, "label_smoothing": 0.05, "clip": 0.5, "until": 0.001,
 }  # fmt: skip
 AS_BUTTONS = 4  # choices that are all on show; more of them fold into a list
 OF_MODEL = ADVANCED["Model"]
