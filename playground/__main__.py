@@ -151,11 +151,10 @@ def evaluate(checkpoint: Path, n: int, min_length: int | None, max_length: int |
         refuse(speak_flags(error))
 
     from playground.evaluation import evaluate as score
-    from playground.tasks import load_task
     from playground.tasks.held_out import held_out_set
 
     _, family = model_of(checkpoint)
-    scores = score(family, held_out_set(load_task(task.task, task.symbols), n, task.min_length, task.max_length))
+    scores = score(family, held_out_set(task.load(), n, task.min_length, task.max_length))
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(scores) | {"checkpoint": str(checkpoint)}))
         return
@@ -174,10 +173,9 @@ def predict(checkpoint: Path, sequence: str) -> None:
     import torch
 
     from playground.runs.view import View
-    from playground.tasks import load_task
 
     config = manifest.config
-    reply = View(load_task(config.task.task, config.task.symbols), config, torch.device("cpu")).answer(family, sequence)
+    reply = View(config.task.load(), config, torch.device("cpu")).answer(family, sequence)
     if "error" in reply:
         refuse(reply["error"])
     if reply["note"]:

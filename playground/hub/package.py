@@ -25,7 +25,7 @@ from transformers.dynamic_module_utils import get_relative_import_files
 from playground.models import automodel
 from playground.models.automodel import PlaygroundConfig, PlaygroundForSeq2SeqLM
 from playground.models.config import ModelConfig
-from playground.tasks import EOS, PAD, SOS, Vocabulary, load_task
+from playground.tasks import EOS, PAD, SOS, Vocabulary
 from playground.tasks.vocabulary import SPECIAL
 from playground.training.checkpoint import load_model
 from playground.training.files import write_folder
@@ -66,7 +66,7 @@ def build_package(checkpoint: Path, folder: Path) -> list[Path]:
     config = _config(sizes)
     config.save_pretrained(folder)
     config.generation().save_pretrained(folder)
-    tokenizer(load_task(task.task, task.symbols).vocabulary, sizes.max_positions).save_pretrained(folder)
+    tokenizer(task.load().vocabulary, sizes.max_positions).save_pretrained(folder)
     for path in {automodel.__file__, *get_relative_import_files(automodel.__file__)}:
         shutil.copyfile(path, folder / Path(path).name)
     return sorted(folder.iterdir())

@@ -14,7 +14,6 @@ import torch
 from playground.families.encoder_decoder import EncoderDecoder
 from playground.families.family import Family
 from playground.models.transformer import Transformer
-from playground.tasks import load_task
 from playground.tasks.held_out import HeldOut, held_out_set
 from playground.tasks.task import Batch, Task, make_batch
 from playground.training.checkpoint import load_model
@@ -42,7 +41,7 @@ class Subject:
         """
         if not isinstance(family, Transformer):
             raise NotInspectable(f"family is {config.family!r}; only models of the family 'transformer' can be looked into")
-        return cls(config, cast(EncoderDecoder, family.eval()), load_task(config.task.task, config.task.symbols))
+        return cls(config, cast(EncoderDecoder, family.eval()), config.task.load())
 
     def read(self, text: str) -> Batch:
         """A visitor's sequence with its right answer, as a batch of one row (source 1S, target 1T).

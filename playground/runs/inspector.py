@@ -23,7 +23,6 @@ from typing import Any
 import torch
 
 from playground.families.family import Family
-from playground.tasks import load_task
 from playground.training.checkpoint import METRICS, build_family, load_model, load_trainer, load_weights
 from playground.training.config import RunConfig
 from playground.training.manifest import CheckpointError, is_number
@@ -41,7 +40,7 @@ class Opened:
 
     def __init__(self, config: RunConfig, family: Family, step: int) -> None:
         self.config, self.family, self.step = config, family, step
-        self.view = View(load_task(config.task.task, config.task.symbols), config, torch.device("cpu"))
+        self.view = View(config.task.load(), config, torch.device("cpu"))
 
 
 class Inspector:
