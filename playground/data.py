@@ -19,7 +19,7 @@ from huggingface_hub import DatasetCardData, HfApi
 from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
 from huggingface_hub.utils import httpx
 
-from playground.tasks import ROWS
+from playground.tasks import ROWS, TASKS
 from playground.tasks.held_out import HELD_OUT_SHARE, HeldOut, held_out_set, training_batch
 from playground.tasks.rows import RowsError
 from playground.tasks.task import Batch, Task
@@ -29,7 +29,7 @@ from playground.training.trainer import CONFIRMING_N, resolve_device
 
 MOST_ROWS = 2_000_000
 FEATURES = Features({"step": Value("int32"), "source": Value("string"), "target": Value("string")})
-READERS = {"parquet": (".parquet",), "csv": (".csv", ".tsv"), "json": (".jsonl", ".json")}  # of tables, without code
+READERS = {"parquet": (".parquet",), "csv": (".csv",), "json": (".jsonl", ".json")}  # of tables, without code
 SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"), (10_000_000, "1M<n<10M"))
 
 
@@ -150,6 +150,10 @@ def _columns(task: Task, batch: Batch, step: int | None) -> dict[str, list[Any]]
 
 def _card(config: RunConfig, steps: int, train: int, test: int, first: dict[str, Any], repo: str, model: str) -> str:
     task = config.task
+    made = (
+        f"From seed {config.training.seed}, by the same code that fed the training: {_drawn(task.task)}. Train may repeat a sequence, short "
+        "ones above all."
+    )
     lengths = f"{task.min_length} to {task.max_length}" if task.min_length < task.max_length else f"{task.max_length}"
     symbols = task.load().vocabulary.describe()
     data = DatasetCardData(
@@ -190,11 +194,17 @@ print(data["train"][0], data["test"][0])
 
 ## How it was made
 
-From seed {config.training.seed}, by the same code that fed the training: every length and every symbol equally often. Train may repeat \
-a sequence, short ones above all. Which sequences are held out, a fixed hash of the sequence decides, one in \
+{made} Which sequences are held out, a fixed hash of the sequence decides, one in \
 {round(1 / HELD_OUT_SHARE)}, for every seed alike.
 
 ## Licence
 
 MIT.
 """
+
+
+def _drawn(task: str) -> str:
+    """How often which sequence trains."""
+    if task == ROWS:
+        return "drawn from rows that somebody brought, every row equally often"
+    return "every length" + ("" if TASKS[task].extra else " and every symbol") + " equally often"

@@ -14,8 +14,9 @@ import torch
 from playground.families.encoder_decoder import EncoderDecoder
 from playground.families.family import Family
 from playground.models.transformer import Transformer
+from playground.tasks import EOS, SOS
 from playground.tasks.held_out import HeldOut, held_out_set
-from playground.tasks.task import Batch, Task, make_batch
+from playground.tasks.task import Batch, Task
 from playground.training.checkpoint import load_model
 from playground.training.config import RunConfig
 
@@ -44,7 +45,8 @@ class Subject:
         return cls(config, cast(EncoderDecoder, family.eval()), config.task.load())
 
     def read(self, text: str) -> Batch:
-        """A visitor's sequence with its right answer, as a batch of one row (source 1S, target 1T).
+        """A visitor's sequence with its right answer, as a batch of one row (source 1S, target 1T). Where nobody knows the right
+        answer, as in a task of rows without this one, the model's own stands in its place.
 
         Raises:
             UnknownSymbol: for what is no symbol of the task.
@@ -54,13 +56,20 @@ class Subject:
         tokens = vocabulary.encode(text)
         if not tokens:
             raise NotInspectable(
-                f"there is no symbol in {text[:20]!r}; type a sequence of {vocabulary.describe()}, as in {vocabulary.example()}"
+                f"there is no symbol in {text[:20]!r}; type a sequence of {vocabulary.describe()}, as in {self.task.question()}"
             )
+        if problem := self.task.problem(tokens):
+            raise NotInspectable(problem)
         longest = self.family.config.max_positions - 1
         if max(len(tokens), self.task.answer_length(len(tokens))) > longest:
             raise NotInspectable(f"that is {len(tokens)} symbols; this model has positions for {longest}, so type at most as many")
         device = self.family.output.weight.device
-        return make_batch(self.task, torch.tensor([tokens], device=device), torch.tensor([len(tokens)], device=device))
+        source_BS = torch.tensor([[*tokens, EOS]], device=device)
+        right = self.task.right(tokens)
+        if right is None:
+            written = self.family.solve(source_BS, self.max_tokens)[0].tolist()
+            right = written[: written.index(EOS)] if EOS in written else written[:-1]
+        return Batch(source_BS, torch.tensor([[SOS, *right, EOS]], device=device), torch.ones(1, device=device))
 
     def held_out(self, n: int) -> HeldOut:
         """`n` held-out sequences of the lengths that the model was trained on, the same at every call."""

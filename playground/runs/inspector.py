@@ -23,6 +23,7 @@ from typing import Any
 import torch
 
 from playground.families.family import Family
+from playground.tasks.rows import RowsError
 from playground.training.checkpoint import METRICS, build_family, load_model, load_trainer, load_weights
 from playground.training.config import RunConfig
 from playground.training.manifest import CheckpointError, is_number
@@ -61,7 +62,7 @@ class Inspector:
             if kind == "ask":
                 return opened.view.answer(opened.family, text) | {"step": opened.step}
             return {"stage": opened.view.stage(opened.family), "snapshot": opened.view.snapshot(opened.family, opened.step)}
-        except (CheckpointError, OSError) as error:
+        except (CheckpointError, RowsError, OSError) as error:
             return {"error": str(error)}
 
     def shown(self, opened: Opened, what: dict[str, Any], text: str) -> dict[str, Any]:

@@ -128,14 +128,14 @@ class RowsTask(Task):
         """The source of the first row; any symbols where the rows are not here."""
         try:
             return " ".join(self.vocabulary.decode(self.table.sources(torch.tensor([0]))[0].tolist()))
-        except ValueError:
+        except RowsError:
             return super().question()
 
     def right(self, tokens: list[int]) -> list[int] | None:
         """The target of the row with this source; None where there is no such row, or the rows are not here."""
         try:
             known = int(self.table.find(torch.tensor([tokens]), torch.tensor([len(tokens)]))[0]) >= 0
-        except ValueError:
+        except RowsError:
             return None
         return super().right(tokens) if known else None
 

@@ -18,8 +18,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import safetensors
-
 from .vocabulary import SPECIAL
 
 MOST_ROWS = 1_000_000
@@ -41,7 +39,7 @@ class RowsError(ValueError):
     """Rows that cannot be taken; the message says which lines, what is wrong and what to do."""
 
 
-class MissingRows(ValueError):
+class MissingRows(RowsError):
     """The rows of a task are not kept here; the message says which, and how to bring them."""
 
 
@@ -89,14 +87,11 @@ class Rows:
 
     def files(self) -> dict[str, bytes]:
         """The rows as files to keep."""
-        tensors = {
-            name: {"dtype": kind, "shape": [len(getattr(self, name))], "data": self._bytes(name)} for name, kind in PARTS.items()
-        }
         about = {
             "rows": len(self), "vocabulary": list(self.vocabulary), "longest_source": max(self.source_lengths),
             "longest_target": max(self.target_lengths), "duplicates": self.duplicates, "contradictions": self.contradictions,
         }  # fmt: skip
-        return {_FILE: safetensors.serialize(tensors), _ABOUT: json.dumps(about, indent=1).encode() + b"\n"}
+        return {_FILE: _packed({name: self._bytes(name) for name in PARTS}), _ABOUT: json.dumps(about, indent=1).encode() + b"\n"}
 
     def in_words(self) -> list[str]:
         """What was found in the rows, a sentence each."""
@@ -133,7 +128,7 @@ class Rows:
             s, t = s + source, t + target
 
 
-PARTS = {"source": "uint16", "source_lengths": "uint8", "target": "uint16", "target_lengths": "uint8"}
+PARTS = {"source": "U16", "target": "U16", "source_lengths": "U8", "target_lengths": "U8"}  # as safetensors calls their types
 
 
 def content_of(vocabulary: Sequence[str], parts: Iterable[bytes]) -> str:
@@ -143,6 +138,19 @@ def content_of(vocabulary: Sequence[str], parts: Iterable[bytes]) -> str:
         digest.update(len(part).to_bytes(8, "little"))
         digest.update(part)
     return digest.hexdigest()
+
+
+def _packed(parts: dict[str, bytes]) -> bytes:
+    """A safetensors file: the size of its header, the header as JSON, the tensors. Written by hand, since its own writers want torch."""
+    header: dict[str, Any] = {}
+    end = 0
+    for name, data in parts.items():
+        size = len(data) // (2 if PARTS[name] == "U16" else 1)
+        header[name] = {"dtype": PARTS[name], "shape": [size], "data_offsets": [end, end + len(data)]}
+        end += len(data)
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return b"".join([len(text).to_bytes(8, "little"), text, *parts.values()])
 
 
 def rows_root() -> Path:

@@ -50,6 +50,9 @@ class Task:
 
     # Which sources there are, and how they are drawn
 
+    def prepare(self, min_length: int, max_length: int) -> None:
+        """Make sure that there are sources of these lengths to draw. Raises RowsError where there are none, as rows may be missing."""
+
     def draw(self, n: int, min_length: int, max_length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """`n` sources and their lengths, on the generator's device: every length equally often, in rows of `max_length` symbols."""
         low = max(min_length, self.about.shortest)
