@@ -1,4 +1,4 @@
-"""The command line: python -m playground train | evaluate | predict | inspect | push | pull | reproduce | gallery."""
+"""The command line: python -m playground train | rows | evaluate | predict | inspect | push | pull | reproduce | gallery."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ from tqdm import tqdm
 
 from playground import __version__
 from playground.models.config import SettingError
+from playground.origins import from_argument, is_argument, keep
 from playground.runs.memory import check_memory
-from playground.training.config import RunConfig, field_owner, setting_of, settings_at
+from playground.tasks import TASKS
+from playground.tasks.rows import RowsError
+from playground.training.config import RunConfig, TaskConfig, field_owner, setting_of, settings_at
 from playground.training.manifest import CheckpointError, read_manifest
 from playground.training.presets import PRESETS, preset_config
 
@@ -26,7 +29,9 @@ if TYPE_CHECKING:
     from playground.training.trainer import Trainer
 
 CHECKPOINTS = Path(__file__).resolve().parent.parent / "checkpoints"
-NAMED_APART = ("task", "min_length", "max_length", "source_vocabulary", "target_vocabulary")
+NAMED_APART = (
+    "task", "min_length", "max_length", "source_vocabulary", "target_vocabulary", "rows", "vocabulary", "longest_answer",
+)  # fmt: skip
 CHANGED_ON_RESUME = ("steps", "until", "eval_every", "eval_n", "device")
 
 
@@ -42,7 +47,7 @@ def option_name(setting: str) -> str:
 
 def speak_flags(error: SettingError) -> str:
     """A setting's error with the command line's spelling of its name."""
-    flag = {"max_length": "--length"}.get(error.field, option_name(error.field))
+    flag = {"max_length": "--length", "rows": "--task"}.get(error.field, option_name(error.field))
     return str(error).replace(error.field, flag, 1)
 
 
@@ -60,6 +65,12 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """How rows of somebody's own are read."""
+    apart = click.option("--words/--characters", "words", default=None, help="What a symbol of the rows is. [default: as found]")
+    return click.option("--columns", default="", metavar="SOURCE,TARGET", help="The columns of a table that hold the rows.")(apart(command))
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
 @click.version_option(__version__, prog_name="playground")
 def main() -> None:
@@ -67,7 +78,12 @@ def main() -> None:
 
 
 @main.command()
-@click.option("--task", default=None, help="What is learned: reverse or copy. [default: reverse]")
+@click.option(
+    "--task",
+    default=None,
+    help=f"What is learned: {', '.join(TASKS)}; or rows.tsv, data.csv, hub:user/dataset, path.py:function. [default: reverse]",
+)
+@row_options
 @click.option("--length", "max_length", type=int, default=None, help="Longest sequence. [default: 10]")
 @click.option("--min-length", type=int, default=None, help="Shortest sequence. [default: the same as --length]")
 @click.option("--preset", type=click.Choice(list(PRESETS)), default=None, help="Settings that go together. [default: fast]")
@@ -80,12 +96,16 @@ def main() -> None:
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
 @setting_options
 def train(
-    task: str | None, max_length: int | None, min_length: int | None, preset: str | None, out: Path | None, overwrite: bool,
+    task: str | None, columns: str, words: bool | None, max_length: int | None, min_length: int | None, preset: str | None, out: Path | None, overwrite: bool,
     resume: Path | None, weights_only: bool, as_json: bool, **settings: Any,
 ) -> None:  # fmt: skip
     """Train a model and keep its checkpoint."""
     given = {k: v for k, v in settings.items() if v is not None}
     given |= {k: v for k, v in (("task", task), ("max_length", max_length), ("min_length", min_length)) if v is not None}
+    if resume is None and task is not None and is_argument(task):
+        given |= rows_given(task, columns, words, given)
+    elif columns or words is not None:
+        refuse("--columns, --words and --characters say how rows are read; name the rows with --task")
     if resume is not None:
         if weights_only and out in (None, resume):
             refuse("--weights-only would leave nothing to resume in its place; name another folder with --out")
@@ -101,6 +121,7 @@ def train(
 
     try:
         trainer, metrics = load_trainer(resume, **given) if resume is not None else (Trainer(config), [])
+        trainer.task.prepare(trainer.config.task.min_length, trainer.config.task.max_length)
     except SettingError as error:
         refuse(speak_flags(error))
     except ValueError as error:
@@ -133,6 +154,18 @@ def train(
 
 
 @main.command()
+@click.argument("task", metavar="ROWS")
+@row_options
+@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
+def rows(task: str, columns: str, words: bool | None, as_json: bool) -> None:
+    """Check rows of a task (a file of source, tab, target; a CSV; hub:user/dataset), show the first, and keep them here, where
+    checkpoints that were trained on them find them."""
+    found = rows_given(task, columns, words, {}, shown=0 if as_json else 8)
+    if as_json:
+        click.echo(json.dumps(found))
+
+
+@main.command()
 @click.argument("checkpoint", type=click.Path(path_type=Path))
 @click.option("--n", type=click.IntRange(1, 100_000), default=2000, show_default=True, help="Held-out sequences to ask.")
 @click.option("--min-length", type=int, default=None, help="Shortest sequence. [default: the model's own]")
@@ -151,11 +184,13 @@ def evaluate(checkpoint: Path, n: int, min_length: int | None, max_length: int |
         refuse(speak_flags(error))
 
     from playground.evaluation import evaluate as score
-    from playground.tasks import load_task
     from playground.tasks.held_out import held_out_set
 
     _, family = model_of(checkpoint)
-    scores = score(family, held_out_set(load_task(task.task, task.symbols), n, task.min_length, task.max_length))
+    try:
+        scores = score(family, held_out_set(task.load(), n, task.min_length, task.max_length))
+    except RowsError as error:
+        refuse(str(error))
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(scores) | {"checkpoint": str(checkpoint)}))
         return
@@ -174,10 +209,9 @@ def predict(checkpoint: Path, sequence: str) -> None:
     import torch
 
     from playground.runs.view import View
-    from playground.tasks import load_task
 
     config = manifest.config
-    reply = View(load_task(config.task.task, config.task.symbols), config, torch.device("cpu")).answer(family, sequence)
+    reply = View(config.task.load(), config, torch.device("cpu")).answer(family, sequence)
     if "error" in reply:
         refuse(reply["error"])
     if reply["note"]:
@@ -365,6 +399,25 @@ def new_config(given: dict[str, Any], preset: str | None) -> RunConfig:
     except SettingError as error:
         refuse(speak_flags(error))
     return config
+
+
+def rows_given(task: str, columns: str, words: bool | None, given: dict[str, Any], shown: int = 0) -> dict[str, Any]:
+    """The settings of a run on the rows that `task` names, which are kept here from now on; what was found in them is told, with
+    the first ones where that is wanted."""
+    longest = given.get("max_length", TaskConfig().max_length)
+    drawn = {"symbols": given.get("symbols", 10), "min_length": given.get("min_length", longest), "max_length": longest}
+    try:
+        found = from_argument(task, [name.strip() for name in columns.split(",")] if columns else [], words, **drawn)
+        keep(found)
+    except RowsError as error:
+        refuse(str(error))
+    except OSError as error:
+        refuse(f"the rows cannot be kept: {error.strerror or error}; make room, or set PLAYGROUND_CHECKPOINTS to another folder")
+    for source, target in found.preview(shown):
+        click.echo(f"{' '.join(source)} → {' '.join(target)}")
+    for sentence in found.in_words():
+        click.echo(f"playground: {sentence}", err=True)
+    return found.settings() | {name: given[name] for name in ("min_length", "max_length") if name in given}
 
 
 def resumed_config(checkpoint: Path, given: dict[str, Any], preset: str | None) -> RunConfig:

@@ -23,7 +23,7 @@ from playground.evaluation import evaluate
 from playground.families.family import Family
 from playground.models.config import SettingError
 from playground.plots.figures import cross_attention, save, training_curve, wilson
-from playground.tasks import EOS, load_task
+from playground.tasks import EOS
 from playground.tasks.held_out import HELD_OUT_SHARE, HeldOut, held_out_set
 from playground.tasks.task import Task
 from playground.training.checkpoint import load_model, read_metrics
@@ -65,7 +65,7 @@ def write_card(package: Path, checkpoint: Path, *, repo: str, dataset: str | Non
     for name in (repo, dataset) if dataset else (repo,):
         check_repo(name)
     manifest, family = load_model(checkpoint)
-    task = load_task(manifest.config.task.task, manifest.config.task.symbols)
+    task = manifest.config.task.load()
     low, high = manifest.config.task.min_length, manifest.config.task.max_length
     held_out = held_out_set(task, CONFIRMING_N, low, high)
     scores = manifest.scores or dataclasses.asdict(evaluate(family, held_out))

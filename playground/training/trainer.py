@@ -11,8 +11,6 @@ from torch import Tensor
 
 from playground.evaluation import Evaluation, evaluate
 from playground.families import load_family
-from playground.models.config import SettingError
-from playground.tasks import load_task
 from playground.tasks.held_out import HeldOut, held_out_set, training_batch
 from playground.tasks.task import Batch
 
@@ -73,11 +71,7 @@ class Trainer:
         torch.set_num_threads(config.training.threads)
         torch.manual_seed(config.training.seed)
         self.data_generator = torch.Generator(self.device).manual_seed(config.training.seed)
-        self.task = load_task(config.task.task, config.task.symbols)
-        needed = max(config.task.max_length, self.task.answer_length(config.task.max_length)) + 1
-        if config.model.max_positions < needed:
-            given = config.model.max_positions
-            raise SettingError("max_positions", f"max_positions is {given}, but answers of this task need {needed}; raise max_positions")
+        self.task = config.task.load()
         self.family = load_family(config.family)(config.model).to(self.device)
         training = config.training
         self.optimizer = build_optimizer(training, self.family.parameters())

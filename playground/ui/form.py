@@ -27,7 +27,8 @@ ADVANCED = {
     ),
     "Data and scoring": ("symbols", "eval_every", "eval_n", "until", "seed", "threads"),
 }  # fmt: skip
-FITTED = ("source_vocabulary", "target_vocabulary", "max_positions")  # follow from the task
+# Follow from the task, or from the rows that it is made of.
+FITTED = ("source_vocabulary", "target_vocabulary", "max_positions", "rows", "vocabulary", "longest_answer")
 
 LABELS = {
     "min_length": "Shortest", "max_length": "Longest", "d_model": "d_model", "n_heads": "Heads", "n_layers": "Layers",

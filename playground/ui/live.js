@@ -80,7 +80,7 @@ async function ask() {
   if (mine !== asked) return;
   note($(".try-note"), reply.error || [step !== null && "with the weights of step " + reply.step.toLocaleString("en"), reply.note].filter(Boolean).join("; "), reply.error ? "error" : "");
   if (reply.error) { $(".answer").replaceChildren(); $(".sequence").setAttribute("aria-invalid", "true"); }
-  else { $(".sequence").removeAttribute("aria-invalid"); spell($(".answer"), reply.given, reply.answer); }
+  else { $(".sequence").removeAttribute("aria-invalid"); reply.answer ? spell($(".answer"), reply.given, reply.answer) : $(".answer").replaceChildren(reply.given.join(" ")); }
 }
 
 // Show another model; the browser remembers it for the next visit.
