@@ -93,9 +93,9 @@ def _told_positions(subject: Subject, side: str) -> str:
         "sinusoidal": "sine waves",
         "from-the-end": "learned in training, and counted from the end (0 is EOS)" if side == "source" else "learned in training",
         "randomised": "learned in training at places drawn at random; these are the ones taken now, evenly spread",
-        "rope": f"{inside}self-attention turns queries and keys by their places (RoPE). Walk through shows it, turned queries and keys.",
-        "alibi": f"{inside}self-attention takes off from a score what grows with the distance (ALiBi). Walk through shows it, distance.",
-        "t5": f"{inside}self-attention adds to a score a learned number for the distance (T5). Walk through shows it, distance.",
+        "rope": f"{inside}self-attention turns queries and keys by their places (RoPE). The walk-through shows it (turned queries).",
+        "alibi": f"{inside}self-attention lowers scores with the distance (ALiBi). The walk-through shows it (distance).",
+        "t5": f"{inside}self-attention adds to a score a learned number for the distance (T5). The walk-through shows it (distance).",
         "none": f"{inside}this model is not told where symbols stand. The encoder reads a set; the decoder can still count what is "
         "before it, because it only looks back.",
     }[subject.family.config.positions]
