@@ -102,7 +102,7 @@ def stream_columns(
     Raises:
         RowsError: for what is no dataset with such a file, or cannot be fetched.
     """
-    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repo, re.ASCII):
+    if not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", repo, re.ASCII):
         raise RowsError(f"{repo[:120]!r} is no dataset; name one as user/name")
     try:
         info = HfApi(token=token).dataset_info(repo)
