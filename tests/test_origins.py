@@ -10,7 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playground import origins
-from playground.origins import LARGEST, from_argument, from_bytes, from_csv, from_file, from_function, from_hub, from_text, is_argument, keep
+from playground.origins import (
+    LARGEST,
+    from_argument,
+    from_bytes,
+    from_csv,
+    from_file,
+    from_function,
+    from_hub,
+    from_text,
+    is_argument,
+    keep,
+)
 from playground.runs.view import View
 from playground.tasks.rows import RowsError
 from playground.training.checkpoint import load_model, load_trainer, save_checkpoint
@@ -84,7 +95,8 @@ def test_whatever_is_uploaded_is_taken_or_refused_with_a_sentence(data, name):
     try:
         from_bytes(data, name)
     except RowsError as error:
-        assert str(error)
+        if not str(error):
+            raise
 
 
 def test_a_file_that_is_not_there_and_one_that_is_a_folder_are_refused(tmp_path):
@@ -95,7 +107,15 @@ def test_a_file_that_is_not_there_and_one_that_is_a_folder_are_refused(tmp_path)
 
 @pytest.mark.parametrize(
     ("task", "expected"),
-    [("sort", False), ("swap-halves", False), ("rows.tsv", True), ("hub:a/b", True), ("x.py:f", True), ("/tmp/rows", True), ("sing", False)],
+    [
+        ("sort", False),
+        ("swap-halves", False),
+        ("rows.tsv", True),
+        ("hub:a/b", True),
+        ("x.py:f", True),
+        ("/tmp/rows", True),
+        ("sing", False),
+    ],
 )
 def test_what_names_rows_on_a_command_line(task, expected):
     assert is_argument(task) is expected
@@ -147,8 +167,10 @@ def test_a_run_on_rows_resumes_is_asked_and_is_read_without_them(tmp_path, monke
 @pytest.mark.parametrize(
     ("changed", "field"),
     [
-        ({"rows": "../../etc"}, "rows"), ({"rows": "A" * 64}, "rows"), ({"vocabulary": "a a"}, "vocabulary"), ({"vocabulary": ""}, "vocabulary"),
-        ({"longest_answer": 129}, "longest_answer"), ({"source_vocabulary": 13}, "source_vocabulary"), ({"max_positions": 4}, "max_positions"),
+        ({"rows": "../../etc"}, "rows"), ({"rows": "A" * 64}, "rows"), ({"vocabulary": "a a"}, "vocabulary"),
+        ({"vocabulary": ""}, "vocabulary"),
+        ({"longest_answer": 129}, "longest_answer"), ({"source_vocabulary": 13}, "source_vocabulary"),
+        ({"max_positions": 4}, "max_positions"),
         ({"task": "reverse"}, "rows"), ({"task": "reverse", "rows": ""}, "vocabulary"),
         ({"task": "reverse", "rows": "", "vocabulary": ""}, "longest_answer"),
     ],

@@ -16,7 +16,7 @@ from .hashing import sequence_hash
 from .held_out import is_held_out
 from .rows import PARTS, RowsError, content_of, rows_file
 from .task import Task
-from .vocabulary import SPECIAL, Vocabulary
+from .vocabulary import Vocabulary
 
 AT_ONCE = 100_000  # rows unpacked together while all are looked through
 

@@ -108,7 +108,8 @@ class Rows:
             where = ", ".join(f"{line:,}" for line in self.contradicted)
             more = " and more" if self.contradictions > len(self.contradicted) else ""
             told.append(
-                f"{_count(self.contradictions, 'row')} gave a source another target than a row before (line {where}{more}); the first is kept"
+                f"{_count(self.contradictions, 'row')} gave a source another target than a row before (line {where}{more}); "
+                "the first is kept"
             )
         return told
 
@@ -260,8 +261,8 @@ class _Packed:
 
     def add(self, number: int, fields: Sequence[str]) -> None:
         tokens = []
-        for name, field in zip(("source", "target"), fields, strict=True):
-            symbols: Sequence[str] = field.split() if self.words else "".join(field.split())
+        for name, text in zip(("source", "target"), fields, strict=True):
+            symbols: Sequence[str] = text.split() if self.words else "".join(text.split())
             if len(symbols) > LONGEST_ROW:
                 self.bad.add(number, f"has a {name} of {len(symbols):,} symbols, above {LONGEST_ROW}")
                 return
@@ -315,14 +316,14 @@ def _problem_of_line(fields: Sequence[str]) -> str:
     """What is wrong with a line whatever its symbols are; empty where nothing is."""
     if len(fields) != 2:
         return "has no tab between source and target" if len(fields) < 2 else f"has {len(fields) - 1} tabs; one is expected"
-    for name, field in zip(("source", "target"), fields, strict=True):
-        if field.isascii() and field.isprintable() and 0 < len(field) <= LONGEST_FIELD and not field.isspace():
+    for name, text in zip(("source", "target"), fields, strict=True):
+        if text.isascii() and text.isprintable() and 0 < len(text) <= LONGEST_FIELD and not text.isspace():
             continue  # as nearly all are
-        if len(field) > LONGEST_FIELD:
-            return f"has a {name} of {len(field):,} characters, above {LONGEST_FIELD:,}"
-        if found := _CONTROL.search(field):
+        if len(text) > LONGEST_FIELD:
+            return f"has a {name} of {len(text):,} characters, above {LONGEST_FIELD:,}"
+        if found := _CONTROL.search(text):
             return f"holds the control character U+{ord(found[0]):04X}"
-        if not field.strip():
+        if not text.strip():
             return f"has no {name}"
     return ""
 
@@ -332,7 +333,7 @@ def _problem_of_symbol(symbol: str) -> str:
     if not symbol or len(symbol) > LONGEST_SYMBOL:
         return f"{symbol[:LONGEST_SYMBOL]!r} begins one of {len(symbol):,} characters; 1 to {LONGEST_SYMBOL} are possible"
     if not symbol.isprintable() or len(symbol.split()) != 1:
-        return f"{ascii(symbol)} holds a character that cannot be printed"
+        return f"{symbol!a} holds a character that cannot be printed"
     return f"{symbol} is what the playground calls a special token; write it otherwise" if symbol in RESERVED else ""
 
 

@@ -30,7 +30,7 @@ def rows_of(fields, words=None):
 
 def numbers(n=400, length=3):
     """Rows of numbers written in words and in digits, all different."""
-    names = "zero one two three four five six seven eight nine".split()
+    names = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
     return [(" ".join(names[int(d)] for d in f"{i:0{length}d}"), " ".join(f"{i:0{length}d}"[::-1])) for i in range(n)]
 
 
@@ -52,7 +52,8 @@ def test_whatever_is_taken_comes_back_as_it_was_each_source_once(lines):
     try:
         rows = rows_of(fields, words=True)
     except RowsError as error:
-        assert "held out" in str(error)
+        if "held out" not in str(error):
+            raise
         return
     first = {}
     for source, target in lines:
@@ -106,7 +107,7 @@ def test_all_bad_lines_are_counted_and_the_first_five_named():
 def test_too_many_symbols_and_rows_too_few_to_split_are_refused():
     with pytest.raises(RowsError, match="line 512 brings more than 512 different symbols"):
         rows_of([(f"w{number} a", "a") for number in range(600)])
-    with pytest.raises(RowsError, match="of these 3 distinct rows none is held out.*give more rows"):
+    with pytest.raises(RowsError, match=r"of these 3 distinct rows none is held out.*give more rows"):
         rows_of([("a", "b"), ("b", "c"), ("c", "d"), ("a", "b")])
     with pytest.raises(RowsError, match="there are no rows"):
         rows_of([])
@@ -132,7 +133,7 @@ def test_the_content_is_that_of_the_rows_and_not_of_the_file():
 def test_the_file_is_one_that_safetensors_reads(kept):
     path = rows_root() / kept.content / "rows.safetensors"
     with safetensors.safe_open(path, "pt") as file:
-        assert {name: len(file.get_tensor(name)) for name in file.keys()} == {
+        assert {name: len(file.get_tensor(name)) for name in list(file.keys())} == {
             "source": 1200, "target": 1200, "source_lengths": 400, "target_lengths": 400,
         }  # fmt: skip
     about = json.loads((path.parent / "rows.json").read_text())
@@ -216,7 +217,7 @@ def test_rows_that_are_not_what_was_kept_are_refused(kept, harm):
     path = rows_root() / kept.content / "rows.safetensors"
     data = path.read_bytes()
     path.write_bytes({"cut": data[:-5], "changed": data[:-1] + b"\x01", "grown": data + b"x", "no tensors": b"hello"}[harm])
-    with pytest.raises(RowsError, match="is broken .* bring the rows again"):
+    with pytest.raises(RowsError, match=r"is broken .* bring the rows again"):
         task_of(kept).prepare(3, 3)
     keep(kept)  # mends it
     task_of(kept).prepare(3, 3)
