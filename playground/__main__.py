@@ -96,8 +96,8 @@ def main() -> None:
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
 @setting_options
 def train(
-    task: str | None, columns: str, words: bool | None, max_length: int | None, min_length: int | None, preset: str | None, out: Path | None, overwrite: bool,
-    resume: Path | None, weights_only: bool, as_json: bool, **settings: Any,
+    task: str | None, columns: str, words: bool | None, max_length: int | None, min_length: int | None, preset: str | None,
+    out: Path | None, overwrite: bool, resume: Path | None, weights_only: bool, as_json: bool, **settings: Any,
 ) -> None:  # fmt: skip
     """Train a model and keep its checkpoint."""
     given = {k: v for k, v in settings.items() if v is not None}

@@ -17,7 +17,7 @@ from datasets import Dataset, Features, Value, load_dataset  # type: ignore[impo
 from datasets.arrow_writer import ArrowWriter  # type: ignore[import-untyped]
 from huggingface_hub import DatasetCardData, HfApi
 from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
-from huggingface_hub.utils import httpx
+from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
 
 from playground.tasks import ROWS, TASKS
 from playground.tasks.held_out import HELD_OUT_SHARE, HeldOut, held_out_set, training_batch
@@ -102,7 +102,7 @@ def stream_columns(
     Raises:
         RowsError: for what is no dataset with such a file, or cannot be fetched.
     """
-    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repo, re.ASCII):
+    if not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", repo, re.ASCII):
         raise RowsError(f"{repo[:120]!r} is no dataset; name one as user/name")
     try:
         info = HfApi(token=token).dataset_info(repo)
@@ -150,10 +150,6 @@ def _columns(task: Task, batch: Batch, step: int | None) -> dict[str, list[Any]]
 
 def _card(config: RunConfig, steps: int, train: int, test: int, first: dict[str, Any], repo: str, model: str) -> str:
     task = config.task
-    made = (
-        f"From seed {config.training.seed}, by the same code that fed the training: {_drawn(task.task)}. Train may repeat a sequence, short "
-        "ones above all."
-    )
     lengths = f"{task.min_length} to {task.max_length}" if task.min_length < task.max_length else f"{task.max_length}"
     symbols = task.load().vocabulary.describe()
     data = DatasetCardData(
@@ -194,7 +190,8 @@ print(data["train"][0], data["test"][0])
 
 ## How it was made
 
-{made} Which sequences are held out, a fixed hash of the sequence decides, one in \
+From seed {config.training.seed}, by the same code that fed the training: {_drawn(task.task)}. Train may repeat \
+a sequence, short ones above all. Which sequences are held out, a fixed hash of the sequence decides, one in \
 {round(1 / HELD_OUT_SHARE)}, for every seed alike.
 
 ## Licence

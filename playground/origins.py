@@ -177,9 +177,7 @@ def from_function(
         RowsError: on a hosted Space, for a file or function that is not there, or one that fails or answers with something else.
     """
     if hosted or "SPACE_ID" in os.environ:
-        raise RowsError(
-            "a Python function cannot be a task on a hosted page, where it would run with its owner's rights; bring rows instead"
-        )
+        raise RowsError("a Python function cannot be a task on a hosted page, where it would run with the owner's rights; bring rows")
     function = _function(place)
     drawn = random.Random(seed)
     sources: dict[tuple[str, ...], None] = {}
@@ -228,7 +226,7 @@ def _asked(function: Callable[[list[str]], Any], place: str, source: tuple[str, 
     return answer
 
 
-def from_argument(task: str, columns: Sequence[str] = (), words: bool | None = None, **drawn: int) -> Rows:
+def from_argument(task: str, columns: Sequence[str] = (), words: bool | None = None, **drawn: Any) -> Rows:
     """Rows as a command line names them: a file, hub:user/dataset, or path.py:function (`drawn`: its sequences, as `from_function`).
 
     Raises:

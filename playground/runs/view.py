@@ -107,7 +107,7 @@ class View:
 
 
 def _held_out_near(task: Task, length: int, longest: int) -> Batch:
-    """A held-out sequence of this length, or of the nearest longer length that has one, or shorter (few symbols leave short lengths without)."""
+    """A held-out sequence of this length, else of a longer one, else of a shorter one (few symbols leave short lengths without)."""
     for candidate in (*range(length, longest + 1), *range(length - 1, 0, -1)):
         found = held_out_set(task, 1, candidate, candidate)
         if len(found.lengths_B):

@@ -47,7 +47,10 @@ TASKS = {
     "copy": About("playground.tasks.rules:Copy", "Write the sequence again."),
     "sort": About("playground.tasks.rules:Sort", "Write the symbols in order, the smallest first."),
     "duplicate": About("playground.tasks.rules:Duplicate", "Write the sequence twice.", answer_length=lambda length: 2 * length),
-    "swap-halves": About("playground.tasks.rules:SwapHalves", "Write the second half, then the first; of an odd length, the first is shorter."),
+    "swap-halves": About(
+        "playground.tasks.rules:SwapHalves",
+        "Write the second half, then the first, which is the shorter one of an odd length.",
+    ),
     "caesar": About(
         "playground.tasks.rules:Caesar",
         "Write for each symbol the one three further on, round the end of the alphabet (fewer than four symbols: the one before).",
@@ -73,7 +76,10 @@ TASKS = {
         "Add two numbers and write the sum from its last digit to its first.",
         extra="+", shortest=3, sources=_sums,
     ),
-    "odds-first": About("playground.tasks.rules:OddsFirst", "Write the odd symbols, then the even ones, each kind in the order in which they came."),
+    "odds-first": About(
+        "playground.tasks.rules:OddsFirst",
+        "Write the odd symbols, then the even ones, each kind in the order in which they came.",
+    ),
     "random": About(
         "playground.tasks.rules:RandomMapping",
         "Write the answer that chance has fixed for this very sequence: there is no rule to find, only sequences to remember.",

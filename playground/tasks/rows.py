@@ -13,7 +13,7 @@ import re
 import sys
 from array import array
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -52,10 +52,10 @@ class Rows:
     """
 
     vocabulary: tuple[str, ...]
-    source: array[int]
-    source_lengths: array[int]
-    target: array[int]
-    target_lengths: array[int]
+    source: array[int] = field(repr=False)
+    source_lengths: array[int] = field(repr=False)
+    target: array[int] = field(repr=False)
+    target_lengths: array[int] = field(repr=False)
     duplicates: int = 0
     contradictions: int = 0
     contradicted: tuple[int, ...] = ()
@@ -108,7 +108,8 @@ class Rows:
             where = ", ".join(f"{line:,}" for line in self.contradicted)
             more = " and more" if self.contradictions > len(self.contradicted) else ""
             told.append(
-                f"{_count(self.contradictions, 'row')} gave a source another target than a row before (line {where}{more}); the first is kept"
+                f"{_count(self.contradictions, 'row')} gave a source another target than a row before (line {where}{more}); "
+                "the first is kept"
             )
         return told
 
@@ -206,7 +207,7 @@ def read_rows(lines: Lines, words: bool | None = None) -> Rows:
         if problem := _problem_of_line(fields):
             bad.add(number, problem)
         else:
-            spaced = spaced or any(len(field.split()) > 1 for field in fields)
+            spaced = spaced or len(fields[0].split()) > 1 or len(fields[1].split()) > 1
     packed = _Packed(spaced if words is None else words, bad)
     for number, fields in lines():
         if not bad.has(number):
@@ -259,21 +260,20 @@ class _Packed:
         self.contradicted: list[int] = []
 
     def add(self, number: int, fields: Sequence[str]) -> None:
-        symbols = [field.split() if self.words else list("".join(field.split())) for field in fields]
-        for name, side in zip(("source", "target"), symbols, strict=True):
-            if len(side) > LONGEST_ROW:
-                self.bad.add(number, f"has a {name} of {len(side):,} symbols, above {LONGEST_ROW}")
+        tokens = []
+        for name, text in zip(("source", "target"), fields, strict=True):
+            symbols: Sequence[str] = text.split() if self.words else "".join(text.split())
+            if len(symbols) > LONGEST_ROW:
+                self.bad.add(number, f"has a {name} of {len(symbols):,} symbols, above {LONGEST_ROW}")
                 return
-            for symbol in side:
-                if symbol not in self.numbers:
-                    if problem := _problem_of_symbol(symbol):
-                        self.bad.add(number, f"holds a symbol that cannot be: {problem}")
-                        return
-                    if len(self.numbers) == MOST_SYMBOLS:
-                        other = "choose single characters, if that is meant" if self.words else "apart by blanks, words may be symbols"
-                        raise RowsError(f"line {number:,} brings more than {MOST_SYMBOLS} different symbols; use fewer ({other})")
-                    self.numbers[symbol] = len(self.numbers)
-        source, target = (array("H", map(self.numbers.__getitem__, side)) for side in symbols)
+            try:
+                tokens.append(array("H", map(self.numbers.__getitem__, symbols)))
+            except KeyError:
+                if problem := self.learn(number, symbols):
+                    self.bad.add(number, f"holds a symbol that cannot be: {problem}")
+                    return
+                tokens.append(array("H", map(self.numbers.__getitem__, symbols)))
+        source, target = tokens
         key, value = hash(source.tobytes()), hash(target.tobytes())
         known = self.targets.get(key)
         if known is None:
@@ -289,6 +289,19 @@ class _Packed:
             if len(self.contradicted) < NAMED:
                 self.contradicted.append(number)
 
+    def learn(self, number: int, symbols: Sequence[str]) -> str:
+        """Number the symbols that are new; what is wrong with one, if something is."""
+        for symbol in symbols:
+            if symbol in self.numbers:
+                continue
+            if problem := _problem_of_symbol(symbol):
+                return problem
+            if len(self.numbers) == MOST_SYMBOLS:
+                other = "choose single characters, if that is meant" if self.words else "apart by blanks, words may be symbols"
+                raise RowsError(f"line {number:,} brings more than {MOST_SYMBOLS} different symbols; use fewer ({other})")
+            self.numbers[symbol] = len(self.numbers)
+        return ""
+
     def rows(self) -> Rows:
         vocabulary = sorted(self.numbers)
         token = {self.numbers[symbol]: at + len(SPECIAL) for at, symbol in enumerate(vocabulary)}
@@ -303,12 +316,14 @@ def _problem_of_line(fields: Sequence[str]) -> str:
     """What is wrong with a line whatever its symbols are; empty where nothing is."""
     if len(fields) != 2:
         return "has no tab between source and target" if len(fields) < 2 else f"has {len(fields) - 1} tabs; one is expected"
-    for name, field in zip(("source", "target"), fields, strict=True):
-        if len(field) > LONGEST_FIELD:
-            return f"has a {name} of {len(field):,} characters, above {LONGEST_FIELD:,}"
-        if found := _CONTROL.search(field):
+    for name, text in zip(("source", "target"), fields, strict=True):
+        if text.isascii() and text.isprintable() and 0 < len(text) <= LONGEST_FIELD and not text.isspace():
+            continue  # as nearly all are
+        if len(text) > LONGEST_FIELD:
+            return f"has a {name} of {len(text):,} characters, above {LONGEST_FIELD:,}"
+        if found := _CONTROL.search(text):
             return f"holds the control character U+{ord(found[0]):04X}"
-        if not field.strip():
+        if not text.strip():
             return f"has no {name}"
     return ""
 
