@@ -102,9 +102,7 @@ class RecurrentConfig(ModelConfig):
     unused: ClassVar[frozenset[str]] = all_but("d_model", "n_layers", "dropout")
 
     n_heads: int = setting(1, "Where a recurrent model looks, it looks in one way.", low=1, high=64)
-    cell: str = setting(
-        "gru", "What carries the past from symbol to symbol: a plain recurrent cell, LSTM or GRU.", choices=tuple(GATES)
-    )
+    cell: str = setting("gru", "What carries the past from symbol to symbol: a plain recurrent cell, LSTM or GRU.", choices=tuple(GATES))
     alignment: str = setting(
         "none",
         "How a recurrent decoder looks back at the source: not at all, by a small network (additive) or by a product (dot).",
