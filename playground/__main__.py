@@ -16,6 +16,7 @@ import click
 from tqdm import tqdm
 
 from playground import __version__
+from playground.families import FAMILIES
 from playground.models.config import SettingError
 from playground.origins import from_argument, is_argument, keep
 from playground.runs.memory import check_memory
@@ -23,7 +24,7 @@ from playground.tasks import TASKS
 from playground.tasks.rows import RowsError
 from playground.training.config import RunConfig, TaskConfig, field_owner, setting_of, settings_at
 from playground.training.manifest import CheckpointError, read_manifest
-from playground.training.presets import PRESETS, preset_config
+from playground.training.presets import PRESETS, family_config, preset_config
 
 if TYPE_CHECKING:
     from playground.training.trainer import Trainer
@@ -86,7 +87,10 @@ def main() -> None:
 @row_options
 @click.option("--length", "max_length", type=int, default=None, help="Longest sequence. [default: 10]")
 @click.option("--min-length", type=int, default=None, help="Shortest sequence. [default: the same as --length]")
-@click.option("--preset", type=click.Choice(list(PRESETS)), default=None, help="Settings that go together. [default: fast]")
+@click.option("--family", type=click.Choice(list(FAMILIES)), default=None, help="What kind of model learns it. [default: transformer]")
+@click.option(
+    "--preset", type=click.Choice(list(PRESETS)), default=None, help="Settings that go together. [default: fast, or the family's]"
+)
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), default=None, help="The checkpoint's folder. [default: in checkpoints/runs]"
 )
@@ -394,7 +398,7 @@ def new_config(given: dict[str, Any], preset: str | None) -> RunConfig:
     """The run that the options describe; it fits this machine."""
     given.setdefault("min_length", given.get("max_length", 10))
     try:
-        config = preset_config(preset or "fast", given)
+        config = preset_config(preset or "fast", given) if preset or "family" not in given else family_config(**given)
         check_memory(config)
     except SettingError as error:
         refuse(speak_flags(error))

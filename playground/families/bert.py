@@ -43,9 +43,9 @@ class Bert(Family):
                 attention_probs_dropout_prob=config.dropout,
                 max_position_embeddings=2 * config.max_positions,
                 pad_token_id=PAD,
-                attn_implementation="eager",
             )
         )
+        self.model.set_attn_implementation("eager")  # the others tell nobody where they look
 
     def loss(self, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
         return cross_entropy(self.answers(batch.source_BS, batch.labels_BT.shape[1]), batch, label_smoothing)

@@ -45,9 +45,9 @@ class GPT2(Family):
                 eos_token_id=EOS,
                 pad_token_id=PAD,
                 use_cache=False,
-                attn_implementation="eager",
             )
         )
+        self.model.set_attn_implementation("eager")  # the others tell nobody where they look
 
     def loss(self, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
         return cross_entropy(self.answers(batch.source_BS, batch.decoder_input_BT), batch, label_smoothing)

@@ -5,7 +5,8 @@ Shapes: B batch, S source, T target, G gates times D, D d_model (the hidden stat
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Iterable
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -119,6 +120,8 @@ class Recurrent(nn.Module):
                al. 2015, equation 5 with the dot score; without their input feeding)
     """
 
+    attention: AdditiveAttention
+
     def __init__(self, config: RecurrentConfig) -> None:
         super().__init__()
         self.config = config
@@ -148,7 +151,7 @@ class Recurrent(nn.Module):
         x_BSD = self.dropout(self.source_tokens(source_BS))
         real_BS1 = (source_BS != 0)[..., None]
         states = []
-        for cell in self.encoder_cells:
+        for cell in cast(Iterable[Cell], self.encoder_cells):
             state, hidden = self.start(len(source_BS)), []
             for given_BG, real_B1 in zip(cell.given(x_BSD).unbind(1), real_BS1.unbind(1), strict=True):
                 state = tuple(torch.where(real_B1, new, old) for new, old in zip(cell(given_BG, state), state, strict=True))
@@ -180,7 +183,7 @@ class Recurrent(nn.Module):
     def _through(self, x_BTD: Tensor, states: list[State]) -> tuple[Tensor, list[State]]:
         """The decoder's layers one above the other, each over the whole target."""
         after = []
-        for cell, state in zip(self.decoder_cells, states, strict=True):
+        for cell, state in zip(cast(Iterable[Cell], self.decoder_cells), states, strict=True):
             hidden = []
             for given_BG in cell.given(x_BTD).unbind(1):
                 state = cell(given_BG, state)
