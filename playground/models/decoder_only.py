@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from .attention import causal_mask, padding_mask
 from .layers import EncoderLayer
+from .norms import norm
 from .positions import sinusoid, token_table
 from .sizes import DecoderOnlyConfig
 
@@ -28,14 +29,18 @@ class RowEmbedding(nn.Module):
         self.scale = math.sqrt(config.d_model)
         self.dropout = nn.Dropout(config.dropout)
         n_positions = config.row_width(config.max_positions, config.max_positions)
-        if config.positions == "learned":
+        self.positions: Tensor | None
+        if not config.places:
+            self.positions = None
+        elif config.positions == "learned":
             self.positions = nn.Parameter(torch.randn(n_positions, config.d_model))
         else:
             waves_PD = config.position_scale * sinusoid(n_positions, config.d_model)
             self.register_buffer("positions", waves_PD, persistent=False)
 
     def forward(self, row_BW: Tensor) -> Tensor:
-        return self.dropout(self.tokens(row_BW) * self.scale + self.positions[places(row_BW)])
+        x_BWD = self.tokens(row_BW) * self.scale
+        return self.dropout(x_BWD if self.positions is None else x_BWD + self.positions[places(row_BW)])
 
 
 class DecoderOnly(nn.Module):
@@ -48,9 +53,9 @@ class DecoderOnly(nn.Module):
         super().__init__()
         self.config = config
         self.embedding = RowEmbedding(config)
-        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.n_layers))
-        self.norm = nn.LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
-        self.output = nn.Linear(config.d_model, config.target_vocabulary)
+        self.layers = nn.ModuleList(EncoderLayer(config, causal=True) for _ in range(config.n_layers))
+        self.norm = norm(config) if config.norm == "pre" else nn.Identity()
+        self.output = nn.Linear(config.d_model, config.target_vocabulary, bias=config.bias)
         nn.init.xavier_uniform_(self.output.weight)
         if config.tie_output:
             self.output.weight = self.embedding.tokens.weight

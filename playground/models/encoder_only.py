@@ -8,6 +8,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from .layers import EncoderLayer
+from .norms import norm
 from .positions import Embedding, token_table
 from .sizes import EncoderOnlyConfig
 
@@ -20,8 +21,8 @@ class EncoderOnly(nn.Module):
         self.config = config
         self.embedding = Embedding(config, token_table(config.source_vocabulary, config.d_model))
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.n_layers))
-        self.norm = nn.LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
-        self.output = nn.Linear(config.d_model, config.target_vocabulary)
+        self.norm = norm(config) if config.norm == "pre" else nn.Identity()
+        self.output = nn.Linear(config.d_model, config.target_vocabulary, bias=config.bias)
         nn.init.xavier_uniform_(self.output.weight)
 
     def forward(self, row_BW: Tensor, may_look: Tensor, weights: list[Tensor] | None = None) -> Tensor:

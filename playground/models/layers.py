@@ -63,11 +63,12 @@ class AddAndNorm(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention over the source, then the feed-forward network."""
+    """Self-attention over the source, then the feed-forward network. With `causal` its relative positions look back only, for a
+    decoder without cross-attention, which has the same parts; the mask is given all the same."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, causal: bool = False) -> None:
         super().__init__()
-        self.self_attention = self_attention(config, causal=False)
+        self.self_attention = self_attention(config, causal)
         self.around_self_attention = AddAndNorm(config)
         self.feed_forward = FEED_FORWARD[config.activation](config)
         self.around_feed_forward = AddAndNorm(config)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
-from .config import SCORES_AT_A_TIME, ModelConfig, SettingError, setting
+from .config import POSITIONS, SCORES_AT_A_TIME, ModelConfig, SettingError, setting
 
 
 def all_but(*used: str) -> frozenset[str]:
@@ -55,30 +55,42 @@ class PrebuiltConfig(ModelConfig):
         return self.n_layers * (encoder_layer + decoder_layer) + final_norms + tables + self.target_vocabulary * (d + 1)
 
 
+# What the families with one stack of our own layers can be made of.
+OF_ONE_STACK = (
+    "d_model", "n_heads", "kv_heads", "d_k", "d_v", "n_layers", "d_ff", "activation", "dropout", "norm", "norm_kind",
+    "positions", "position_scale", "attention_bias", "bias",
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class EncoderOnlyConfig(ModelConfig):
     """One stack of encoder layers over the source, and a symbol read off at each place (as in BERT; Devlin et al. 2019)."""
 
-    unused: ClassVar[frozenset[str]] = all_but(
-        "d_model", "n_heads", "n_layers", "d_ff", "dropout", "norm", "positions", "position_scale", "attention_bias"
-    )
+    unused: ClassVar[frozenset[str]] = all_but(*OF_ONE_STACK)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positions(self)
 
     def parameter_count(self) -> int:
         positions = self.max_positions * self.d_model if self.positions == "learned" else 0
-        return one_stack_count(self) + positions + self.source_vocabulary * self.d_model + self.target_vocabulary * (self.d_model + 1)
+        output = self.target_vocabulary * (self.d_model + int(self.bias))
+        return one_stack_count(self) + positions + self.source_vocabulary * self.d_model + output
 
 
 @dataclass(frozen=True)
 class DecoderOnlyConfig(OneVocabularyConfig):
     """One stack of layers that look back only, over a row of question and answer (as in GPT; Radford et al. 2018)."""
 
-    unused: ClassVar[frozenset[str]] = all_but(
-        "d_model", "n_heads", "n_layers", "d_ff", "dropout", "norm", "positions", "position_scale", "tie_output", "attention_bias"
-    )
+    unused: ClassVar[frozenset[str]] = all_but(*OF_ONE_STACK, "tie_output")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positions(self)
 
     def parameter_count(self) -> int:
         positions = self.row_width(self.max_positions, self.max_positions) * self.d_model if self.positions == "learned" else 0
-        output = self.target_vocabulary + (0 if self.tie_output else self.target_vocabulary * self.d_model)
+        output = int(self.bias) * self.target_vocabulary + (0 if self.tie_output else self.target_vocabulary * self.d_model)
         return one_stack_count(self) + positions + self.source_vocabulary * self.d_model + output
 
     def row_width(self, source: int, target: int) -> int:
@@ -87,9 +99,18 @@ class DecoderOnlyConfig(OneVocabularyConfig):
 
 def one_stack_count(config: ModelConfig) -> int:
     """Numbers in a stack of the playground's own encoder layers and the norm that closes it."""
-    d = config.d_model
-    layer = attention_count(d, config.attention_bias) + feed_forward_count(d, config.d_ff) + 4 * d
-    return config.n_layers * layer + (2 * d if config.norm == "pre" else 0)
+    attention, relation, feed_forward, norm = config.part_counts()
+    return config.n_layers * (attention + relation + feed_forward + 2 * norm) + (norm if config.norm == "pre" else 0)
+
+
+def check_positions(config: ModelConfig) -> None:
+    """Refuse positions that need to know where a source ends and an answer begins."""
+    if config.positions in ("from-the-end", "randomised"):
+        raise SettingError(
+            "positions",
+            f"positions is {config.positions!r}, which only the encoder-decoder has; choose one of "
+            f"{', '.join(each for each in POSITIONS if each not in ('from-the-end', 'randomised'))}",
+        )
 
 
 GATES = {"rnn": 1, "lstm": 4, "gru": 3}

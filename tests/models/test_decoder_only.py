@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from playground.models.config import SettingError
 from playground.models.decoder_only import DecoderOnly, places
 from playground.models.sizes import DecoderOnlyConfig
 
@@ -14,7 +15,7 @@ def test_places_are_counted_from_the_first_symbol():
     assert places(torch.tensor([[3, 4, 5, 2], [0, 0, 6, 2], [0, 2, 7, 0]])).tolist() == [[0, 1, 2, 3], [0, 0, 0, 1], [0, 0, 1, 1]]
 
 
-@pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal", "none", "rope", "alibi", "t5"])
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_padding_in_front_changes_nothing(positions, norm):
     decoder = model(positions=positions, norm=norm)
@@ -48,3 +49,13 @@ def test_there_is_a_position_for_the_longest_question_with_the_longest_answer():
 def test_a_tied_output_reuses_the_symbols():
     decoder = model(tie_output=True)
     assert decoder.output.weight is decoder.embedding.tokens.weight
+
+
+def test_relative_positions_look_back_only():
+    assert model(positions="t5").layers[0].self_attention.relation.causal
+
+
+def test_places_that_only_an_encoder_decoder_has_are_refused():
+    for positions in ("from-the-end", "randomised"):
+        with pytest.raises(SettingError, match="which only the encoder-decoder has; choose one of learned, sinusoidal, none"):
+            model(positions=positions)
