@@ -47,7 +47,8 @@ def evaluate(family: Family, held_out: HeldOut) -> Evaluation:
     Rows that a family knows it solves are all right; only the others are decoded, for their token accuracy.
     """
     right_tokens, tokens, right_rows = [], [], []
-    for rows in torch.arange(len(held_out.lengths_B)).split(family.config.rows_at_a_time(held_out.batch.target_BT.shape[1])):
+    width = family.config.row_width(held_out.batch.source_BS.shape[1], held_out.batch.target_BT.shape[1])
+    for rows in torch.arange(len(held_out.lengths_B)).split(family.config.rows_at_a_time(width)):
         batch = held_out.batch.rows(rows.to(held_out.batch.source_BS.device))
         real_BT = batch.labels_BT != PAD
         solved_B = family.solves(batch)

@@ -6,7 +6,6 @@ Shapes: B batch, S source, T target, V vocabulary.
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from playground.decoding import decode
@@ -14,19 +13,14 @@ from playground.models.transformer import AttentionRecord, Transformer
 from playground.tasks import PAD
 from playground.tasks.task import Batch
 
-from .family import Family
+from .family import Family, cross_entropy, looking
 
 
 class EncoderDecoder(Transformer, Family):
     """The transformer from scratch, trained by teacher forcing: at each position, the right answer so far is given."""
 
     def loss(self, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
-        """Cross-entropy of the next token, with label smoothing (Szegedy et al. 2016; 5.4 in Vaswani et al. 2017)."""
-        logits_BTV = self(batch.source_BS, batch.decoder_input_BT)
-        labels_BT = batch.labels_BT
-        loss_BT = F.cross_entropy(logits_BTV.transpose(1, 2), labels_BT, reduction="none", label_smoothing=label_smoothing)
-        weight_BT = (labels_BT != PAD) * batch.weight_B[:, None]
-        return (loss_BT * weight_BT).sum() / weight_BT.sum().clamp(min=1)
+        return cross_entropy(self(batch.source_BS, batch.decoder_input_BT), batch, label_smoothing)
 
     def solve(self, source_BS: Tensor, max_tokens: int) -> Tensor:
         return decode(self, source_BS, max_tokens)
@@ -38,16 +32,15 @@ class EncoderDecoder(Transformer, Family):
         By induction on the prefix: where every token is the most likely one given the right prefix, greedy decoding writes
         that very prefix, and so the same tokens; where some token is not, it leaves the right answer there.
         """
-        was_training = self.training
-        self.eval()
-        choice_BT = self(batch.source_BS, batch.decoder_input_BT).argmax(-1)
-        self.train(was_training)
+        with looking(self):
+            choice_BT = self(batch.source_BS, batch.decoder_input_BT).argmax(-1)
         return ((choice_BT == batch.labels_BT) | (batch.labels_BT == PAD)).all(1)
 
     @torch.no_grad()
     def record(self, batch: Batch) -> AttentionRecord:
-        was_training = self.training
-        self.eval()
-        _, record = self.forward_with_attention(batch.source_BS, batch.decoder_input_BT)
-        self.train(was_training)
-        return record
+        with looking(self):
+            return self.forward_with_attention(batch.source_BS, batch.decoder_input_BT)[1]
+
+    def axes(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
+        source_BS, given_BT = batch.source_BS, batch.decoder_input_BT
+        return {"encoder": (source_BS, source_BS), "decoder": (given_BT, given_BT), "cross": (given_BT, source_BS)}

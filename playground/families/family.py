@@ -1,16 +1,20 @@
 """What the Trainer, evaluation, runs and checkpoints ask of a model.
 
-Shapes: B batch, S source, T target.
+Shapes: B batch, S source, T target, Q queries, M memory, V vocabulary.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from playground.models.config import ModelConfig
 from playground.models.transformer import AttentionRecord
+from playground.tasks import PAD
 from playground.tasks.task import Batch
 
 
@@ -33,4 +37,29 @@ class Family(nn.Module, ABC):
 
     @abstractmethod
     def record(self, batch: Batch) -> AttentionRecord:
-        """Where the family looks while it reads the batch."""
+        """Where the family looks while it reads the batch and writes its target. Kinds that it does not have stay empty."""
+
+    @abstractmethod
+    def axes(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
+        """For each kind of attention in `record` ("encoder", "decoder", "cross"), the tokens that look (BQ) and those that are
+        looked at (BM). Empty for a family that attends to nothing."""
+
+
+def cross_entropy(logits_BTV: Tensor, batch: Batch, label_smoothing: float) -> Tensor:
+    """Mean cross-entropy of the labels over the tokens of the rows that train, with label smoothing (Szegedy et al. 2016; section
+    5.4 in Vaswani et al. 2017)."""
+    labels_BT = batch.labels_BT
+    loss_BT = F.cross_entropy(logits_BTV.transpose(1, 2), labels_BT, reduction="none", label_smoothing=label_smoothing)
+    weight_BT = (labels_BT != PAD) * batch.weight_B[:, None]
+    return (loss_BT * weight_BT).sum() / weight_BT.sum().clamp(min=1)
+
+
+@contextmanager
+def looking(family: nn.Module) -> Iterator[None]:
+    """Without dropout while the block lasts."""
+    was_training = family.training
+    family.eval()
+    try:
+        yield
+    finally:
+        family.train(was_training)

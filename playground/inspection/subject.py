@@ -11,6 +11,7 @@ from typing import cast
 
 import torch
 
+from playground.families import FAMILIES
 from playground.families.encoder_decoder import EncoderDecoder
 from playground.families.family import Family
 from playground.models.transformer import Transformer
@@ -30,19 +31,29 @@ class Subject:
     """A family in evaluation mode, the settings it was trained with, and its task."""
 
     config: RunConfig
-    family: EncoderDecoder
+    model: Family
     task: Task
 
     @classmethod
     def of(cls, config: RunConfig, family: Family) -> Subject:
-        """A family that is at hand; it is put into evaluation mode, without dropout, and stays there.
+        """A family that is at hand; it is put into evaluation mode, without dropout, and stays there."""
+        return cls(config, family.eval(), load_task(config.task.task, config.task.symbols))
+
+    @property
+    def family(self) -> EncoderDecoder:
+        """The encoder-decoder from scratch, whose parts can be taken out one by one.
 
         Raises:
-            NotInspectable: for a family that is no encoder-decoder transformer of ours.
+            NotInspectable: for another family; where it looks can be seen all the same.
         """
-        if not isinstance(family, Transformer):
-            raise NotInspectable(f"family is {config.family!r}; only models of the family 'transformer' can be looked into")
-        return cls(config, cast(EncoderDecoder, family.eval()), load_task(config.task.task, config.task.symbols))
+        if not isinstance(self.model, Transformer):
+            title = FAMILIES[self.config.family].title
+            raise NotInspectable(f"this view takes apart the transformer from scratch; of the family {title!r}, see the attention")
+        return cast(EncoderDecoder, self.model)
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
 
     def read(self, text: str) -> Batch:
         """A visitor's sequence with its right answer, as a batch of one row (source 1S, target 1T).
@@ -57,21 +68,20 @@ class Subject:
             raise NotInspectable(
                 f"there is no symbol in {text[:20]!r}; type a sequence of {vocabulary.describe()}, as in {vocabulary.example()}"
             )
-        longest = self.family.config.max_positions - 1
+        longest = self.model.config.max_positions - 1
         if max(len(tokens), self.task.answer_length(len(tokens))) > longest:
             raise NotInspectable(f"that is {len(tokens)} symbols; this model has positions for {longest}, so type at most as many")
-        device = self.family.output.weight.device
-        return make_batch(self.task, torch.tensor([tokens], device=device), torch.tensor([len(tokens)], device=device))
+        return make_batch(self.task, torch.tensor([tokens], device=self.device), torch.tensor([len(tokens)], device=self.device))
 
     def held_out(self, n: int) -> HeldOut:
         """`n` held-out sequences of the lengths that the model was trained on, the same at every call."""
         task = self.config.task
-        return held_out_set(self.task, n, task.min_length, task.max_length).to(self.family.output.weight.device)
+        return held_out_set(self.task, n, task.min_length, task.max_length).to(self.device)
 
     @property
     def max_tokens(self) -> int:
         """How many tokens an answer may take: the longest right one and EOS, as far as there are positions."""
-        return min(self.task.answer_length(self.config.task.max_length) + 1, self.family.config.max_positions)
+        return min(self.task.answer_length(self.config.task.max_length) + 1, self.model.config.max_positions)
 
     def names(self, tokens: list[int]) -> list[str]:
         """Symbols, and the names of special tokens; one name for each token."""
@@ -83,7 +93,6 @@ def open_subject(folder: Path) -> Subject:
 
     Raises:
         CheckpointError: for a checkpoint that cannot be used.
-        NotInspectable: for a family that cannot be looked into.
     """
     manifest, family = load_model(folder)
     return Subject.of(manifest.config, family)

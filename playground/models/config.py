@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, ClassVar
 
 SCORES_AT_A_TIME = 4_000_000  # attention scores of one layer that may exist at once: 16 MB
 
@@ -69,6 +69,8 @@ class ModelConfig:
     (benchmarks/RESULTS.md says what each buys). `ModelConfig.paper_base()` gives the paper's sizes.
     """
 
+    unused: ClassVar[frozenset[str]] = frozenset()  # settings without a meaning for this family, which keep their defaults
+
     d_model: int = setting(64, "Width of every vector that travels through the model.", low=1, high=4096)
     n_heads: int = setting(4, "Attention heads in each layer; d_model must be divisible by it.", low=1, high=64)
     n_layers: int = setting(2, "Encoder layers, and as many decoder layers.", low=1, high=48)
@@ -90,6 +92,10 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         check_settings(self)
+        for each in fields(self):
+            if each.name in self.unused and getattr(self, each.name) != each.default:
+                given = shown(getattr(self, each.name))
+                raise SettingError(each.name, f"{each.name} is {given}, but this family has no use for it; leave it at {each.default}")
         if self.d_model % self.n_heads:
             fit = [n for n in range(1, min(self.d_model, 64) + 1) if self.d_model % n == 0]
             raise SettingError(
@@ -125,6 +131,10 @@ class ModelConfig:
         positions = 2 * self.max_positions * d if self.positions == "learned" else 0
         output = self.target_vocabulary + (0 if self.tie_output else self.target_vocabulary * d)
         return layers + final_norms + symbols + positions + output
+
+    def row_width(self, source: int, target: int) -> int:
+        """How many tokens stand in one row that the model works on, for so many of the source and of the target."""
+        return max(source, target)
 
     def rows_at_a_time(self, width: int) -> int:
         """How many sequences of `width` tokens to run at once without gradients: few enough that the attention scores, a

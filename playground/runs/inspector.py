@@ -68,17 +68,14 @@ class Inspector:
     def shown(self, opened: Opened, what: dict[str, Any], text: str) -> dict[str, Any]:
         """A view of a model; asked again about the same, it is not computed again."""
         from playground.inspection.shown import NEEDS_HISTORY, show
-        from playground.inspection.subject import NotInspectable, Subject
+        from playground.inspection.subject import Subject
 
         request = json.loads(text)
         run = what.get("run")
         kept = kept_steps(Path(run)) if run and request.get("view") in NEEDS_HISTORY else []
         key = (json.dumps(what, sort_keys=True), opened.step, len(kept), text)
         if key not in self._shown:
-            try:
-                subject = Subject.of(opened.config, opened.family)
-            except NotInspectable as error:
-                return {"error": str(error)}
+            subject = Subject.of(opened.config, opened.family)
             request["history"] = {step: weights_path(Path(run), step) for step in kept} if run else {}
             answer = show(subject, request.get("view"), request)
             if "error" in answer:

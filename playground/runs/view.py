@@ -28,23 +28,25 @@ class View:
     def __init__(self, task: Task, config: RunConfig, device: torch.device) -> None:
         self.task, self.config, self.device = task, config.task, device
         low, high = config.task.min_length, config.task.max_length
-        heads = len(KINDS) * config.model.n_layers * config.model.n_heads
+        heads = len(KINDS) * config.model.n_layers * config.model.n_heads  # at most; families may have fewer
         fits = max(3, min(LONGEST_PROBE, int((MOST_WEIGHTS / heads) ** 0.5) - 1))
         length = min(high, max(low, PROBE_LENGTH), fits)
         self.probe = _held_out_near(task, length, high).to(device)
         self.samples = held_out_set(task, SAMPLES, max(low, high // 2), high).batch.to(device)
 
     def stage(self, family: Family) -> dict[str, Any]:
-        """What does not change while a model learns: its size, and the tokens along the axes.
-
-        Cross-attention and decoder rows are labelled with the right symbol at that place, decoder columns with the target
-        shifted right, which is what the decoder is given.
+        """What does not change while a model learns: its size, and for each kind of attention that it has the names along the
+        rows and along the columns. Where a decoder's positions look, rows are labelled with the right symbol at that place.
         """
         names = self.task.vocabulary.name
+        given_BT = self.probe.decoder_input_BT
+        axes = {}
+        for kind, (rows, columns) in family.axes(self.probe).items():
+            shown = self.probe.labels_BT if torch.equal(rows, given_BT) else rows
+            axes[kind] = [[names(t) for t in tokens[0].tolist()] for tokens in (shown, columns)]
         return {
             "source": [names(t) for t in self.probe.source_BS[0].tolist()],
-            "written": [names(t) for t in self.probe.labels_BT[0].tolist()],
-            "given": [names(t) for t in self.probe.decoder_input_BT[0].tolist()],
+            "axes": axes,
             "accepts": self.task.vocabulary.describe(),
             "parameters": family.config.parameter_count(),
         }
@@ -53,7 +55,8 @@ class View:
         """Attention on the probe in thousandths, `[kind][layer][head]` row by row, and the model's answers to the samples."""
         record = family.record(self.probe)
         layers = {"encoder": record.encoder_attention, "decoder": record.decoder_attention, "cross": record.cross_attention}
-        attention = {kind: [(1000 * w_BHQM[0]).round().int().flatten(1).tolist() for w_BHQM in layers[kind]] for kind in KINDS}
+        present = {kind: each for kind, each in layers.items() if each}
+        attention = {kind: [(1000 * w_BHQM[0]).round().int().flatten(1).tolist() for w_BHQM in each] for kind, each in present.items()}
         given_BT = family.solve(self.samples.source_BS, self.samples.labels_BT.shape[1])
         names = self.task.vocabulary.decode
         samples = [

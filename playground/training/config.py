@@ -79,6 +79,13 @@ class RunConfig:
     family: str = "transformer"
 
     def __post_init__(self) -> None:
+        if self.family not in FAMILIES:
+            raise SettingError("family", f"family is {shown(self.family)}; choose one of {', '.join(FAMILIES)}")
+        if type(self.model) is not FAMILIES[self.family].config:
+            wanted = FAMILIES[self.family].config.__name__
+            raise SettingError(
+                "family", f"family is {self.family!r}, which needs a {wanted}, but the model is a {type(self.model).__name__}"
+            )
         vocabulary = self.task.symbols + len(SPECIAL)
         for name in ("source_vocabulary", "target_vocabulary"):
             if getattr(self.model, name) != vocabulary:
@@ -104,8 +111,12 @@ class RunConfig:
         """
         values = dict(values)
         family = values.pop("family", "transformer")
-        if family not in FAMILIES:
+        if not isinstance(family, str) or family not in FAMILIES:
             raise SettingError("family", f"family is {shown(family)}; choose one of {', '.join(FAMILIES)}")
+        sizes = FAMILIES[family].config
+        foreign = sorted(name for name in values if field_owner().get(name) == "model" and name not in sizes.__dataclass_fields__)
+        if foreign:
+            raise SettingError(foreign[0], f"{foreign[0]} is no setting of the family {family!r}; leave it out")
         unknown = sorted(set(values) - set(field_owner()))
         if unknown:
             raise SettingError(unknown[0], f"{unknown[0]} is no setting of a run; the settings are {', '.join(field_owner())}")
@@ -116,7 +127,7 @@ class RunConfig:
             "target_vocabulary": task.symbols + len(SPECIAL),
             "max_positions": task.max_length + 1,
         }
-        return cls(task, ModelConfig(**(fitting | part["model"])), TrainConfig(**part["training"]), family)
+        return cls(task, sizes(**(fitting | part["model"])), TrainConfig(**part["training"]), family)
 
     def to_fields(self) -> dict[str, Any]:
         """The flat settings from which `from_fields` makes this run again."""
@@ -130,7 +141,8 @@ class RunConfig:
     def memory_estimate(self) -> int:
         """Bytes that training needs beside what torch itself takes: weights, gradient and Adam's two averages (16 bytes a
         parameter), what one step keeps for its backward pass, and what scoring a chunk of held-out sequences takes."""
-        m, rows, width = self.model, self.training.batch_size, self.task.max_length + 1
+        m, rows = self.model, self.training.batch_size
+        width = m.row_width(self.task.max_length + 1, self.task.max_length + 1)
         training = rows * width * (m.n_layers * (40 * m.d_model + 6 * m.d_ff + 10 * m.n_heads * width) + 4 * m.target_vocabulary)
         scoring = m.rows_at_a_time(width) * width * (12 * m.d_model + 2 * m.d_ff + 4 * m.n_heads * width)
         return 16 * m.parameter_count() + 4 * (training + scoring)
@@ -198,14 +210,18 @@ def settings_at(training: TrainConfig, changes: Iterable[Change], step: int) -> 
     return dataclasses.replace(training, **values) if values else training
 
 
-PARTS = {"task": TaskConfig, "model": ModelConfig, "training": TrainConfig}
+PARTS: dict[str, tuple[Any, ...]] = {
+    "task": (TaskConfig,),
+    "model": tuple(dict.fromkeys(family.config for family in FAMILIES.values())),
+    "training": (TrainConfig,),
+}
 
 
 def field_owner() -> dict[str, str]:
-    """For each setting, the part of RunConfig that holds it, in the order of their definition."""
-    return {each.name: part for part, kind in PARTS.items() for each in dataclasses.fields(kind)}
+    """For each setting of any family, the part of RunConfig that holds it, in the order of their definition."""
+    return {each.name: part for part, kinds in PARTS.items() for kind in kinds for each in dataclasses.fields(kind)}
 
 
 def setting_of(name: str) -> dataclasses.Field[Any]:
     """The field that defines a setting: its default, and its sentence, range and choices in `metadata`."""
-    return next(each for kind in PARTS.values() for each in dataclasses.fields(kind) if each.name == name)
+    return next(each for kinds in PARTS.values() for kind in kinds for each in dataclasses.fields(kind) if each.name == name)

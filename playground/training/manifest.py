@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import playground
 from playground.families import FAMILIES
-from playground.models.config import ModelConfig, SettingError, shown
+from playground.models.config import SettingError, shown
 
 from .config import Change, RunConfig, TaskConfig, TrainConfig
 
@@ -70,14 +70,15 @@ def read_manifest(folder: Path) -> Manifest:
         found = content.get("schema_version") if isinstance(content, dict) else None
         raise CheckpointError(f"{path} has schema_version {found!r}; this version of the playground reads {SCHEMA_VERSION}")
     try:
+        family = content["family"]
+        if not isinstance(family, str) or family not in FAMILIES:
+            raise ValueError(f"family is {shown(family)}; choose one of {', '.join(FAMILIES)}")
         config = RunConfig(
             task=TaskConfig(**content["task"]),
-            model=ModelConfig(**content["model"]),
+            model=FAMILIES[family].config(**content["model"]),
             training=TrainConfig(**content["training"]),
-            family=content["family"],
+            family=family,
         )
-        if config.family not in FAMILIES:
-            raise ValueError(f"family is {config.family!r}; choose one of {', '.join(FAMILIES)}")
         step, seconds, scores = content["step"], content["seconds"], content["scores"]
         odd = sorted(set(content) - WRITTEN)
         if odd:

@@ -25,7 +25,7 @@ function heat(c, weights, rows, columns, x, y, cw, ch) {
 }
 
 function drawHeads() {
-  const box = $(".heads"), layers = shown.attention[kind], rows = stage[KINDS[kind].rows].length, columns = stage[KINDS[kind].columns].length;
+  const box = $(".heads"), layers = shown.attention[kind], [rows, columns] = stage.axes[kind].map((names) => names.length);
   const signature = layers.map((l) => l.length).join();
   if (box.dataset.signature !== signature) {
     box.dataset.signature = signature;
@@ -55,7 +55,7 @@ function drawHeads() {
 }
 
 function drawFocus() {
-  const canvas = $(".focus-map"), spec = KINDS[kind], rows = stage[spec.rows], columns = stage[spec.columns];
+  const canvas = $(".focus-map"), [rows, columns] = stage.axes[kind];
   const weights = shown.attention[kind][head[0]][head[1]], left = 40, top = 22;
   const size = Math.min(31, (canvas.clientWidth - left) / columns.length);
   const [c] = prepare(canvas, Math.round(top + size * rows.length + 2));
@@ -72,10 +72,10 @@ function drawFocus() {
   }
   const caption = $("figcaption"), where = "Layer " + (head[0] + 1) + ", head " + (head[1] + 1) + ". ";
   if (hoverCell && hoverCell[0] < rows.length && hoverCell[1] < columns.length) {
-    const [r, k] = hoverCell, from = spec.from + " " + (r + 1) + " (" + rows[r] + ")", to = spec.to + " " + (k + 1) + " (" + columns[k] + ")";
+    const [r, k] = hoverCell, from = spec().from + " " + (r + 1) + " (" + rows[r] + ")", to = spec().to + " " + (k + 1) + " (" + columns[k] + ")";
     caption.textContent = where + (impossible(r, k) ? from + " cannot look at " + to + ": it lies in the future"
       : from + " looks at " + to + " with weight " + (weights[r * columns.length + k] / 1000).toFixed(3));
-  } else caption.textContent = where + spec.reading + (document.body.classList.contains("dark") ? " Dark is 0, bright is 1." : " White is 0, dark is 1.");
+  } else caption.textContent = where + spec().reading + (document.body.classList.contains("dark") ? " Dark is 0, bright is 1." : " White is 0, dark is 1.");
 }
 
 // Min and max of every pixel column: a curve of any length costs as much to draw as the canvas is wide.
@@ -228,6 +228,11 @@ function draw() {
     drawCharts(); drawRewind();
     if (!shown || !stage) return;
     $(".probe").textContent = "on " + stage.source.slice(0, -1).join(" ") + " · step " + shown.step.toLocaleString("en");
+    const kinds = Object.keys(shown.attention);
+    for (const button of $(".kinds").children) button.hidden = !kinds.includes(button.dataset.kind);
+    $(".attention").classList.toggle("none", !kinds.length);
+    if (!kinds.length) { $("figcaption").textContent = "This family attends to nothing: it carries what it has read in one vector."; return; }
+    if (!kinds.includes(kind)) setKind(kinds[0]);
     drawHeads(); drawFocus();
   });
 }

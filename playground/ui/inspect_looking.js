@@ -1,5 +1,7 @@
 // ---------------------------------------------------------------- where heads look
 const KIND_WORDS = { cross: "Down: what stands at each place of the answer. Across: where the model looks in the source.", encoder: "Down: the source. Across: where each of its symbols looks.", decoder: "Down: what stands at each place of the answer. Across: what the decoder was given so far; the future is hatched." };
+// Families with one stack have the sequence and the answer in one row.
+const ONE_STACK = { encoder: "Down: the sequence, in whose places the answer is written. Across: where each of them looks.", decoder: "Down: the sequence, then the answer so far. Across: where each place looks; the future is hatched." };
 const WAYS = [["own", "its own answer", "The decoder goes on from what it wrote itself"], ["right", "the right answer given", "As in training: the decoder is given the right answer, shifted right"], ["drawn", "drawn by chance", "Each symbol is drawn from the probabilities"]];
 
 // Weights as they travel: thousandths, two bytes each, head after head.
@@ -47,7 +49,9 @@ VIEWS.attention = {
   want: () => ({ kind: looking.kind, way: looking.way }),
   take(options) { for (const name of ["kind", "way"]) if (typeof options[name] === "string") { looking[name] = options[name]; for (const box of VIEWS.attention.box.querySelectorAll(".choice")) if (box.querySelector(`[data-value="${CSS.escape(options[name])}"]`)) press(box, options[name]); } },
   draw(data) {
-    const all = unpack(data), grid = $v("attention", ".looking-grid");
+    const all = unpack(data), grid = $v("attention", ".looking-grid"), kinds = VIEWS.attention.box.querySelector(".choice");
+    for (const button of kinds.children) button.hidden = !data.kinds.includes(button.dataset.value);
+    looking.kind = data.kind; press(kinds, data.kind);
     looking.layer = Math.min(looking.layer, data.layers - 1); looking.head = Math.min(looking.head, data.heads - 1);
     const signature = data.layers + "x" + data.heads;
     if (grid.dataset.signature !== signature) {
@@ -67,7 +71,7 @@ VIEWS.attention = {
     });
     const canvas = $v("attention", "canvas.picture"), caption = $v("attention", ".caption"), name = "Layer " + (looking.layer + 1) + ", head " + (looking.head + 1);
     $v("attention", "h4").textContent = looking.shape === "token" ? "Row " + ((looking.token ?? 0) + 1) + " (" + data.rows[Math.min(looking.token ?? 0, data.rows.length - 1)] + ") in every head" : name;
-    caption.dataset.resting = looking.shape === "token" ? "Down: every head, as layer.head. Across: where it looks from this one row." : KIND_WORDS[data.kind] + (document.body.classList.contains("dark") ? " Dark is 0, bright is 1." : " White is 0, dark is 1.");
+    caption.dataset.resting = looking.shape === "token" ? "Down: every head, as layer.head. Across: where it looks from this one row." : (data.kinds.includes("cross") ? KIND_WORDS : ONE_STACK)[data.kind] + (document.body.classList.contains("dark") ? " Dark is 0, bright is 1." : " White is 0, dark is 1.");
     if (looking.shape === "lines") { caption.textContent = "Left: the rows of the map. Right: where they look. Point at a token to see it alone."; drawLines(canvas, data); return; }
     if (looking.shape === "token") {
       const row = Math.min(looking.token ?? 0, data.rows.length - 1), flat = all.flatMap((heads, l) => heads.map((weights, h) => [(l + 1) + "." + (h + 1), weights[row]]));

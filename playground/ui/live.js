@@ -125,11 +125,12 @@ $(".log").addEventListener("change", draw);
 $(".metric").addEventListener("change", (event) => { metric = event.target.value; event.target.title = METRICS[metric][1]; $(".switch").style.visibility = metric === "learning_rate" ? "hidden" : ""; draw(); });
 $(".kinds").addEventListener("click", (event) => {
   const button = event.target.closest("button");
-  if (!button) return;
-  kind = button.dataset.kind;
-  for (const other of $(".kinds").children) other.setAttribute("aria-pressed", String(other === button));
-  hoverCell = null; draw();
+  if (button) { setKind(button.dataset.kind); draw(); }
 });
+function setKind(wanted) {
+  kind = wanted; hoverCell = null;
+  for (const each of $(".kinds").children) each.setAttribute("aria-pressed", String(each.dataset.kind === wanted));
+}
 $(".heads").addEventListener("click", (event) => {
   const button = event.target.closest("button");
   if (button) { head = [+button.dataset.layer, +button.dataset.head]; draw(); }
@@ -149,19 +150,19 @@ for (const canvas of element.querySelectorAll(".chart")) {
 }
 const map = $(".focus-map");
 function cellAt(event) {
-  if (!stage) return null;
-  const columns = stage[KINDS[kind].columns].length, size = Math.min(31, (map.clientWidth - 40) / columns);
+  if (!stage || !stage.axes[kind]) return null;
+  const [rows, columns] = stage.axes[kind].map((names) => names.length), size = Math.min(31, (map.clientWidth - 40) / columns);
   const cell = [Math.floor((event.offsetY - 22) / size), Math.floor((event.offsetX - 40) / size)];
-  return cell[0] >= 0 && cell[1] >= 0 && cell[1] < columns && cell[0] < stage[KINDS[kind].rows].length ? cell : null;
+  return cell[0] >= 0 && cell[1] >= 0 && cell[1] < columns && cell[0] < rows ? cell : null;
 }
 map.addEventListener("pointermove", (event) => { hoverCell = cellAt(event); draw(); });
 map.addEventListener("pointerleave", () => { hoverCell = null; draw(); });
 map.addEventListener("keydown", (event) => {
   const move = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
-  if (!move || !stage) return;
+  if (!move || !stage || !stage.axes[kind]) return;
   event.preventDefault();
-  const [r, k] = hoverCell || [0, 0], spec = KINDS[kind];
-  hoverCell = hoverCell ? [Math.max(0, Math.min(stage[spec.rows].length - 1, r + move[0])), Math.max(0, Math.min(stage[spec.columns].length - 1, k + move[1]))] : [0, 0];
+  const [r, k] = hoverCell || [0, 0], [rows, columns] = stage.axes[kind];
+  hoverCell = hoverCell ? [Math.max(0, Math.min(rows.length - 1, r + move[0])), Math.max(0, Math.min(columns.length - 1, k + move[1]))] : [0, 0];
   draw();
 });
 map.addEventListener("blur", () => { hoverCell = null; draw(); });

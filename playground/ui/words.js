@@ -5,10 +5,14 @@ const root = $(".live");
 const GOING = ["waiting", "starting", "training", "paused", "stopping"];
 const ENDED = ["done", "stopped", "failed", "gone", "checkpoint", "empty"];
 const KINDS = {
-  cross: { rows: "written", columns: "source", from: "Answer position", to: "source position", reading: "Down: the right answer, each symbol as it is due. Across: where the model looks in the source." },
-  encoder: { rows: "source", columns: "source", from: "Source position", to: "source position", reading: "Down: the source. Across: where each of its positions looks." },
-  decoder: { rows: "written", columns: "given", from: "Answer position", to: "given position", reading: "Down: the right answer, each symbol as it is due. Across: what the model was given so far. Hatched: the future." },
+  cross: { from: "Answer position", to: "source position", reading: "Down: the right answer, each symbol as it is due. Across: where the model looks in the source." },
+  encoder: { from: "Source position", to: "source position", reading: "Down: the source. Across: where each of its positions looks." },
+  decoder: { from: "Answer position", to: "given position", reading: "Down: the right answer, each symbol as it is due. Across: what the model was given so far. Hatched: the future." },
 };
+// A family with one stack has the sequence and the answer in one row.
+const ONE_ROW = { from: "Place", to: "place", reading: "Down: the sequence, then the answer so far. Across: where each place looks. Hatched: the future." };
+const IN_PLACE = { from: "Place", to: "place", reading: "Down: the sequence, in whose places the answer is written. Across: where each of them looks." };
+const spec = () => (stage.axes.cross || !stage.axes[kind] ? KINDS[kind] : kind === "decoder" ? ONE_ROW : IN_PLACE);
 const GLYPHS = { PAD: ["·", "the model wrote PAD, which fills rows and is never right"], SOS: ["‹", "the model wrote SOS, which starts a target and is never right"] };
 const METRICS = {
   loss: ["Loss", "Cross-entropy of the next symbol on the training batch of each step"],

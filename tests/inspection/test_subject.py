@@ -1,9 +1,11 @@
 import pytest
 import torch
-from torch import nn
 
+from playground.inspection.shown import VIEWS, show
 from playground.inspection.subject import NotInspectable, Subject, open_subject
 from playground.tasks import EOS, SOS, UnknownSymbol
+from playground.training.checkpoint import build_family
+from playground.training.config import RunConfig
 from playground.training.manifest import CheckpointError
 
 
@@ -42,6 +44,14 @@ def test_a_folder_that_is_no_checkpoint_is_refused(tmp_path):
         open_subject(tmp_path)
 
 
-def test_another_family_is_refused(mixed):
-    with pytest.raises(NotInspectable, match="only models of the family 'transformer'"):
-        Subject.of(mixed.config, nn.Linear(1, 1))
+def test_of_another_family_the_attention_is_shown_and_the_other_views_say_why_not():
+    config = RunConfig.from_fields({"family": "encoder-only"})
+    subject = Subject.of(config, build_family(config))
+    told = show(subject, "attention", {"text": "3 1 4", "kind": "cross"})
+    assert (told["kind"], told["kinds"], told["layers"], told["heads"]) == ("encoder", ["encoder"], 2, 4)
+    assert told["rows"][:4] == ["3", "1", "4", "EOS"]
+    with pytest.raises(NotInspectable, match="takes apart the transformer from scratch; of the family 'Encoder only'"):
+        _ = subject.family
+    for view in VIEWS:
+        told = show(subject, view, {"text": "3 1 4"})
+        assert "error" in told or view in ("attention", "sizes", "masks", "waves"), view

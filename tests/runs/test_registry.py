@@ -865,7 +865,7 @@ def test_one_can_look_and_ask_at_every_step_that_was_kept(registry):
         assert answer(registry.ask(run, "1 2 3", step))["step"] == step
     assert len({json.dumps(seen[step]["snapshot"]["attention"]) for step in (0, 37, 120)}) == 3
     heads = seen[120]["snapshot"]["attention"]["cross"]
-    source, written = len(seen[120]["stage"]["source"]), len(seen[120]["stage"]["written"])
+    source, written = len(seen[120]["stage"]["source"]), len(seen[120]["stage"]["axes"]["cross"][0])
     assert [len(heads), len(heads[0]), len(heads[0][0])] == [1, 2, source * written]
     for row in range(written):
         assert abs(sum(heads[0][0][row * source : (row + 1) * source]) - 1000) <= source

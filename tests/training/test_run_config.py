@@ -32,7 +32,8 @@ def test_every_setting_explains_itself_and_has_a_default_that_it_accepts(name):
 
 
 def test_names_are_unique_across_the_parts():
-    assert len(NAMES) == sum(len(dataclasses.fields(part)) for part in PARTS.values())
+    owners = [{each.name for kind in kinds for each in dataclasses.fields(kind)} for kinds in PARTS.values()]
+    assert len(NAMES) == len(set().union(*owners)) == sum(map(len, owners))
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -1, None, "ten", [], {}])

@@ -10,12 +10,16 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from playground.inspection.components import ATTENTION
 from playground.inspection.recording import Recording, record_forced, record_free
 from playground.inspection.steps import Step, forced_steps, free_steps
 from playground.inspection.subject import NotInspectable, Subject
+from playground.models.transformer import Transformer
+from playground.tasks import EOS, SOS
+from playground.tasks.task import Batch
 
 WAYS = {"own": "the model's own answer", "right": "the right answer, given", "drawn": "an answer drawn by chance"}
 HOTTEST = 5.0  # temperature
@@ -26,18 +30,53 @@ def attention(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
     """Every head of one kind of attention. `weights` holds LHQM thousandths as 16-bit numbers, little end first, in base64: many
     heads on a long sequence are a million numbers."""
     kind, way = _one_of(request, "kind", ATTENTION, "cross"), _one_of(request, "way", tuple(WAYS), "own")
+    if not isinstance(subject.model, Transformer):
+        return _of_any_family(subject, request, kind, way)
     recording, written = _recorded(subject, request, way)
     source, given = subject.names(recording.source_BS[0].tolist()), subject.names(recording.given_BT[0].tolist())
     rows, columns = {"encoder": (source, source), "decoder": (written, given), "cross": (written, source)}[kind]
     weights_LHQM = recording.attention[kind][:, 0]
     return {
         "kind": kind,
+        "kinds": list(ATTENTION),
         "layers": weights_LHQM.shape[0],
         "heads": weights_LHQM.shape[1],
         "rows": rows,
         "columns": columns,
         "weights": packed(weights_LHQM),
         "possible": recording.possible[kind][0].int().tolist(),
+        **said(subject, request, written),
+    }
+
+
+def _of_any_family(subject: Subject, request: dict[str, Any], kind: str, way: str) -> dict[str, Any]:
+    """The same for a family whose parts we do not know: what it tells of one pass over its own answer, or over the right one."""
+    if way == "drawn":
+        raise NotInspectable("answers are drawn by chance with the transformer from scratch only; choose its own answer or the right one")
+    batch = subject.read(_text(request))
+    if way == "own":
+        written_BT = subject.model.solve(batch.source_BS, subject.max_tokens)
+        n = min(int((written_BT[0] == EOS).cumsum(0).eq(0).sum()) + 1, written_BT.shape[1])
+        batch = Batch(batch.source_BS, F.pad(written_BT[:, :n], (1, 0), value=SOS), batch.weight_B)
+    written = subject.names(batch.labels_BT[0].tolist())
+    record, axes = subject.model.record(batch), subject.model.axes(batch)
+    layers = {each: getattr(record, f"{each}_attention") for each in ATTENTION}
+    kinds = [each for each in ("cross", "encoder", "decoder") if layers[each]]
+    if not kinds:
+        raise NotInspectable("this family attends to nothing: it carries what it has read in one vector")
+    kind = kind if kind in kinds else kinds[0]
+    weights_LHQM = torch.stack([weights_BHQM[0] for weights_BHQM in layers[kind]])
+    rows, columns = (subject.names(tokens[0].tolist()) for tokens in axes[kind])
+    may_look_QM = torch.ones(len(rows), len(columns), dtype=torch.int)
+    return {
+        "kind": kind,
+        "kinds": kinds,
+        "layers": weights_LHQM.shape[0],
+        "heads": weights_LHQM.shape[1],
+        "rows": written if torch.equal(axes[kind][0], batch.decoder_input_BT) else rows,
+        "columns": columns,
+        "weights": packed(weights_LHQM),
+        "possible": (may_look_QM.tril() if kind == "decoder" else may_look_QM).tolist(),
         **said(subject, request, written),
     }
 

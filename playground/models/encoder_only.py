@@ -1,0 +1,39 @@
+"""An encoder that writes the answer in place: all of it at once, each symbol from everything that was read.
+
+Shapes: B batch, W places of a row, D d_model, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from .layers import EncoderLayer
+from .positions import Embedding, token_table
+from .sizes import EncoderOnlyConfig
+
+
+class EncoderOnly(nn.Module):
+    """Encoder layers over the row, and a linear layer that scores every symbol at every place.
+
+    Nothing is hidden from anybody, not even what stands behind the sequence: a place where an answer may have to be written
+    must be able to look around.
+    """
+
+    def __init__(self, config: EncoderOnlyConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = Embedding(config, token_table(config.source_vocabulary, config.d_model))
+        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.n_layers))
+        self.norm = nn.LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
+        self.output = nn.Linear(config.d_model, config.target_vocabulary)
+        nn.init.xavier_uniform_(self.output.weight)
+
+    def forward(self, row_BW: Tensor, weights: list[Tensor] | None = None) -> Tensor:
+        """Logits (BWV) of the symbol that belongs at each place; each layer's attention (BHWW) is appended to `weights`."""
+        x_BWD = self.embedding(row_BW)
+        may_look = row_BW.new_ones(1, 1, 1, row_BW.shape[1]).bool()
+        for layer in self.layers:
+            x_BWD, weights_BHWW = layer(x_BWD, may_look)
+            if weights is not None:
+                weights.append(weights_BHWW)
+        return self.output(self.norm(x_BWD))
