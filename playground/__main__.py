@@ -1,11 +1,13 @@
-"""The command line: python -m playground train | evaluate | predict | inspect | push | pull | reproduce | gallery."""
+"""The command line: python -m playground train | evaluate | predict | inspect | compare | push | pull | reproduce | gallery."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +18,7 @@ import click
 from tqdm import tqdm
 
 from playground import __version__
+from playground.comparison.work import QUIET
 from playground.models.config import SettingError
 from playground.runs.memory import check_memory
 from playground.training.config import RunConfig, field_owner, setting_of, settings_at
@@ -231,6 +234,95 @@ def inspect(checkpoint: Path, sequence: str, out: Path, n: int, as_json: bool) -
     before, after, asked = missed["exact_match_before"], missed["exact_match"], missed["n"]
     click.echo(f"the head most missed: {missed['name']}; without it {after:.2%} instead of {before:.2%} of {asked:,} held-out sequences")
     click.echo(f"{len(found)} figures with their data in {out}: {', '.join(found)}")
+
+
+class SeveralAfterOneFlag(click.Command):
+    """Takes `--models gpt2 bert-base-uncased` as well as `--models gpt2 --models bert-base-uncased`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        flag = ""
+        spread: list[str] = []
+        for each in args:
+            several = flag and not each.startswith("-")
+            spread += [flag, each] if several and spread[-1] != flag else [each]
+            flag = each if each == "--models" else flag if several else ""
+        return super().parse_args(ctx, spread)
+
+
+@main.command(cls=SeveralAfterOneFlag)
+@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.option(
+    "--models", multiple=True, metavar="MODEL ...", show_default=True, default=("gpt2", "bert-base-uncased"),
+    help="Pretrained models: names on the Hub, or folders that hold one; several after one flag.",
+)  # fmt: skip
+@click.option("--n", type=click.IntRange(1, 500), default=20, show_default=True, help="Held-out sequences to ask.")
+@click.option("--shots", type=click.IntRange(0, 32), default=8, show_default=True, help="Worked examples in a prompt, as far as they fit.")
+@click.option("--rank", type=click.IntRange(0, 500), default=None, help="How many items are ranked among candidates, too. [default: all]")
+@click.option("--csv", "csv_file", type=click.Path(path_type=Path, dir_okay=False), default=None, help="Write the table to this file.")
+@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON: the table, and every item as it was asked and answered.")
+def compare(
+    checkpoint: Path, models: tuple[str, ...], n: int, shots: int, rank: int | None, csv_file: Path | None, as_json: bool
+) -> None:  # fmt: skip
+    """Ask a checkpoint and pretrained models the same held-out sequences. Exit code 1 where a model could not be asked."""
+    manifest_of(checkpoint)
+    if csv_file and not csv_file.resolve().parent.is_dir():
+        refuse(f"--csv {csv_file} cannot be written: there is no such folder; choose another file")
+    os.environ.update(QUIET | {"HF_TOKEN": ""})  # before huggingface_hub reads them: nobody's token is sent
+
+    from playground.comparison.sheet import standing, to_csv, to_json
+    from playground.comparison.table import line_in_words
+    from playground.comparison.work import Cancelled, Refused, Tell
+    from playground.comparison.work import run as carry_out
+
+    told: list[dict[str, Any]] = []
+    told_to_end: list[int] = []
+    cancelled = threading.Event()
+
+    def end(number: int, frame: object) -> None:
+        told_to_end.append(number)
+        cancelled.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
+    what = {"checkpoint": str(checkpoint), "models": list(models), "n": n, "shots": shots, "rank": rank}
+    with tqdm(disable=None, file=sys.stderr, unit_scale=True) as bar:
+
+        def hear(kind: str, *content: Any) -> None:
+            if kind == "row":
+                told.append(content[0])
+            elif kind == "say":
+                bar.write(content[0], file=sys.stderr)
+                bar.reset()
+            else:
+                bar.total, bar.n, bar.unit = content[1], content[0], content[2]
+                bar.refresh()
+
+        result, problem = None, ""
+        try:
+            result = carry_out("table", what, Tell(hear, cancelled))
+        except Cancelled:
+            problem = "told to end; the rows so far:"
+        except Refused as error:
+            refuse(str(error))
+    if problem:
+        click.echo(f"playground: {problem}", err=True)
+    rows = standing(told)
+    if csv_file:
+        try:
+            csv_file.write_text(to_csv(told), encoding="utf-8")
+        except OSError as error:
+            refuse(f"--csv {csv_file} cannot be written: {error.strerror}; choose another file")
+    if as_json:
+        click.echo(to_json(told, result, indent=None))
+    else:
+        click.echo(f"{'':34} {'exact match':^19} {'token accuracy':^19} {'rank accuracy':^19} {'parameters':>13}")
+        for row in rows:
+            click.echo(line_in_words(row))
+        for note in [*(row["note"] for row in rows if row["note"]), *(row["sentence"] for row in told if row["kind"] == "leak")]:
+            click.echo(f"  {note}")
+        click.echo(next((row["caption"] for row in told if row["kind"] == "settings"), ""))
+    if told_to_end or any(row["error"] for row in rows):
+        raise SystemExit(128 + told_to_end[0] if told_to_end else 1)
 
 
 def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:

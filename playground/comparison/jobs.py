@@ -16,7 +16,7 @@ from typing import Any
 
 from playground.runs.processes import Child
 
-from .work import KINDS, LIGHT, Refused
+from .work import KINDS, LIGHT, QUIET, Refused
 
 JOBS_AN_OWNER = 2
 JOBS_AT_ONCE = 16
@@ -27,14 +27,6 @@ IDLE_FOR = 1200.0  # seconds without a job after which the process ends, and giv
 MOST_ROWS = 20_000  # of one job
 HOUSEKEEPING = 0.5
 OVER = ("done", "failed", "cancelled")
-QUIET = {
-    "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1",
-    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-    "HF_HUB_DISABLE_TELEMETRY": "1",
-    "HF_HUB_DISABLE_XET": "1",
-    "TOKENIZERS_PARALLELISM": "false",
-    "TRANSFORMERS_VERBOSITY": "error",
-}
 PASSED_ON = ("HF_", "PLAYGROUND_", "TRANSFORMERS_", "OMP_", "SPACE_ID")  # a fork server may have started under others
 
 
@@ -193,7 +185,7 @@ class Comparer:
         local = {"PLAYGROUND_LOCAL_MODELS": "0" if self.hosted else "1"}
         usual = {"PLAYGROUND_MODEL_MB": "600"} if self.hosted else {}
         inherited = {name: value for name, value in os.environ.items() if name.startswith(PASSED_ON)}
-        settings = QUIET | usual | inherited | local | {"HF_HUB_DISABLE_IMPLICIT_TOKEN": "1", "HF_TOKEN": ""}
+        settings = usual | inherited | local | QUIET | {"HF_TOKEN": ""}
 
         def take(word: str, job_id: str, *content: Any) -> None:
             with self._lock:

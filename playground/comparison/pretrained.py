@@ -372,9 +372,18 @@ def _check_disk(name: str, size: int) -> None:
 
 # Pipelines
 
+
+@dataclass(frozen=True)
+class Opened:
+    """A loaded pipeline, the names of the weights that its model did not bring, and the bytes by which this process grew."""
+
+    pipe: Any
+    fresh: list[str]
+    grown: int
+
+
 _lock = threading.Lock()  # one load at a time
-_open: OrderedDict[tuple[str, str], Any] = OrderedDict()  # by pipeline and folder; the least recently used one first
-_fresh: dict[tuple[str, str], list[str]] = {}  # weights that a model did not bring, and that are random therefore
+_open: OrderedDict[tuple[str, str], Opened] = OrderedDict()  # by pipeline and folder; the least recently used one first
 
 
 def open_pipeline(task: str, found: Found, tell: Tell) -> Any:
@@ -393,21 +402,37 @@ def open_pipeline(task: str, found: Found, tell: Tell) -> Any:
         if key not in _open:
             _make_room(found)
             tell.say(f"Loading {found.name}")
+            before = memory_used()
             try:
-                _open[key], _fresh[key] = _load(task, found)
+                pipe, fresh = _load(task, found)
+                _open[key] = Opened(pipe, fresh, memory_used() - before)
             except (Refused, Cancelled):
                 raise
             except Exception as error:
                 raise _unloadable(error, found.name, task) from error
         _open.move_to_end(key)
-        return _open[key]
+        return _open[key].pipe
     finally:
         _lock.release()
 
 
 def fresh_weights(task: str, found: Found) -> list[str]:
     """Names of the weights that an opened model did not bring: they are random, as those of a head that nobody has trained."""
-    return list(_fresh.get((task, found.folder), []))
+    opened = _open.get((task, found.folder))
+    return list(opened.fresh) if opened else []
+
+
+def growth(task: str, found: Found) -> int:
+    """By how many bytes this process grew when an opened model was loaded."""
+    opened = _open.get((task, found.folder))
+    return opened.grown if opened else 0
+
+
+def memory_used() -> int:
+    """Bytes of memory that this process holds."""
+    import psutil
+
+    return int(psutil.Process().memory_info().rss)
 
 
 def let_go(name_or_folder: str = "") -> None:
@@ -421,7 +446,6 @@ def _drop(key: tuple[str, str]) -> None:
     import gc
 
     del _open[key]
-    _fresh.pop(key, None)
     gc.collect()
 
 

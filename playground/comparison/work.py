@@ -37,6 +37,15 @@ KINDS = {
     "sizes": "playground.comparison.known:sizes",
 }
 LIGHT = {"about", "cached"}  # what only asks, and may run beside a heavy job
+# The environment of a process that uses pretrained models; set before huggingface_hub and transformers are imported.
+QUIET = {
+    "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "HF_HUB_DISABLE_XET": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "TRANSFORMERS_VERBOSITY": "error",
+}
 SHARE_EVERY = 0.1  # seconds between two messages of how far a job has come
 
 
