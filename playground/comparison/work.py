@@ -30,7 +30,7 @@ KINDS = {
     "free": "playground.comparison.free:free",
     "classify": "playground.comparison.classifier:classify",
     "train-classifier": "playground.comparison.classifier:train_classifier",
-    "mismatch": "playground.comparison.free:mismatch",
+    "mismatch": "playground.comparison.mismatch:mismatch",
     "attention": "playground.comparison.attention:attention",
     "analogy": "playground.comparison.meaning:analogy",
     "banks": "playground.comparison.meaning:banks",
