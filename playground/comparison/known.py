@@ -13,12 +13,12 @@ from .work import Tell
 
 # Name, class and configuration of transformers (its defaults where none are given), and what the numbers are of.
 COUNTED: list[tuple[str, str, str, dict[str, int], str]] = [
-    ("BERT base", "BertModel", "BertConfig", {}, "bert-base-uncased: 12 layers of 768, 12 heads, 30,522 tokens; Devlin et al. 2018 say 110 M"),
+    ("BERT base", "BertModel", "BertConfig", {}, "bert-base-uncased: 12 layers of 768, 12 heads, 30,522 tokens; 110 M in Devlin 2018"),
     ("BERT large", "BertModel", "BertConfig",
      {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096},
-     "bert-large-uncased: 24 layers of 1,024, 16 heads; Devlin et al. 2018 say 340 M"),
+     "bert-large-uncased: 24 layers of 1,024, 16 heads; 340 M in Devlin 2018"),
     ("GPT-2", "GPT2LMHeadModel", "GPT2Config", {},
-     "gpt2: 12 layers of 768, 12 heads, 50,257 tokens; output and input share their vectors; Radford et al. 2019 say 117 M"),
+     "gpt2: 12 layers of 768, 12 heads, 50,257 tokens; output and input share their vectors; 117 M in Radford 2019"),
     ("GPT-2 XL", "GPT2LMHeadModel", "GPT2Config", {"n_embd": 1600, "n_layer": 48, "n_head": 25}, "gpt2-xl: 48 layers of 1,600, 25 heads"),
     ("T5 base", "T5ForConditionalGeneration", "T5Config",
      {"d_model": 768, "d_kv": 64, "d_ff": 3072, "num_layers": 12, "num_heads": 12},
