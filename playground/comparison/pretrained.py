@@ -25,6 +25,8 @@ from .work import Cancelled, Refused, Tell, in_words
 
 SUGGESTED = ("gpt2", "bert-base-uncased")
 NAME = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9._-]{0,95}/)?[A-Za-z0-9][A-Za-z0-9._-]{0,95}")  # the oldest models have no owner
+TUNED = "tuned:"  # before the name of what was fine-tuned here
+CHECKPOINTS = Path(__file__).resolve().parents[2] / "checkpoints"
 SMALL_FILES = (".json", ".txt", ".model")
 TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "tokenizer.model", "sentencepiece.bpe.model")
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -76,6 +78,18 @@ def folders_allowed() -> bool:
     return os.environ.get("PLAYGROUND_LOCAL_MODELS", "1") == "1" and "SPACE_ID" not in os.environ
 
 
+def tuned_home() -> Path:
+    """The folder of what was fine-tuned here."""
+    return Path(os.environ.get("PLAYGROUND_CHECKPOINTS", CHECKPOINTS)) / "compared"
+
+
+def _folder_named(name: str) -> Path | None:
+    """The folder of this machine that a name means: one that was fine-tuned here or, where those are allowed, any other."""
+    if name.startswith(TUNED) and NAME.fullmatch(own := name.removeprefix(TUNED)) and "/" not in own:
+        return folder if (folder := tuned_home() / own).is_dir() else None
+    return folder if folders_allowed() and name and (folder := Path(name).expanduser()).is_dir() else None
+
+
 def check_name(name: object) -> str:
     """The name of a model, without blanks around it.
 
@@ -83,8 +97,10 @@ def check_name(name: object) -> str:
         Refused: for what can be neither the name of a model on the Hub nor, where folders are allowed, one of those.
     """
     text = name.strip() if isinstance(name, str) else ""
-    if folders_allowed() and text and Path(text).expanduser().is_dir():
+    if _folder_named(text):
         return text
+    if text.startswith(TUNED):
+        raise Refused(f"{text[:120]!r} is not on this machine any more, or never was; fine-tune it again")
     if not NAME.fullmatch(text) or "--" in text or ".." in text or text.endswith(".git"):
         folder = ", or a folder that holds one" if folders_allowed() else ""
         raise Refused(f"{str(name)[:120]!r} is no model; name one of the Hub, as gpt2 or user/name{folder}")
@@ -99,7 +115,7 @@ def find(name: str, tell: Tell, local_only: bool = False) -> Found:
         Cancelled: at the latest 0.2 s after the job was cancelled.
     """
     name = check_name(name)
-    if folders_allowed() and (folder := Path(name).expanduser()).is_dir():
+    if folder := _folder_named(name):
         return _found(name, folder, "", "directory")
     if kept := _in_cache(name):
         return _found(name, kept, kept.name, "cache")
@@ -395,6 +411,11 @@ def open_pipeline(task: str, found: Found, tell: Tell) -> Any:
     """
     if task not in HEADS:
         raise Refused(f"{task[:40]!r} is no pipeline of this playground; choose one of {', '.join(HEADS)}")
+    import torch
+
+    from playground.runs.processes import usable_cores
+
+    torch.set_num_threads(max(1, usable_cores() // 2))  # the other half is for those who train
     key = (task, found.folder)
     while not _lock.acquire(timeout=0.1):
         tell.check()
@@ -472,9 +493,6 @@ def _load(task: str, found: Found) -> tuple[Any, list[str]]:
     import transformers
     from transformers import AutoConfig, AutoTokenizer, pipeline
 
-    from playground.runs.processes import usable_cores
-
-    torch.set_num_threads(max(1, usable_cores() // 2))  # the other half is for those who train
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     config = AutoConfig.from_pretrained(found.folder, trust_remote_code=False)
@@ -540,7 +558,7 @@ def about(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
                 row["kind"] = kind_of(read_config(found.folder, found.name))
             except Refused:
                 row["name"] = checked = check_name(name)
-                if _in_cache(checked) or (folders_allowed() and Path(checked).expanduser().is_dir()):
+                if _in_cache(checked) or _folder_named(checked):
                     raise
                 hub = hub or _hub()
                 answer = _ask(hub, checked)

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from playground.tasks import load_task
 from playground.training.checkpoint import load_model
 from playground.training.config import TaskConfig
@@ -85,6 +87,7 @@ def table(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     """
     asked = Asked.of(what)
     tell.say(f"Loading {asked.name}")
+    torch.set_num_threads(1)  # more only get into each other's way at this size; pretrained models take more (pretrained.py)
     manifest, family = load_model(Path(asked.checkpoint))
     settings = manifest.config.task
     task = load_task(settings.task, settings.symbols)
@@ -217,7 +220,8 @@ class Table:
             pipe, kind = open_of_a_kind(found, self.tell)
             task = KINDS[kind]
             base = memory_used() - growth(task, found)
-            asked = (found.name, what, pipe, self.symbols, self.tell, self.items, self.questions.examples, self.asked.shots)
+            shots = 0 if is_tuned(found) else self.asked.shots  # it was trained on the bare question
+            asked = (found.name, what, pipe, self.symbols, self.tell, self.items, self.questions.examples, shots)
 
             def grown() -> int:
                 return memory_used() - base
@@ -252,6 +256,11 @@ class Table:
         }  # fmt: skip
         self.leaks.append(row)
         self.tell.row(row)
+
+
+def is_tuned(found: Found) -> bool:
+    """Whether a model is what fine-tuning here has left."""
+    return found.where == "directory" and (Path(found.folder) / FINE_TUNED).is_file()
 
 
 def trained_on(found: Found) -> str:
@@ -289,6 +298,8 @@ def _duration(seconds: float) -> str:
 
 def _times(nats: float) -> str:
     """A gain in log-probability in words."""
+    if abs(nats) < 0.005:
+        return "neither more nor less likely"
     factor = math.exp(min(abs(nats), 50.0))
     return f"{factor:.3g} times as likely" if nats >= 0 else f"{factor:.3g} times less likely"
 

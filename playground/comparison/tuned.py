@@ -326,5 +326,5 @@ def always(ids_P: Tensor, like_BS: Tensor) -> tuple[Tensor, Tensor]:
 def put_together(parts: list[tuple[Tensor, Tensor]], left: bool) -> tuple[Tensor, Tensor]:
     """Rows without gaps (BW): what is not there goes to the left, or else to the right; and which tokens are there."""
     ids_BW, there_BW = torch.cat([ids for ids, _ in parts], 1), torch.cat([there for _, there in parts], 1)
-    order_BW = (there_BW if left else ~there_BW).int().argsort(1, stable=True)
+    order_BW = (there_BW if left else ~there_BW).int().argsort(dim=1, stable=True)
     return ids_BW.gather(1, order_BW), there_BW.gather(1, order_BW)

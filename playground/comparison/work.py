@@ -27,6 +27,8 @@ KINDS = {
     "about": "playground.comparison.pretrained:about",
     "cached": "playground.comparison.pretrained:cached",
     "table": "playground.comparison.table:table",
+    "finetune": "playground.comparison.finetune:finetune",
+    "finetune-plan": "playground.comparison.finetune:plan",
     "free": "playground.comparison.free:free",
     "classify": "playground.comparison.classifier:classify",
     "train-classifier": "playground.comparison.classifier:train_classifier",
@@ -36,7 +38,7 @@ KINDS = {
     "banks": "playground.comparison.meaning:banks",
     "sizes": "playground.comparison.known:sizes",
 }
-LIGHT = {"about", "cached"}  # what only asks, and may run beside a heavy job
+LIGHT = {"about", "cached", "finetune-plan"}  # what only asks, and may run beside a heavy job
 # The environment of a process that uses pretrained models; set before huggingface_hub and transformers are imported.
 QUIET = {
     "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1",
