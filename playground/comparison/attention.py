@@ -102,13 +102,13 @@ def attention(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     }
 
 
-def open_inside(name: object, tell: Tell) -> Inside:
+def open_inside(name: Any, tell: Tell) -> Inside:
     """Open any model of transformers to look into; one that is open already for what it was trained for is not loaded twice.
 
     Raises:
         Refused: for a model without self-attention over one text, or with a tokenizer that cannot say where its tokens stand.
     """
-    found = find(str(name or ""), tell)
+    found = find(name, tell)
     config = read_config(found.folder, found.name)
     built = config.get("architectures")
     with_head = isinstance(built, list) and any(str(each).endswith(("LMHeadModel", "ForCausalLM", "ForMaskedLM")) for each in built)

@@ -54,7 +54,7 @@ def classify(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     probability; `votes`, how often each label won; `trained` is false.
     """
     text = text_of(what)
-    found = find(str(what.get("model") or ""), tell)
+    found = find(what.get("model", ""), tell)
     pipe = open_pipeline("text-classification", found, tell)
     fresh = fresh_weights("text-classification", found)
     if not fresh:
@@ -207,7 +207,7 @@ def train_classifier(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     steps = epochs * an_epoch
     if steps > MOST_STEPS:
         raise Refused(f"{epochs} epochs of {len(rows.training):,} rows are {steps:,} steps; {MOST_STEPS:,} are the most: take fewer epochs")
-    found = find(str(what.get("model") or ""), tell)
+    found = find(what.get("model", ""), tell)
     let_go()  # what was opened for others is opened again when it is asked for
     model, tokenizer, fresh = _with_head(found, rows.labels, seed, tell)
     if not everything:
@@ -215,6 +215,7 @@ def train_classifier(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
             weight.requires_grad_(name in fresh)
     needed = memory_estimate(model, size, LONGEST_TOKENS)
     _check_memory(found.name, needed)
+    tell.say(f"Training takes about {needed / 1e9:.2g} GB; asking first what a head says that nobody has trained")
     lessons = _Lessons(model, tokenizer, rows)
     before = lessons.asked(sentence)
     with torch.random.fork_rng(devices=[]):

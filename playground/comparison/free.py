@@ -31,7 +31,7 @@ def free(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     task = choice_of(what, "task", ("fill-mask", "text-generation", "text-classification"), "fill-mask")
     text, top_k = text_of(what), whole_of(what, "top_k", 5, 1, MOST_CANDIDATES)
     drawing = _drawing(what) if task == "text-generation" else None
-    found = find(str(what.get("model") or ""), tell)
+    found = find(what.get("model", ""), tell)
     pipe = open_pipeline(task, found, tell)
     said = {"task": task, "model": found.name, "parameters": found.parameters, "text": text}
     top_k = min(top_k, pipe.model.get_input_embeddings().num_embeddings)

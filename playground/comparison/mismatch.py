@@ -29,7 +29,7 @@ def mismatch(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     the model's own. `surprise`: nats a token, the mean negative log-probability of the text after its first token, for a model
     that continues texts.
     """
-    found, other = find(str(what.get("model") or ""), tell), find(str(what.get("tokenizer") or ""), tell)
+    found, other = find(what.get("model", ""), tell), find(what.get("tokenizer", ""), tell)
     kind = kind_of(read_config(found.folder, found.name))
     if kind not in (CAUSAL, MASKED):
         raise Refused(f"{found.name} neither continues texts nor fills gaps; choose one such as gpt2 or bert-base-uncased")
