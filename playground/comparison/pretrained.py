@@ -87,7 +87,8 @@ def _folder_named(name: str) -> Path | None:
     """The folder of this machine that a name means: one that was fine-tuned here or, where those are allowed, any other."""
     if name.startswith(TUNED) and NAME.fullmatch(own := name.removeprefix(TUNED)) and "/" not in own:
         return folder if (folder := tuned_home() / own).is_dir() else None
-    return folder if folders_allowed() and name and (folder := Path(name).expanduser()).is_dir() else None
+    path = os.path.expanduser(name)
+    return Path(path) if folders_allowed() and name and os.path.isdir(path) else None
 
 
 def check_name(name: object) -> str:
