@@ -257,7 +257,7 @@ class SeveralAfterOneFlag(click.Command):
 )  # fmt: skip
 @click.option("--n", type=click.IntRange(1, 500), default=20, show_default=True, help="Held-out sequences to ask.")
 @click.option("--shots", type=click.IntRange(0, 32), default=8, show_default=True, help="Worked examples in a prompt, as far as they fit.")
-@click.option("--rank", type=click.IntRange(0, 500), default=None, help="How many items are ranked among candidates, too. [default: all]")
+@click.option("--rank", type=click.IntRange(0, 500), default=None, help="How many items are ranked among candidates, too. [default: 10]")
 @click.option("--csv", "csv_file", type=click.Path(path_type=Path, dir_okay=False), default=None, help="Write the table to this file.")
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON: the table, and every item as it was asked and answered.")
 def compare(

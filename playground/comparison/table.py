@@ -34,6 +34,7 @@ from .work import Cancelled, Refused, Tell, in_words
 
 MOST_ITEMS = 500
 MOST_MODELS = 6
+RANKED = 10  # items, unless more are asked for: BERT reads one of ten symbols some 140 times for it
 FINE_TUNED = "fine-tuned.json"  # in a folder that fine-tuning here has left: {"from": name, "task": name, "steps": n}
 KINDS = {"causal": "text-generation", "masked": "fill-mask"}
 
@@ -47,7 +48,7 @@ class Asked:
     models       names of models on the Hub, or of folders where those are allowed
     n            held-out sequences to ask
     shots        worked examples for pretrained models, as far as there are positions for them
-    rank         how many of the items are ranked, too; ranking a masked model takes a forward pass for each symbol of each candidate
+    rank         how many of the items are ranked, too: a masked model needs a forward pass for each symbol of each candidate
     """
 
     checkpoint: str
@@ -73,7 +74,7 @@ class Asked:
         if not isinstance(models, list | tuple) or len(models) > MOST_MODELS or not all(isinstance(each, str) for each in models):
             raise Refused(f"models is {str(models)[:80]}; name up to {MOST_MODELS} models")
         n = number("n", 20, 1, MOST_ITEMS)
-        rank = n if what.get("rank") is None else number("rank", n, 0, MOST_ITEMS)
+        rank = min(n, RANKED) if what.get("rank") is None else number("rank", n, 0, MOST_ITEMS)
         name = str(what.get("name") or Path(checkpoint).name)[:120]
         return cls(checkpoint, name, tuple(dict.fromkeys(models)), n, number("shots", 8, 0, MOST_EXAMPLES), rank)
 
