@@ -110,17 +110,30 @@ function asker(key, { begun = () => {}, rows = () => {}, over = () => {} } = {})
   return self;
 }
 const askers = [];
-// A short question without a line: its result, or an error with a sentence. `row` is called with what comes before.
-async function quietly(kind, what, row = () => {}) {
-  const { job, error } = await call("compare-begin", { owner, kind, what });
-  if (error) throw Object.assign(new Error(error), { told: true });
+// A short question without a line: its result, or an error with a sentence. `row` is called with what comes before. One at a time, and with
+// patience: a visitor may have two jobs, and those with a line go first.
+let quiet = Promise.resolve();
+function quietly(kind, what, row = () => {}, subject = "") {
+  const mine = quiet.then(() => quietlyNow(kind, what, row, subject));
+  quiet = mine.catch(() => {});
+  return mine;
+}
+async function quietlyNow(kind, what, row, subject) {
+  const wrong = (sentence) => Object.assign(new Error(sentence), { told: true });
+  let begun;
+  for (let tries = 0; ; tries++) {
+    begun = await call("compare-begin", { owner, kind, what, ...(subject ? { subject } : {}) });
+    if (begun.job) break;
+    if (!begun.again || tries > 60) throw wrong(begun.error);
+    await sleep(1000);
+  }
   for (let cursor = 0, wait = 60; ; wait = Math.min(300, wait * 1.5)) {
-    const told = await call("compare-poll", { owner, job, cursor });
-    if (told.error) throw Object.assign(new Error(told.error), { told: true });
+    const told = await call("compare-poll", { owner, job: begun.job, cursor });
+    if (told.error) throw wrong(told.error);
     cursor = told.cursor;
     for (const each of told.rows) row(each);
     if (told.status === "done") return told.result;
-    if (OVER.includes(told.status)) throw Object.assign(new Error(told.sentence), { told: true });
+    if (OVER.includes(told.status)) throw wrong(told.sentence);
     await sleep(wait);
   }
 }
@@ -140,9 +153,7 @@ async function lookUp(names, anew = false) {
     const told = await quietly("about", { models: wanted }, came);
     foldersToo = told.folders;
     told.models.forEach((row, i) => known.set(wanted[i], row));
-  } catch (error) {
-    for (const name of wanted) if (!known.has(name)) known.set(name, { name, where: "", sentence: error.told ? error.message : "no answer from the server; try again" });
-  }
+  } catch (error) { /* what they would take stays unsaid; asking them says what is wrong */ }
   for (const name of wanted) looking.delete(name);
   tellListeners();
 }
@@ -168,7 +179,7 @@ function whatItTakes(name) {
   if (!row) return [looking.has(name.trim()) ? "looking it up" : "", false];
   if (row.sentence) return [ofTheHub(row) ? "not on this machine, and the Hub cannot be reached" : sentenceOf(row.sentence), true];
   const size = [row.parameters ? row.parameters.toLocaleString("en") + " parameters" : "", row.bytes ? bytes(row.bytes) : ""].filter(Boolean).join(", ");
-  return [row.where === "hub" ? bytes(row.bytes) + " to fetch, once" + (row.parameters ? "; " + row.parameters.toLocaleString("en") + " parameters" : "") : (row.where === "directory" ? "a folder of this machine" : "on this machine") + ": " + size, false];
+  return [row.where === "hub" ? bytes(row.bytes) + " to fetch, once" + (row.parameters ? "; " + row.parameters.toLocaleString("en") + " parameters" : "") : (row.where === "directory" ? (name.startsWith("tuned:") ? "fine-tuned here" : "a folder of this machine") : "on this machine") + ": " + size, false];
 }
 // A field for one model. `change(name)` when another was settled on; `field.value` is its name.
 function modelField({ label = "Model", value = "gpt2", change = () => {} } = {}) {

@@ -25,19 +25,14 @@ from .view import view
 from .visit import OWNER
 
 SHELL = ("common.js", "elements.js", "paint.js", "matrix.js", "compare.js")
-VIEWS = ("compare_table.js", "compare_families.js")
+VIEWS = ("compare_table.js", "compare_families.js", "compare_finetune.js")
 SCRIPTS = (*SHELL, *VIEWS, "compare_begin.js")
 STYLES = ("common.css", "compare.css")
 LONGEST_REQUEST = 20_000  # characters of what a job is told
 LONGEST_WITH_ROWS = 1_000_000  # of one that brings a table of its own
 BRINGS_ROWS = ("train-classifier",)
-OURS = ("checkpoint", "into", "root")  # what only the server says: folders of this machine
-# Where strangers share the machine: the largest numbers that one of them may ask for.
-HOSTED_MOST: Mapping[str, Mapping[str, int]] = {
-    "table": {"n": 40, "shots": 16, "rank": 40},
-    "finetune": {"steps": 200, "n": 40},
-    "train-classifier": {"steps": 200},
-}
+OURS = ("checkpoint", "into")  # what only the server says: folders of this machine
+HOSTED_ITEMS = 40  # that one visitor may ask everybody, where strangers share the machine
 
 
 def compare_view() -> gr.HTML:
@@ -86,10 +81,8 @@ class ComparePage:
         asked = {key: value for key, value in wished.items() if key not in OURS} if isinstance(wished, dict) else {}
         if len(json.dumps(asked)) > (LONGEST_WITH_ROWS if kind in BRINGS_ROWS else LONGEST_REQUEST):
             raise Refused("that is more than can be asked at a time; make it shorter")
-        if self.comparer.hosted:
-            for name, most in HOSTED_MOST.get(kind, {}).items():
-                if isinstance(asked.get(name), int) and asked[name] > most:
-                    raise Refused(f"{name} is {asked[name]:,}; many share this machine, so give at most {most:,}")
+        if self.comparer.hosted and kind == "table" and whole(asked.get("n")) > HOSTED_ITEMS:
+            raise Refused(f"{asked['n']:,} questions are too many where others wait; ask at most {HOSTED_ITEMS}")
         if "subject" in what:
             name, folder = self._checkpoint(what)
             asked |= {"checkpoint": str(folder), "name": name}

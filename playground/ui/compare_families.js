@@ -13,7 +13,7 @@ VIEWS.families = {
     const length = (name, label) => el("label", {}, label, el("input", { type: "number", min: 1, max: 512, step: 1, className: name }));
     fam = {
       list: el("ul", { className: "asked" }), words: el("p", { className: "hint sum" }), problem: el("p", { className: "problem" }), go: el("button", { type: "submit", className: "quiet main train-them", textContent: "Train them" }),
-      caption: el("p", { className: "fairness", textContent: "Every family gets the same sequences, scored on the same held-out ones, and starts from random weights; learning rates and steps are those that suit each. Seconds are of this machine, with whatever else it was doing." }),
+      caption: el("p", { className: "fairness", textContent: "Every family gets the same sequences, scored on the same held-out ones, and starts from random weights; learning rates are those that suit each, and each ends when it is right 99 times in 100. Seconds are of this machine, with whatever else it was doing." }),
       score: el("canvas", { className: "score-chart" }), loss: el("canvas", { className: "loss-chart" }), body: el("tbody"), known: el("div", { className: "known" }),
     };
     fam.problem.setAttribute("role", "alert");
@@ -37,10 +37,15 @@ VIEWS.families = {
 
 // ---------------------------------------------------------------- what can be trained
 async function offerFamilies(anew) {
-  const mine = ++budget.asked, lengths = anew || !fam.shortest.value ? {} : { min_length: +fam.shortest.value, max_length: +fam.longest.value };
+  const lengths = anew || !fam.shortest.value ? {} : { min_length: +fam.shortest.value, max_length: +fam.longest.value }, question = JSON.stringify([state.subject, lengths]);
+  if (budget.question === question) return; // under way
+  budget.question = question;
+  const mine = ++budget.asked;
+  if (!budget.offered.length) fam.words.textContent = "Looking for sizes that come near";
   let told;
-  try { told = await call("compare-budget", { owner, subject: state.subject, ...lengths }); } catch (error) { told = { error: "no answer from the server; try again" }; }
+  try { told = await call("compare-budget", { owner, subject: state.subject, ...lengths }, 60000); } catch (error) { told = { error: "no answer from the server; try again" }; }
   if (mine !== budget.asked) return;
+  budget.question = "";
   fam.problem.textContent = sentenceOf(told.error || "");
   fam.go.disabled = Boolean(told.error);
   if (told.error) return; // what was offered stays
@@ -101,7 +106,7 @@ function drawLearners() {
     if (before && before.dataset.signature === signature) return before;
     const last = curve.scored.length ? curve.scored[curve.scored.length - 1] : null, how = curve.status === "waiting" && curve.place ? "waiting for a place" : curve.status === "done" || curve.status === "stopped" ? curve.status + " at step " + curve.step.toLocaleString("en") : curve.status + (curve.step ? ", step " + curve.step.toLocaleString("en") + " of " + curve.steps.toLocaleString("en") : "");
     const link = (text, title, act) => { const button = el("button", { type: "button", className: "quiet", textContent: text, title }); button.addEventListener("click", act); return button; };
-    const name = el("td", { className: "who" }, el("span", { className: "swatch" + (i % 2 ? " dashed" : ""), style: "--colour:var(--hue-" + i + ")" }), el("span", { className: "name", textContent: each.title }), el("span", { className: "what", textContent: curve.name }));
+    const name = el("td", { className: "who" }, el("span", { className: "swatch" + (i % 2 ? " dashed" : ""), style: "--colour:var(--hue-" + i + ")" }), el("span", { className: "name", textContent: each.title }), el("span", { className: "what", textContent: curve.name.replace(each.title + ": ", "") }));
     const row = el("tr", {}, name, el("td", { textContent: how + (curve.message ? ": " + curve.message : "") }),
       el("td", { className: "number", textContent: curve.parameters ? curve.parameters.toLocaleString("en") : "" }),
       el("td", { className: "number", textContent: curve.reached ? curve.reached[0].toLocaleString("en") : "–", title: "The first look at held-out sequences at which at least 99 % were right" }),

@@ -51,6 +51,7 @@ VIEWS.table = {
 function listModels() {
   const signature = JSON.stringify(table.models.map((each) => [each, whatItTakes(each.name)]));
   offer(table.names);
+  table.name.placeholder = foldersToo ? "user/name, or a folder" : "user/name";
   if (table.list.dataset.signature === signature) return;
   table.list.dataset.signature = signature;
   table.list.replaceChildren(...table.models.map((each) => {
@@ -139,7 +140,7 @@ function scoreCell(row, name) {
   if (value === null || value === undefined) { cell.append(el("span", { className: "nothing", textContent: "–", title: row.over ? "not measured" : "not yet" })); return cell; }
   const chance = name === "rank_accuracy" && !isBaseline(row) ? row.rank_chance : null;
   cell.title = percent(value) + (of ? " of " + of.toLocaleString("en") : "") + (low === null || low === undefined ? "" : "; 95 % interval " + percent(low) + " to " + percent(high)) + (chance === null || chance === undefined ? "" : "; chance " + percent(chance));
-  cell.append(el("span", { className: "value", textContent: value > 0 && value < 0.0005 ? "< 0.1 %" : percent(value) }), " ", el("span", { className: "interval", textContent: low === null || low === undefined ? "" : Math.round(100 * low) + "–" + Math.round(100 * high) }));
+  cell.append(el("span", { className: "value", textContent: value > 0 && value < 0.0005 ? "< 0.1 %" : percent(value) }), " ", el("span", { className: "interval", textContent: low === null || low === undefined ? "" : "[" + Math.round(100 * low) + "–" + Math.round(100 * high) + "]" }));
   const track = el("span", { className: "track" });
   if (low !== null && low !== undefined) track.append(el("i", { className: "range", style: "left:" + 100 * low + "%;width:" + Math.max(1, 100 * (high - low)) + "%" }));
   if (chance !== null && chance !== undefined) track.append(el("i", { className: "chance", style: "left:" + 100 * chance + "%" }));
@@ -212,7 +213,7 @@ function drawItems() {
     const signature = JSON.stringify(examples);
     let box = there.get("examples");
     if (!box || box.dataset.signature !== signature) {
-      box = el("details", {}, el("summary", {}, "The worked examples, none of them held out"), el("pre", { textContent: examples.map(([asked, right]) => asked + "  →  " + right).join("\n") }));
+      box = el("details", {}, el("summary", { className: "plain" }, "The worked examples, none of them held out"), el("pre", { textContent: examples.map(([asked, right]) => asked + "  →  " + right).join("\n") }));
       box.dataset.number = "examples"; box.dataset.signature = signature;
     }
     wanted.push(box);
@@ -264,7 +265,7 @@ function answerOf(row, item) {
   parts.push(...part("wrote", el("code", { className: "raw", textContent: seenAs(item.raw) })), ...part("read as", read));
   if (item.candidates.length) {
     const sorted = [...item.candidates].sort((a, b) => (b.score ?? -Infinity) - (a.score ?? -Infinity));
-    parts.push(...part("ranked", el("details", {}, el("summary", { textContent: "the right answer is number " + item.rank + " of " + plural(sorted.length, "candidate") + " by log-probability" }),
+    parts.push(...part("ranked", el("details", {}, el("summary", { className: "plain", textContent: "the right answer is number " + item.rank + " of " + plural(sorted.length, "candidate") + " by log-probability" }),
       el("table", { className: "candidates" }, el("tbody", {}, ...sorted.map((each) => el("tr", { className: each.right ? "right" : "" }, el("td", { className: "mono", textContent: each.symbols }), el("td", { textContent: each.made + (each.right ? " ✓ right" : "") }), el("td", { className: "number", textContent: each.score === null ? "–∞" : each.score.toFixed(2) }))))))));
   }
   return el("div", { className: "answer-of" }, el("h4", { textContent: row.model + shortWay(row) }), el("dl", {}, ...parts));

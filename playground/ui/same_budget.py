@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from functools import lru_cache
 from typing import Any
 
@@ -29,7 +30,7 @@ def known() -> dict[str, Any]:
 
 
 def config_of(registry: Registry, what: dict[str, Any]) -> RunConfig:
-    """The settings of the model that was chosen, on the lengths that were.
+    """The settings of the model that was chosen, on the lengths that were, for runs that end when they are good.
 
     Raises:
         ValueError: with a sentence, when there is no such model, or the lengths do not fit.
@@ -43,17 +44,23 @@ def config_of(registry: Registry, what: dict[str, Any]) -> RunConfig:
     else:
         raise ValueError("this model is not on this server, or not yours; choose another one above")
     lengths = {name: what[name] for name in ("min_length", "max_length") if name in what}
-    if not lengths:
-        return config
     if not all(type(length) is int for length in lengths.values()):
         raise ValueError("the lengths must be whole numbers")
     room = max(config.model.max_positions, lengths.get("max_length", 0) + 1)
-    return config.replace(**lengths, max_positions=room)
+    return config.replace(**lengths, max_positions=room, until=GOOD)
+
+
+_searching = threading.Lock()  # so that nobody searches for what another one is about to find
+
+
+def budgeted(config: RunConfig, family: str) -> RunConfig:
+    """A run of `family` with as many parameters. Raises SettingError where no size comes near."""
+    with _searching:
+        return _budgeted(config, family)
 
 
 @lru_cache(maxsize=64)
-def budgeted(config: RunConfig, family: str) -> RunConfig:
-    """A run of `family` with as many parameters. Raises SettingError where no size comes near."""
+def _budgeted(config: RunConfig, family: str) -> RunConfig:
     from playground.training.budget import same_budget
 
     return same_budget(config, family)
