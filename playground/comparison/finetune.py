@@ -237,7 +237,8 @@ def check_disk(folder: Path, found: Found) -> None:
     free, needed = shutil.disk_usage(home).free, 4 * found.parameters + 20_000_000
     if needed > free:
         raise Refused(
-            f"what comes of fine-tuning {found.name} takes {needed / 1e6:,.0f} MB and {free / 1e6:,.0f} MB are free on this disk; make room",
+            f"what comes of fine-tuning {found.name} takes {needed / 1e6:,.0f} MB and {free / 1e6:,.0f} MB are free on this disk; make "
+            "room, or choose a smaller model",
             again=True,
         )
 
