@@ -262,14 +262,14 @@ def save(model: Any, tokenizer: Any, folder: Path, facts: dict[str, Any], name: 
         Refused: when it cannot be written; what was there before is still there.
     """
     try:
-        if not folders_allowed():
-            kept = sorted((path for path in folder.parent.glob("[!.]*") if path.is_dir()), key=lambda path: path.stat().st_mtime)
-            for oldest in kept[: len(kept) + 1 - HOSTED_KEPT]:
-                remove_folder(oldest)
         with new_folder(folder) as fresh:
             model.save_pretrained(fresh)
             tokenizer.save_pretrained(fresh)
             (fresh / FINE_TUNED).write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+        if not folders_allowed():
+            kept = sorted((path for path in folder.parent.glob("[!.]*") if path.is_dir()), key=lambda path: path.stat().st_mtime)
+            for oldest in kept[:-HOSTED_KEPT]:
+                remove_folder(oldest)
     except (OSError, SafetensorError) as error:  # a full disk is the latter where tensors are written
         why = getattr(error, "strerror", None) or str(error)[:160]
         raise Refused(
