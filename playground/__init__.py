@@ -14,8 +14,9 @@ The floors, lowest first; a module imports only from floors below its own, or fr
     7  data          a task's data as a dataset
     8  origins       where rows of a task come from, and where they are kept
     8  hub/          publishing, fetching, what others published
-    9  ui/           the page
-    9  __main__      the command line
+    9  comparison/   pretrained models, asked the same questions
+   10  ui/           the page
+   10  __main__      the command line
 """
 
 __version__ = "0.1.0"

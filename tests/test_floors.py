@@ -12,13 +12,15 @@ import playground
 
 ROOT = Path(__file__).resolve().parent.parent
 HOUSE = ROOT / "playground"
-FLOORS = {name: int(floor) for floor, name in re.findall(r"^ +(\d)  (\w+)/? ", playground.__doc__, re.MULTILINE)}
+FLOORS = {name: int(floor) for floor, name in re.findall(r"^ +(\d+)  (\w+)/? ", playground.__doc__, re.MULTILINE)}
 FILES = sorted(HOUSE.rglob("*.py"))
 WEB = {"gradio", "starlette", "fastapi", "uvicorn"}
+COMPARING = {f"comparison/{path.name}" for path in (HOUSE / "comparison").glob("*.py")}
 # Heavy ones, and the few files that may import them.
 ONLY_IN = {
-    "transformers": {"models/automodel.py", "hub/package.py", "families/bert.py", "families/gpt2.py", "families/bart.py"},
-    "huggingface_hub": {"hub/client.py", "hub/card.py", "data.py", "ui/hub.py", "__main__.py"},
+    "transformers": {"models/automodel.py", "hub/package.py", "families/bert.py", "families/gpt2.py", "families/bart.py"}
+    | COMPARING - {"comparison/jobs.py", "comparison/work.py"},
+    "huggingface_hub": {"hub/client.py", "hub/card.py", "data.py", "ui/hub.py", "__main__.py", "comparison/pretrained.py"},
     "datasets": {"data.py"},
 }
 
@@ -66,7 +68,17 @@ def test_files_in_models_import_each_other_from_their_own_folder_only():
 
 @pytest.mark.parametrize(
     "module",
-    ["tasks", "models", "families", "training.config", "training.presets", "training.manifest", "inspection", "runs.registry"],
+    [
+        "tasks",
+        "models",
+        "families",
+        "training.config",
+        "training.presets",
+        "training.manifest",
+        "inspection",
+        "runs.registry",
+        "comparison.jobs",
+    ],
 )
 def test_what_the_page_needs_before_the_first_run_does_not_load_torch(module):
     code = f"import sys, playground.{module}; sys.exit('torch' in sys.modules)"

@@ -223,14 +223,26 @@ class Hub:
             HubError: when there is none that this visitor may see.
         """
         check_repo(repo)
+        told = self.described(repo, revision, kind)
         with self.plainly("look at", repo):
-            told = self._get(f"{kind}s/{repo}/revision/{quote(revision, safe='')}", {"blobs": "true"})
             files = [
                 File(each["rfilename"], int(each.get("size") or 0), each.get("blobId") or "", (each.get("lfs") or {}).get("sha256"))
                 for each in told.get("siblings") or []
             ]
             private, likes, tags = told.get("private") is True, int(told.get("likes") or 0), tuple(map(str, told.get("tags") or []))
             return About(str(told["id"]), str(told.get("sha") or ""), private, likes, tags, tuple(files))
+
+    def described(self, repo: str, revision: str = "main", kind: str = "model") -> dict[str, Any]:
+        """All that the Hub tells of a repository at a revision, as it is. Here `repo` may be one of the old models without an owner.
+
+        Raises:
+            HubError: when there is none that this visitor may see.
+        """
+        with self.plainly("look at", repo):
+            told = self._get(f"{kind}s/{repo}/revision/{quote(revision, safe='')}", {"blobs": "true"})
+            if not isinstance(told, dict):
+                raise TypeError("an object was expected")
+            return told
 
     def revisions(self, repo: str, revision: str = "main") -> list[dict[str, Any]]:
         """The latest commits of a repository, newest first."""

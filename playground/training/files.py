@@ -7,8 +7,8 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 SETTLED_WITHIN = 0.5  # seconds; two renames take far less
@@ -17,7 +17,21 @@ SETTLED_WITHIN = 0.5  # seconds; two renames take far less
 def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     """Put `files` into `folder`, replacing what it held, in one step as far as any reader can tell.
 
-    Everything is written and flushed to disk in a hidden folder beside it, then renamed. A folder that was there before is
+    Raises:
+        OSError: as the system reports it; what was there before is still there.
+    """
+    with new_folder(folder) as fresh:
+        for name, data in files.items():
+            with open(fresh / name, "xb") as file:
+                file.write(data)
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """An empty folder that becomes `folder` at the end of the block, replacing what that held, in one step as far as any reader
+    can tell; after an error in the block it is gone.
+
+    It is hidden and stands beside `folder`; its files are flushed to disk before it is renamed. A folder that was there before is
     set aside under a hidden name first and removed last; `recover_folder` puts it back if the process dies between.
 
     Raises:
@@ -30,10 +44,9 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     fresh = folder.parent / f".{folder.name}.{secrets.token_hex(4)}.tmp"
     try:
         fresh.mkdir()
-        for name, data in files.items():
-            with open(fresh / name, "xb") as file:
-                file.write(data)
-                file.flush()
+        yield fresh
+        for path in fresh.iterdir():
+            with open(path, "r+b") as file:
                 os.fsync(file.fileno())
         flush_folder(fresh)
         recover_folder(folder)

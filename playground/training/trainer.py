@@ -11,6 +11,7 @@ from torch import Tensor
 
 from playground.evaluation import Evaluation, evaluate
 from playground.families import load_family
+from playground.families.family import Family
 from playground.tasks.held_out import HeldOut, held_out_set, training_batch
 from playground.tasks.task import Batch
 
@@ -62,9 +63,10 @@ class Trainer:
     It seeds torch's global generator, from which weights and dropout are drawn, and sets the thread count: a Trainer owns
     its process. Batches come from a generator of their own; scoring draws from neither, so looking changes nothing.
     `changes` are settings that change at given steps, which is how a run with a hand at its learning rate is repeated.
+    A `family` that is there already, a pretrained one say, is trained further instead of the one that the config describes.
     """
 
-    def __init__(self, config: RunConfig, changes: Iterable[Change] = ()) -> None:
+    def __init__(self, config: RunConfig, changes: Iterable[Change] = (), family: Family | None = None) -> None:
         self.config = config
         self.changes = list(changes)  # settings that changed on the way, and those that are still to change
         self.device = resolve_device(config.training.device)
@@ -72,7 +74,7 @@ class Trainer:
         torch.manual_seed(config.training.seed)
         self.data_generator = torch.Generator(self.device).manual_seed(config.training.seed)
         self.task = config.task.load()
-        self.family = load_family(config.family)(config.model).to(self.device)
+        self.family = (load_family(config.family)(config.model) if family is None else family).to(self.device)
         training = config.training
         self.optimizer = build_optimizer(training, self.family.parameters())
         self.step_count = 0

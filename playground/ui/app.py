@@ -17,11 +17,13 @@ os.environ.setdefault("GRADIO_ANALYTICS_CACHE_FREQUENCY", "50")
 
 import gradio as gr
 
+from playground.comparison.jobs import Comparer
 from playground.hub.jobs import Jobs
 from playground.runs.processes import warm_up
 from playground.runs.registry import Registry
 
 from .asked import asked
+from .compare import ComparePage, compare_view
 from .hosts import middleware
 from .hub import HubPage, can_sign_in, hub_view
 from .inspect import inspect_answerers, inspect_view
@@ -46,6 +48,8 @@ def build(registry: Registry) -> gr.Blocks:
                 shown, opening = build_train_tab(registry, visit)
             with gr.Tab("Inspect", id="inspect"):
                 inspect = inspect_view()
+            with gr.Tab("Compare", id="compare"):
+                compare = compare_view()
             with gr.Tab("Hub", id="hub"):
                 if can_sign_in():
                     gr.LoginButton(elem_id="sign-in", size="sm")
@@ -54,9 +58,17 @@ def build(registry: Registry) -> gr.Blocks:
         def opened(visit_value: Any, request: gr.Request) -> list[Any]:
             owner = registry.local_owner or known(visit_value) or new_owner()
             wanted = dict(request.query_params).get("inspect", "") if request else ""
-            return [visited(owner), json.dumps({"owner": owner}), json.dumps({"owner": owner, "wanted": wanted}), *opening(owner, request)]
+            mine = json.dumps({"owner": owner})
+            return [visited(owner), mine, mine, json.dumps({"owner": owner, "wanted": wanted}), *opening(owner, request)]
 
-        page.load(opened, [visit], [visit, hub, inspect, *shown], show_progress="hidden", concurrency_limit=None, api_visibility="private")
+        page.load(
+            opened,
+            [visit],
+            [visit, hub, compare, inspect, *shown],
+            show_progress="hidden",
+            concurrency_limit=None,
+            api_visibility="private",
+        )
     page.queue(default_concurrency_limit=4, max_size=64)
     return page
 
@@ -94,7 +106,8 @@ def theme() -> Any:
 def launch_options(registry: Registry, host: str | None, port: int | None) -> dict[str, Any]:
     """How the page is served. With a `host`, and on a Space, anybody may come; otherwise only this machine."""
     host = host or os.environ.get("GRADIO_SERVER_NAME") or None
-    answers = live_answerers(registry) | inspect_answerers(registry) | HubPage(registry, Jobs(registry)).answerers()
+    compare = ComparePage(registry, Comparer(hosted=is_open(host)))
+    answers = live_answerers(registry) | inspect_answerers(registry) | compare.answerers() | HubPage(registry, Jobs(registry)).answerers()
     return {
         "theme": theme(),
         "css": (HERE / "page.css").read_text(encoding="utf-8"),

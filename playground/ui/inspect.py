@@ -20,7 +20,7 @@ from .live import answer_of
 from .subject import checkpoint_folder, run_on_show, whole
 from .view import view
 
-SHELL = ("common.js", "paint.js", "matrix.js", "inspect.js")
+SHELL = ("common.js", "elements.js", "paint.js", "matrix.js", "inspect.js")
 SCRIPTS = (*SHELL, "inspect_looking.js", "inspect_proof.js", "inspect_walk.js", "inspect_begin.js")
 STYLES = ("common.css", "inspect.css", "inspect_proof.css", "inspect_walk.css")
 SLOW = ("heads", "heads-over-training", "away")

@@ -1,0 +1,1 @@
+"""Pretrained models from the Hub beside the one from scratch: the same questions, the same metric. Importing this alone loads nothing."""

@@ -1,0 +1,198 @@
+"""Where a pretrained model's heads look on a prompt, and the scores that they look by.
+
+Shapes: L layers, H heads, Q queries, M memory, B batch, K head size.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.masking_utils import eager_mask
+
+from playground.inspection.shown.looking import packed
+
+from .asked import text_of, whole_of
+from .pretrained import CAUSAL, MASKED, Found, find, kind_of, open_pipeline, read_config
+from .work import Refused, Tell
+
+MOST_TOKENS = 64  # of a prompt whose heads are shown: 12 x 12 heads of 64 x 64 are 1.2 MB of thousandths
+THE_CAT = "The cat sat on the mat"
+RECORDING = "eager-with-scores"
+
+Scores = list[tuple[Tensor, Tensor | None]]  # of every layer, BHQM, and the mask that was added to them
+_scores: ContextVar[Scores] = ContextVar("_scores")
+
+
+@dataclass(frozen=True)
+class Inside:
+    """A model opened to be looked into.
+
+    model        transformers' own, without the head for a task; attention is the explicit kind
+    tokenizer    its own, which knows where in the text every token stands
+    kind         "causal", "masked", or empty for an encoder without a head for either
+    """
+
+    found: Found
+    model: Any
+    tokenizer: Any
+    kind: str
+
+
+@dataclass(frozen=True)
+class Look:
+    """Every head on one prompt.
+
+    weights_LHQM    attention: rows sum to one
+    scores_LHQM     queries times keys, scaled, before the mask and the softmax
+    possible_QM     which tokens a query may look at
+    hidden_LQD      the residual stream: L + 1 of them, the embedding first
+    """
+
+    ids: list[int]
+    weights_LHQM: Tensor
+    scores_LHQM: Tensor
+    possible_QM: Tensor
+    hidden_LQD: Tensor
+
+
+def attention(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
+    """Every head on a prompt, the raw scores of one head, and what one word looks at.
+
+    `what`: model, text (`THE_CAT`), layer and head (1 and 1, counted from one; whose scores), word ("sat", may be missing in the text).
+    `weights` holds LHQM thousandths, packed as Inspect's; `scores` and `head_weights` are QM numbers of the one head.
+    """
+    text, word = text_of(what, usual=THE_CAT), what.get("word", "sat")
+    inside = open_inside(what.get("model"), tell)
+    layer, head = whole_of(what, "layer", 1, 1, 1000), whole_of(what, "head", 1, 1, 1000)
+    coded = inside.tokenizer(text, truncation=True, max_length=MOST_TOKENS, return_offsets_mapping=True)
+    spans, ids = [tuple(span) for span in coded["offset_mapping"]], coded["input_ids"]
+    if not ids:
+        raise Refused("this text is no token to this model; type some words")
+    tell.say(f"Looking at {len(ids)} tokens")
+    look = look_inside(inside.model, ids)
+    layers, heads = look.weights_LHQM.shape[:2]
+    if layer > layers or head > heads:
+        raise Refused(f"layer {layer}, head {head} is none of {inside.found.name}'s: it has {layers} layers of {heads} heads")
+    whole = len(inside.tokenizer(text, verbose=False)["input_ids"])
+    return {
+        "model": inside.found.name,
+        "kind": inside.kind,
+        "direction": "left to right: a token sees itself and what stands before it" if inside.kind == CAUSAL else "both ways",
+        "tokens": inside.tokenizer.convert_ids_to_tokens(ids),
+        "spans": [list(span) for span in spans],
+        "layers": layers,
+        "heads": heads,
+        "weights": packed(look.weights_LHQM),
+        "possible": look.possible_QM.int().tolist(),
+        "layer": layer,
+        "head": head,
+        "scores": _rounded(look.scores_LHQM[layer - 1, head - 1]),
+        "head_weights": _rounded(look.weights_LHQM[layer - 1, head - 1]),
+        "word": word if isinstance(word, str) else "",
+        "word_at": tokens_of(str(word), text, spans)[:1],
+        "note": f"the text has {whole} tokens; the first {MOST_TOKENS} of them are shown" if whole > len(ids) else "",
+    }
+
+
+def open_inside(name: Any, tell: Tell) -> Inside:
+    """Open any model of transformers to look into; one that is open already for what it was trained for is not loaded twice.
+
+    Raises:
+        Refused: for a model without self-attention over one text, or with a tokenizer that cannot say where its tokens stand.
+    """
+    found = find(name, tell)
+    config = read_config(found.folder, found.name)
+    built = config.get("architectures")
+    with_head = isinstance(built, list) and any(str(each).endswith(("LMHeadModel", "ForCausalLM", "ForMaskedLM")) for each in built)
+    kind = kind_of(config)
+    task = {CAUSAL: "text-generation", MASKED: "fill-mask"}.get(kind if with_head else "", "feature-extraction")
+    pipe = open_pipeline(task, found, tell)
+    if pipe.model.config.is_encoder_decoder:
+        raise Refused(f"{found.name} has an encoder and a decoder; name an encoder such as BERT or a decoder such as GPT-2")
+    if not getattr(pipe.tokenizer, "is_fast", False):
+        raise Refused(f"{found.name} has a tokenizer that does not say where its tokens stand in a text; choose another model")
+    return Inside(found, pipe.model.base_model, pipe.tokenizer, kind)
+
+
+@torch.no_grad()
+def look_inside(model: Any, ids: list[int]) -> Look:
+    """One pass over one text.
+
+    Raises:
+        Refused: when the text is too long for the model, or it is built so that its heads cannot be seen.
+    """
+    longest = getattr(model.config, "max_position_embeddings", None) or len(ids)
+    if len(ids) > longest:
+        raise Refused(f"that is {len(ids):,} tokens and this model reads at most {longest:,}; shorten the text")
+    given_BQ = torch.tensor([ids], device=model.device)
+    with scores_recorded(model) as scores:
+        output = model(input_ids=given_BQ, attention_mask=torch.ones_like(given_BQ), output_attentions=True, output_hidden_states=True)
+    weights = getattr(output, "attentions", None)
+    if not weights or not scores or len(weights) != len(scores):
+        raise Refused(f"{type(model).__name__} does not give its attention away; choose a model such as BERT or GPT-2")
+    weights_LHQM = torch.cat([each.float() for each in weights]).cpu()
+    hidden_LQD = torch.cat([each.float() for each in output.hidden_states]).cpu()
+    scores_LHQM = torch.cat([each.float() for each, _ in scores]).cpu()
+    possible_QM = torch.zeros(scores_LHQM.shape[2:], dtype=torch.bool)
+    for each, mask in scores:  # layers may differ: what any of them may look at is possible
+        possible_QM |= torch.ones_like(possible_QM) if mask is None else (mask > torch.finfo(each.dtype).min / 2)[0, 0].cpu()
+    return Look(ids, weights_LHQM, scores_LHQM, possible_QM, hidden_LQD)
+
+
+@contextmanager
+def scores_recorded(model: Any) -> Iterator[Scores]:
+    """While this is open, every attention of the model in this thread appends its scores and its mask to the list.
+
+    Raises:
+        Refused: for a model whose attention cannot be exchanged.
+    """
+    before, recorded = model.config._attn_implementation, Scores()
+    token = _scores.set(recorded)
+    try:
+        model.set_attn_implementation(RECORDING)
+        if model.config._attn_implementation != RECORDING:
+            raise Refused(f"{type(model).__name__} does not let its attention be looked into; choose a model such as BERT or GPT-2")
+        yield recorded
+    finally:
+        model.set_attn_implementation(before)
+        _scores.reset(token)
+
+
+def _attend(
+    module: Any, query_BHQK: Tensor, key_BHMK: Tensor, value_BHMK: Tensor, attention_mask: Tensor | None,
+    scaling: float | None = None, dropout: float = 0.0, **_: Any,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Attention as Vaswani et al. 2017, section 3.2.1, writes it, with its scores recorded. Heads that share keys get copies."""
+    shared = query_BHQK.shape[1] // key_BHMK.shape[1]
+    key_BHMK, value_BHMK = key_BHMK.repeat_interleave(shared, 1), value_BHMK.repeat_interleave(shared, 1)
+    scale = query_BHQK.shape[-1] ** -0.5 if scaling is None else scaling
+    scores_BHQM = query_BHQK @ key_BHMK.transpose(-1, -2) * scale
+    _scores.get().append((scores_BHQM, attention_mask))
+    masked_BHQM = scores_BHQM if attention_mask is None else scores_BHQM + attention_mask
+    weights_BHQM = masked_BHQM.softmax(-1, dtype=torch.float32).to(value_BHMK.dtype)
+    return (weights_BHQM @ value_BHMK).transpose(1, 2).contiguous(), weights_BHQM
+
+
+AttentionInterface.register(RECORDING, _attend)
+AttentionMaskInterface.register(RECORDING, eager_mask)
+
+
+def tokens_of(word: str, text: str, spans: list[tuple[int, int]]) -> list[list[int]]:
+    """The tokens of every occurrence of a whole word, upper or lower case. A token that takes the blank before it belongs to it."""
+    if not word.strip():
+        return []
+    matches = re.finditer(rf"(?<!\w){re.escape(word.strip())}(?!\w)", text, re.IGNORECASE)
+    places = [[i for i, (begin, end) in enumerate(spans) if begin < match.end() and end > match.start()] for match in matches]
+    return [place for place in places if place]
+
+
+def _rounded(values_QM: Tensor) -> list[list[float]]:
+    return [[round(value, 6) for value in row] for row in values_QM.tolist()]

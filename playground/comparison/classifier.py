@@ -1,0 +1,406 @@
+"""A classification head on a pretrained model: by chance at first, then trained on a visitor's few labelled texts.
+
+Shapes: B texts at once, Q tokens, C labels.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import math
+import os
+import random
+import re
+import secrets
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from playground.runs.memory import free_memory
+from playground.training.files import sweep
+
+from .asked import choice_of, number_of, text_of, whole_of
+from .free import UNTRAINED, classified, read
+from .pretrained import Found, find, folders_allowed, fresh_weights, let_go, open_pipeline
+from .scoring import wilson
+from .work import Refused, Tell
+
+MOST_ROWS, MOST_LABELS, MOST_BYTES = 2000, 20, 1_000_000
+LONGEST_ROW, LONGEST_LABEL = 1000, 40  # characters
+LONGEST_TOKENS = 128  # of a text while it is trained on; what follows is left out
+HELD_OUT = 0.2
+SAID = 5  # faults of a CSV that are told in full
+LOOKS = 12  # at the held-out texts while it is trained
+MOST_STEPS = 2000
+FEW_STEPS = 60  # with fewer, a fresh head hardly moves
+HEADS = 10  # drawn by chance for the demonstration
+LABELS = ("NEGATIVE", "POSITIVE")
+
+
+# The labels of an untrained head
+
+
+def classify(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
+    """What a model with a classification head says of a text; one that has none gets `HEADS` fresh ones, and each may say another thing.
+
+    `what`: model, text. With a head of its own: as `free` says. Without: `heads`, for each seed the label (POSITIVE or NEGATIVE) and its
+    probability; `votes`, how often each label won; `trained` is false.
+    """
+    text = text_of(what)
+    found = find(what.get("model", ""), tell)
+    pipe = open_pipeline("text-classification", found, tell)
+    fresh = fresh_weights("text-classification", found)
+    if not fresh:
+        return {"model": found.name, "text": text, **classified(pipe, text, fresh)}
+    ids = read(pipe, text)
+    tell.say(f"Asking {HEADS} heads that nobody has trained")
+    heads = []
+    for seed in range(HEADS):
+        probabilities = _by_chance(pipe.model, fresh, ids, seed)
+        best = max(range(len(probabilities)), key=probabilities.__getitem__)
+        label = LABELS[best] if len(probabilities) == len(LABELS) else f"LABEL_{best}"
+        heads.append({"seed": seed, "label": label, "probability": probabilities[best]})
+        tell.row(heads[-1])
+    votes = {label: sum(head["label"] == label for head in heads) for label in LABELS}
+    said = " and ".join(f"{votes[label]} say {label}" for label in reversed(LABELS))
+    return {
+        "model": found.name,
+        "text": text,
+        "trained": False,
+        "heads": heads,
+        "votes": votes,
+        "notes": [
+            f"{UNTRAINED}. Of {HEADS} heads that were drawn by chance and never trained, {said}: the label is the seed's, not the text's"
+        ],
+    }
+
+
+@torch.no_grad()
+def _by_chance(model: Any, fresh: list[str], ids: list[int], seed: int) -> list[float]:
+    """The probabilities of the labels with the head's weights drawn anew, as the model's configuration says; its own are put back."""
+    weights = {name: each for name, each in model.named_parameters() if name in fresh}
+    before = {name: each.clone() for name, each in weights.items()}
+    chance = torch.Generator().manual_seed(seed)
+    spread = float(getattr(model.config, "initializer_range", 0.02))
+    try:
+        for name, each in weights.items():
+            each.zero_() if name.endswith("bias") else each.copy_(spread * torch.randn(each.shape, generator=chance))
+        logits_C = model(input_ids=torch.tensor([ids], device=model.device)).logits[0]
+        probabilities: list[float] = logits_C.float().softmax(-1).tolist()
+        return probabilities
+    finally:
+        for name, each in weights.items():
+            each.copy_(before[name])
+
+
+# Labelled texts
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Texts with labels. `labels` are in alphabetical order; a row is a text and the place of its label in there."""
+
+    labels: list[str]
+    training: list[tuple[str, int]]
+    held_out: list[tuple[str, int]]
+    notes: list[str]
+
+
+def read_labelled(content: str, seed: int = 0) -> Labelled:
+    """A CSV file with the columns text and label; a fifth of each label, one row at least, is held out.
+
+    Raises:
+        Refused: naming the lines that cannot be used, all counted and the first few told.
+    """
+    if len(content.encode("utf-8", "replace")) > MOST_BYTES:
+        raise Refused(f"this CSV is larger than {MOST_BYTES // 1000:,} KB; give at most {MOST_ROWS:,} rows")
+    reader = csv.reader(io.StringIO(content.removeprefix("\ufeff"), newline=""), strict=True)
+    faults: list[str] = []
+    rows: dict[str, tuple[str, int]] = {}  # by text: its label, and the line where it stands
+    twice = 0
+    try:
+        header = [name.strip().lower() for name in next(reader, [])]
+        if "text" not in header or "label" not in header:
+            raise Refused(f"line 1 is {','.join(header)[:60]!r}; it must name two columns: text,label")
+        text_at, label_at, width = header.index("text"), header.index("label"), len(header)
+        for cells in reader:
+            line = reader.line_num
+            if not cells:
+                continue
+            if len(cells) != width:
+                faults.append(f"line {line} has {len(cells)} cells, not {width} (a text with a comma stands in quotes)")
+                continue
+            text, label = cells[text_at].strip(), cells[label_at].strip()
+            if fault := _fault(text, label):
+                faults.append(f"line {line} {fault}")
+            elif text in rows and rows[text][0] != label:
+                faults.append(f"line {line} calls a text {label!r} that line {rows[text][1]} calls {rows[text][0]!r}")
+            elif text in rows:
+                twice += 1
+            else:
+                rows[text] = (label, line)
+    except csv.Error as error:
+        raise Refused(f"line {reader.line_num} is no CSV: {error}; put texts with quotes or line ends in quotes") from None
+    if faults:
+        more = f", and {len(faults) - SAID:,} lines more" if len(faults) > SAID else ""
+        raise Refused(f"{'; '.join(faults[:SAID])}{more}")
+    labels = sorted({label for label, _ in rows.values()})
+    if not 2 <= len(labels) <= MOST_LABELS:
+        raise Refused(f"there are {len(labels)} labels in it; give 2 to {MOST_LABELS}")
+    if len(rows) > MOST_ROWS:
+        raise Refused(f"there are {len(rows):,} rows in it; give at most {MOST_ROWS:,}")
+    training, held_out, draw = [], [], random.Random(seed)
+    for place, label in enumerate(labels):
+        texts = sorted(text for text, (its, _) in rows.items() if its == label)
+        if len(texts) < 2:
+            raise Refused(f"the label {label!r} has one text only; give two at least, one to learn from and one held out")
+        draw.shuffle(texts)
+        n = max(1, round(HELD_OUT * len(texts)))
+        held_out += [(text, place) for text in texts[:n]]
+        training += [(text, place) for text in texts[n:]]
+    notes = [f"{twice} rows stood there more than once and count once"] if twice else []
+    return Labelled(labels, training, held_out, notes)
+
+
+def _fault(text: str, label: str) -> str:
+    """What is wrong with a row, if anything."""
+    if not text or not label:
+        return f"has no {'text' if not text else 'label'}"
+    if len(text) > LONGEST_ROW or len(label) > LONGEST_LABEL:
+        what, n, most = ("text", len(text), LONGEST_ROW) if len(text) > LONGEST_ROW else ("label", len(label), LONGEST_LABEL)
+        return f"has a {what} of {n:,} characters; give at most {most:,}"
+    return "" if all(letter.isprintable() or letter in "\n\r\t" for letter in text + label) else "holds control characters"
+
+
+# Training
+
+
+def train_classifier(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
+    """Put a fresh head on a model and train it on labelled texts.
+
+    `what`: model, csv (the file's content), sentence (asked before and after), train ("all" or "head": the head alone, the rest stays as it
+    was), epochs (3, and more for few rows), batch_size (16), learning_rate (5e-5, or 3e-3 for the head alone), seed (0).
+
+    A row is told at each look at the held-out texts: step, loss (mean since the last look), held_out_accuracy. The result has the
+    `before` and `after` of the sentence, `held_out` (right, n, accuracy, and its 95 % interval), `chance` and `most_frequent` beside it,
+    and where folders may be used as models, `folder`, which can be named as one.
+
+    Raises:
+        Refused: for a CSV with faults, or when it does not fit into memory, with the estimate.
+    """
+    content, sentence = what.get("csv"), text_of(what, "sentence", LONGEST_ROW, "a good film")
+    if not isinstance(content, str) or not content.strip():
+        raise Refused("there are no rows; paste or choose a CSV with the columns text and label")
+    everything = choice_of(what, "train", ("all", "head"), "all") == "all"
+    size, seed = whole_of(what, "batch_size", 16, 1, 64), whole_of(what, "seed", 0, 0, 2**31 - 1)
+    rate = number_of(what, "learning_rate", 5e-5 if everything else 3e-3, 1e-7, 0.1)
+    rows = read_labelled(content, seed)
+    an_epoch = math.ceil(len(rows.training) / size)
+    epochs = whole_of(what, "epochs", max(3, math.ceil(FEW_STEPS / an_epoch)), 1, 100)
+    steps = epochs * an_epoch
+    if steps > MOST_STEPS:
+        raise Refused(f"{epochs} epochs of {len(rows.training):,} rows are {steps:,} steps; {MOST_STEPS:,} are the most: take fewer epochs")
+    found = find(what.get("model", ""), tell)
+    let_go()  # what was opened for others is opened again when it is asked for
+    model, tokenizer, fresh = _with_head(found, rows.labels, seed, tell)
+    if not everything:
+        for name, weight in model.named_parameters():
+            weight.requires_grad_(name in fresh)
+    needed = memory_estimate(model, size, LONGEST_TOKENS)
+    _check_memory(found.name, needed)
+    tell.say(f"Training takes about {needed / 1e9:.2g} GB; asking first what a head says that nobody has trained")
+    lessons = _Lessons(model, tokenizer, rows)
+    before = lessons.asked(sentence)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        seconds = _train(lessons, rate, epochs, size, seed, tell)
+    right, n = lessons.right(tell), len(rows.held_out)
+    counts = [sum(label == place for _, label in rows.held_out) for place in range(len(rows.labels))]
+    folder = _save(model, tokenizer, found, tell) if folders_allowed() else ""
+    low, high = wilson(right, n) or (0.0, 1.0)
+    return {
+        "model": found.name,
+        "labels": rows.labels,
+        "training_rows": len(rows.training),
+        "sentence": sentence,
+        "before": {"labels": before, "note": UNTRAINED},
+        "after": {"labels": lessons.asked(sentence)},
+        "held_out": {"right": right, "n": n, "accuracy": right / n, "low": low, "high": high},
+        "chance": 1 / len(rows.labels),
+        "most_frequent": max(counts) / n,
+        "trained_parameters": sum(each.numel() for each in model.parameters() if each.requires_grad),
+        "steps": steps,
+        "seconds": seconds,
+        "memory_estimate": needed,
+        "folder": folder,
+        "notes": rows.notes if folder else [*rows.notes, "this playground keeps no models of its visitors: the trained head is gone now"],
+    }
+
+
+def memory_estimate(model: Any, batch_size: int, tokens: int) -> int:
+    """Bytes that training takes: 4 a weight, 12 more a trained one (its gradient and Adam's two means), and the activations.
+
+    These follow Korthikanti et al. 2022, section 4.1: s b h (34 + 5 a s / h) bytes a layer at 16 bits, twice that at 32; only layers
+    with something to train before them keep theirs.
+    """
+    config = model.config
+    layers, heads, hidden = (int(getattr(config, name, 12)) for name in ("num_hidden_layers", "num_attention_heads", "hidden_size"))
+    trained = sum(each.numel() for each in model.parameters() if each.requires_grad)
+    kept = layers if trained > 0.5 * sum(each.numel() for each in model.parameters()) else 1
+    activations = 2 * kept * tokens * batch_size * (34 * hidden + 5 * heads * tokens)
+    return 4 * sum(each.numel() for each in model.parameters()) + 12 * trained + activations
+
+
+def _check_memory(name: str, needed: int) -> None:
+    free = free_memory()
+    if needed > 0.9 * free:
+        raise Refused(
+            f"training {name} takes about {needed / 1e9:.1f} GB and {free / 1e9:.1f} GB are free; train the head alone, take a smaller "
+            "batch_size, or choose a smaller model",
+            again=True,
+        )
+
+
+def _with_head(found: Found, labels: list[str], seed: int, tell: Tell) -> tuple[Any, Any, set[str]]:
+    """A model of its own with a fresh head, its tokenizer, and the names of the fresh weights. It is loaded the way every model is,
+    checks included; then its head is made for these labels."""
+    from transformers import AutoModelForSequenceClassification
+
+    pipe = open_pipeline("text-classification", found, tell)
+    fresh, config, tokenizer = fresh_weights("text-classification", found), pipe.model.config, pipe.tokenizer
+    base = pipe.model.base_model.state_dict()
+    let_go(found.folder)
+    del pipe
+    config.num_labels = len(labels)
+    config.id2label, config.label2id = dict(enumerate(labels)), {label: place for place, label in enumerate(labels)}
+    config.problem_type = "single_label_classification"
+    if tokenizer.pad_token_id is None:  # GPT-2 has none; what stands there is masked anyway
+        tokenizer.pad_token = tokenizer.eos_token
+    config.pad_token_id = tokenizer.pad_token_id
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = AutoModelForSequenceClassification.from_config(config, trust_remote_code=False)
+    drawn = {name.split(".", 1)[1] for name in fresh if name.startswith(f"{model.base_model_prefix}.")}
+    model.base_model.load_state_dict({name: each for name, each in base.items() if name not in drawn}, strict=False)
+    of_base = {f"{model.base_model_prefix}.{name}" for name in base} - set(fresh)
+    return model, tokenizer, {name for name, _ in model.named_parameters()} - of_base
+
+
+class _Lessons:
+    """A model, its tokenizer, and labelled texts as tokens."""
+
+    def __init__(self, model: Any, tokenizer: Any, rows: Labelled) -> None:
+        self.model, self.tokenizer, self.labels = model, tokenizer, rows.labels
+        self.training, self.held_out = rows.training, rows.held_out
+        positions = getattr(model.config, "max_position_embeddings", None) or LONGEST_TOKENS
+        self.longest = min(LONGEST_TOKENS, int(positions), int(tokenizer.model_max_length))
+
+    def logits(self, texts: list[str]) -> Tensor:
+        """Scores of the labels, BC."""
+        coded = self.tokenizer(texts, return_tensors="pt", padding=True, truncation=True, max_length=self.longest)
+        logits_BC: Tensor = self.model(**coded.to(self.model.device)).logits
+        return logits_BC
+
+    @torch.no_grad()
+    def asked(self, sentence: str) -> list[dict[str, Any]]:
+        """The labels of a sentence with their probabilities, the most probable first."""
+        self.model.eval()
+        probabilities = self.logits([sentence])[0].float().softmax(-1).tolist()
+        rows = [{"label": label, "probability": each} for label, each in zip(self.labels, probabilities, strict=True)]
+        return sorted(rows, key=lambda row: -row["probability"])
+
+    @torch.no_grad()
+    def right(self, tell: Tell) -> int:
+        """How many of the held-out texts get their label."""
+        self.model.eval()
+        count = 0
+        for start in range(0, len(self.held_out), 32):
+            tell.check()
+            texts, places = zip(*self.held_out[start : start + 32], strict=True)
+            count += int((self.logits(list(texts)).argmax(-1).cpu() == torch.tensor(places)).sum())
+        return count
+
+
+def _train(lessons: _Lessons, rate: float, epochs: int, size: int, seed: int, tell: Tell) -> float:
+    """AdamW, a tenth of the steps to warm up, then down to zero, as Devlin et al. 2018, appendix A.2 and A.3. Seconds that it took."""
+    model, draw, n = lessons.model, random.Random(seed), len(lessons.held_out)
+    weights = [each for each in model.parameters() if each.requires_grad]
+    steps = epochs * math.ceil(len(lessons.training) / size)
+    optimizer = torch.optim.AdamW(weights, lr=rate, weight_decay=0.01)
+    warmup = max(1, steps // 10)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: min((step + 1) / warmup, (steps - step) / max(1, steps - warmup), 1.0)
+    )
+    begun, every, losses = time.perf_counter(), max(1, steps // LOOKS), list[float]()
+    tell.row({"step": 0, "loss": None, "held_out_accuracy": lessons.right(tell) / n, "n": n})
+    looked = time.perf_counter() - begun
+    batches: list[list[tuple[str, int]]] = []
+    for step in range(1, steps + 1):
+        tell.check()
+        stepped = time.perf_counter()
+        if not batches:
+            rows = draw.sample(lessons.training, len(lessons.training))
+            batches = [rows[start : start + size] for start in range(0, len(rows), size)]
+        texts, places = zip(*batches.pop(), strict=True)
+        model.train()
+        loss = cross_entropy(lessons.logits(list(texts)).float(), torch.tensor(places, device=model.device))
+        optimizer.zero_grad()
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(weights, 1.0)
+        if not bool(torch.isfinite(norm)):
+            raise Refused(f"training left the numbers at step {step} (loss {float(loss.detach()):.3g}); take a lower learning_rate")
+        optimizer.step()
+        schedule.step()
+        losses.append(float(loss.detach()))
+        if step == 1:
+            seconds = steps * (time.perf_counter() - stepped) + steps // every * looked
+            tell.say(f"Training on {len(lessons.training):,} texts: {steps:,} steps, about {_about(seconds)}")
+        if step % every == 0 or step == steps:
+            row = {"step": step, "loss": sum(losses) / len(losses), "held_out_accuracy": lessons.right(tell) / n, "n": n}
+            tell.row(row)
+            losses = []
+        tell.share(step, steps, "steps")
+    return time.perf_counter() - begun
+
+
+def _about(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} minutes"
+
+
+# Keeping
+
+
+def trained_models() -> Path:
+    """Where trained classifiers are kept: among the runs, which no repository holds."""
+    root = os.environ.get("PLAYGROUND_CHECKPOINTS") or Path(__file__).parent.parent.parent / "checkpoints"
+    return Path(root) / "runs" / "classifiers"
+
+
+def _save(model: Any, tokenizer: Any, found: Found, tell: Tell) -> str:
+    """Write a model as a folder that can be named as one; it appears there whole or not at all."""
+    tell.say("Writing the trained model")
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(found.name).name)[:40] or "model"
+    home = trained_models()
+    home.mkdir(parents=True, exist_ok=True)
+    sweep(home, older_than=3600)
+    fresh = home / f".{secrets.token_hex(4)}.tmp"
+    try:
+        model.save_pretrained(fresh)
+        tokenizer.save_pretrained(fresh)
+        weights = (fresh / "model.safetensors").read_bytes()
+        folder = home / f"{name}-{hashlib.sha256(weights).hexdigest()[:8]}"
+        if folder.exists():
+            return str(folder)  # the very same weights were kept before
+        with open(fresh / "model.safetensors", "rb+") as file:
+            os.fsync(file.fileno())
+        os.rename(fresh, folder)
+        return str(folder)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)

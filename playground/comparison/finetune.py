@@ -1,0 +1,278 @@
+"""Fine-tuning: a pretrained model trained further on a checkpoint's task, by the Trainer that trained the checkpoint.
+
+What comes of it is a folder as transformers writes it, which every part of the comparison takes as a model: for as long as it stands
+under checkpoints/compared, by the short name `tuned:` and its own.
+
+Rows as they are told, each with its "kind":
+
+    memory   bytes that training takes, by what takes them, and how many are free; `model`: the name under which the result will be
+    step     what was measured at a step; step 0 is the model as it came
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import secrets
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+
+from playground.models.config import ModelConfig, SettingError
+from playground.runs.memory import free_memory
+from playground.tasks.vocabulary import SPECIAL
+from playground.training.checkpoint import as_line
+from playground.training.config import RunConfig, TaskConfig, TrainConfig
+from playground.training.files import new_folder, remove_folder
+from playground.training.manifest import read_manifest
+from playground.training.trainer import Trainer, TrainingDiverged
+
+from .pretrained import CAUSAL, TUNED, Found, about, find, folders_allowed, kind_of, let_go, read_config, tuned_home
+from .table import FINE_TUNED, open_of_a_kind
+from .tuned import MOST_POSITIONS, Tuned, TunedCausal, TunedConfig, TunedMasked
+from .work import Cancelled, Refused, Tell
+
+STEPS = 100
+LEARNING_RATE = 2e-4
+BATCH_SIZE = 16
+WARMUP_SHARE = 0.1
+LOOKS = 10  # at held-out sequences, on the way
+WORDING = 16  # tokens of a prompt beside its symbols, before a tokenizer was asked
+MOST = {"steps": 5000, "batch_size": 256, "n": 1000}
+HOSTED_MOST = {"steps": 200, "batch_size": 16, "n": 40}  # where strangers share the machine
+HOSTED_KEPT = 6  # fine-tuned models on its disk; the oldest goes first
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is fine-tuned on what.
+
+    checkpoint     the folder whose task it is; put here by the server or the command line, never by a browser
+    into           the folder that gets the result, likewise; empty for one under checkpoints/compared
+    model          a name on the Hub, a folder where those are allowed, or what was fine-tuned before
+    steps          updates of the weights
+    learning_rate  its peak, after a warm-up over a tenth of the steps; then it falls along a cosine
+    batch_size     sequences in an update
+    n              held-out sequences behind each score
+    seed           the same seed gives the same losses on the same machine
+    """
+
+    checkpoint: str
+    into: str
+    model: str
+    steps: int
+    learning_rate: float
+    batch_size: int
+    n: int
+    seed: int
+
+    @classmethod
+    def of(cls, what: dict[str, Any]) -> Asked:
+        """Raises Refused for what cannot be asked."""
+        most = MOST if folders_allowed() else HOSTED_MOST
+
+        def number(name: str, default: float, low: float, high: float) -> Any:
+            value = what.get(name, default)
+            whole = isinstance(default, int)
+            if isinstance(value, bool) or not isinstance(value, int if whole else int | float) or not low <= value <= high:
+                raise Refused(f"{name} is {str(value)[:40]}; give a {'whole ' if whole else ''}number from {low:g} to {high:,g}")
+            return value
+
+        checkpoint, model = what.get("checkpoint"), what.get("model")
+        if not isinstance(checkpoint, str) or not checkpoint:
+            raise Refused("choose a checkpoint, whose task the model is to learn")
+        if not isinstance(model, str) or not model.strip():
+            raise Refused("name a model to fine-tune, such as gpt2")
+        return cls(
+            checkpoint, str(what.get("into") or ""), model, number("steps", STEPS, 1, most["steps"]),
+            float(number("learning_rate", LEARNING_RATE, 1e-8, 0.1)), number("batch_size", BATCH_SIZE, 1, most["batch_size"]),
+            number("n", min(64, most["n"]), 1, most["n"]), number("seed", 0, 0, 2**31 - 1),
+        )  # fmt: skip
+
+    def run_config(self, task: TaskConfig) -> RunConfig:
+        """The settings of the Trainer; its model part only says what the task needs, for the family is there already."""
+        vocabulary = task.vocabulary_size + len(SPECIAL)
+        positions = task.longest + 1
+        training = TrainConfig(
+            steps=self.steps, batch_size=self.batch_size, learning_rate=self.learning_rate, schedule="cosine",
+            warmup=round(WARMUP_SHARE * self.steps), decay_steps=self.steps, beta2=0.999, epsilon=1e-8,
+            eval_every=math.ceil(self.steps / LOOKS), eval_n=self.n, seed=self.seed, threads=torch.get_num_threads(),
+        )  # fmt: skip
+        return RunConfig(task, ModelConfig(source_vocabulary=vocabulary, target_vocabulary=vocabulary, max_positions=positions), training)
+
+
+def finetune(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
+    """Train a pretrained model further. `what`: see Asked. Whoever cancels it keeps the weights so far.
+
+    Raises:
+        Refused: for what cannot be trained, does not fit into memory, or cannot be saved.
+        Cancelled: before the first update.
+    """
+    asked = Asked.of(what)
+    task = read_manifest(Path(asked.checkpoint)).config.task
+    found = find(asked.model, tell)
+    config = read_config(found.folder, found.name)
+    parts = cost(found, config, task, asked.batch_size)
+    folder, name = place_of(asked, found, task)
+    check_memory(found.name, parts)
+    check_disk(folder, found)
+    tell.row({"kind": "memory", "bytes": sum(parts.values()), "parts": parts, "free": free_memory(), "model": name})
+    pipe, kind = open_of_a_kind(found, tell)
+    let_go(found.folder)  # it is ours alone from here on: its weights will be others
+    rules = task.load()
+    family = (TunedCausal if kind == CAUSAL else TunedMasked)(pipe.model, pipe.tokenizer, rules, found.name)
+    family.check_width(task.max_length)
+    trainer = Trainer(asked.run_config(task), family=family)
+    before, after = _train(trainer, family, asked, found.name, tell)
+    steps = trainer.step_count
+    facts = {"from": found.name, "task": task.task, "steps": steps, "lengths": [task.min_length, task.max_length],
+             "learning_rate": asked.learning_rate, "batch_size": asked.batch_size, "seed": asked.seed}  # fmt: skip
+    save(family.model, pipe.tokenizer, folder, facts, found.name)
+    return {
+        "model": name, "kind": kind, "asked_steps": asked.steps, "cancelled": steps < asked.steps,
+        "before": before, "after": after, "seconds": trainer.seconds, "parameters": family.config.parameters, "bytes": found.bytes,
+        "note": "a masked model is told how long the answer is" if kind != CAUSAL else "", **facts,
+    }  # fmt: skip
+
+
+def _train(trainer: Trainer, family: Tuned, asked: Asked, name: str, tell: Tell) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Train to the end, or until nobody wants more: the scores before the first step, and the last ones with their step."""
+
+    def look(*_: Any) -> None:
+        tell.check()
+
+    hooks = [module.register_forward_pre_hook(look) for module in family.model.modules()]  # a pass of a large model takes seconds
+    last: dict[str, Any] | None = None
+    try:
+        tell.say(f"Asking {name} as it came, {asked.n} held-out sequences without a worked example")
+        scores = trainer.evaluate(asked.n)
+        before = {"step": 0, "exact_match": scores.exact_match, "token_accuracy": scores.token_accuracy, "scored": scores.n}
+        tell.row({"kind": "step", **before})
+        tell.say(f"Training {name}: {asked.steps} steps of {asked.batch_size} sequences")
+        try:
+            for metrics in trainer:
+                row = as_line(metrics)
+                last = {key: row[key] for key in before} if "scored" in row else last
+                tell.row({"kind": "step", **row})
+                tell.share(metrics.step, asked.steps, "steps")
+        except Cancelled:
+            if not trainer.step_count:
+                raise
+        except TrainingDiverged as error:
+            raise Refused(
+                f"{name}: after {trainer.step_count} steps the loss was no finite number any more; nothing was saved, so try again with a "
+                f"learning rate below {asked.learning_rate:g}"
+            ) from error
+        return before, last
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def plan(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
+    """What fine-tuning would take, before anything is fetched or loaded. `what`: see Asked.
+
+    "bytes" by "parts" and "free" ones; "fits"; for a model that is on the Hub only, activations are not known and are left out.
+    """
+    asked = Asked.of(what)
+    task = read_manifest(Path(asked.checkpoint)).config.task
+    try:
+        found = find(asked.model, tell, local_only=True)
+        parts = cost(found, read_config(found.folder, found.name), task, asked.batch_size)
+    except Refused:
+        row = about({"models": [asked.model]}, Tell(cancelled=tell.cancelled))["models"][0]
+        if row["where"] != "hub":
+            raise
+        numbers = row["parameters"] or row["bytes"] // 4
+        parts = {"weights": 4 * numbers, "gradients": 4 * numbers, "averages": 8 * numbers}
+    needed, free = sum(parts.values()), free_memory()
+    return {"bytes": needed, "parts": parts, "free": free, "fits": needed <= 0.9 * free}
+
+
+def cost(found: Found, config: dict[str, Any], task: TaskConfig, batch_size: int) -> dict[str, int]:
+    """Bytes that training takes, by what takes them.
+
+    Raises:
+        Refused: for a model whose config does not tell its sizes.
+    """
+    from transformers import AutoConfig
+
+    answer = task.load().answer_length(task.max_length)
+    try:
+        told = AutoConfig.from_pretrained(found.folder, trust_remote_code=False)
+        sizes = TunedConfig.of(told, MOST_POSITIONS, WORDING, found.parameters, kind_of(config) != CAUSAL)
+    except (AttributeError, SettingError, ValueError, TypeError) as error:
+        raise Refused(f"{found.name} cannot be fine-tuned here ({str(error)[:160]}); choose another model") from None
+    return sizes.training_bytes(batch_size, task.max_length + 1, answer + 1)
+
+
+def check_memory(name: str, parts: dict[str, int]) -> None:
+    """Let go of other models if need be.
+
+    Raises:
+        Refused: with the estimate and what is free.
+    """
+    needed = sum(parts.values())
+    if needed > 0.9 * free_memory():
+        let_go()
+    if needed > 0.9 * free_memory():
+        raise Refused(
+            f"fine-tuning {name} takes about {needed / 1e9:.1f} GB ({parts['activations'] / 1e9:.1f} GB of it for the sequences of a step) "
+            f"and {free_memory() / 1e9:.1f} GB are free; choose a smaller model or batch size, or end a run",
+            again=True,
+        )
+
+
+def check_disk(folder: Path, found: Found) -> None:
+    """Refuse before hours of training rather than after."""
+    home = folder.parent
+    while not home.exists() and home != home.parent:
+        home = home.parent
+    free, needed = shutil.disk_usage(home).free, 4 * found.parameters + 20_000_000
+    if needed > free:
+        raise Refused(
+            f"what comes of fine-tuning {found.name} takes {needed / 1e6:,.0f} MB and {free / 1e6:,.0f} MB are free on this disk; make "
+            "room, or choose a smaller model",
+            again=True,
+        )
+
+
+def place_of(asked: Asked, found: Found, task: TaskConfig) -> tuple[Path, str]:
+    """The folder of the result, and its name as a model."""
+    if asked.into:
+        return Path(asked.into), asked.into
+    base = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(found.name.removeprefix(TUNED)).name).strip("-._")[:60] or "model"
+    lengths = f"{task.min_length}-{task.max_length}" if task.min_length < task.max_length else str(task.max_length)
+    name = base if base.endswith(f"-{task.task}-{lengths}") else f"{base}-{task.task}-{lengths}"
+    if not folders_allowed():  # whoever knows the name may use the model
+        name += f"-{secrets.token_hex(8)}"
+    return tuned_home() / name, TUNED + name
+
+
+def save(model: Any, tokenizer: Any, folder: Path, facts: dict[str, Any], name: str) -> None:
+    """Write a fine-tuned model as transformers does, whole or not at all.
+
+    Raises:
+        Refused: when it cannot be written; what was there before is still there.
+    """
+    try:
+        with new_folder(folder) as fresh:
+            model.save_pretrained(fresh)
+            tokenizer.save_pretrained(fresh)
+            (fresh / FINE_TUNED).write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+        if not folders_allowed():
+            kept = sorted((path for path in folder.parent.glob("[!.]*") if path.is_dir()), key=lambda path: path.stat().st_mtime)
+            for oldest in kept[:-HOSTED_KEPT]:
+                remove_folder(oldest)
+    except (OSError, SafetensorError) as error:  # a full disk is the latter where tensors are written
+        why = getattr(error, "strerror", None) or str(error)[:160]
+        raise Refused(
+            f"{name} was trained, but could not be saved ({why}); nothing half-written is left. Make room and train it again", again=True
+        ) from error
+    finally:
+        let_go(str(folder))  # an earlier model of that name may be open

@@ -1,0 +1,254 @@
+"""The page's side of the comparer: jobs wait in line here, one heavy one at a time, and each is found by its owner only.
+
+The process (work.py) starts with the first job. A job that does not hear that it was cancelled, or whose process dies, costs that
+process and no other job: those that wait go on in a new one. Imports neither torch nor transformers.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import secrets
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from playground.runs.processes import Child
+
+from .work import KINDS, LIGHT, QUIET, Refused
+
+JOBS_AN_OWNER = 2
+JOBS_AT_ONCE = 16
+KEPT_FOR = 900.0  # seconds that the rows and the result of a job can be asked for
+DEAF_FOR = 20.0  # seconds that a cancelled job may take to end before its process is ended
+FORGOTTEN_AFTER = 180.0  # seconds without a poll after which a job is given up while others wait
+IDLE_FOR = 1200.0  # seconds without a job after which the process ends, and gives its memory back
+MOST_ROWS = 20_000  # of one job
+HOUSEKEEPING = 0.5
+OVER = ("done", "failed", "cancelled")
+PASSED_ON = ("HF_", "PLAYGROUND_", "TRANSFORMERS_", "OMP_", "SPACE_ID")  # a fork server may have started under others
+
+
+@dataclass
+class Job:
+    """Something that the comparer does, or did."""
+
+    id: str
+    owner: str
+    kind: str
+    what: dict[str, Any]
+    number: int
+    status: str = "waiting"  # or working, done, failed, cancelled
+    sentence: str = ""
+    done: float = 0.0
+    total: float = 0.0
+    unit: str = ""
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    result: dict[str, Any] | None = None
+    again: bool = False
+    polled_at: float = field(default_factory=time.monotonic)
+    ended_at: float = 0.0  # also when it was cancelled but is still at it
+    at_work: bool = False  # the process has it
+
+    @property
+    def heavy(self) -> bool:
+        return self.kind not in LIGHT
+
+    def end(self, status: str, sentence: str = "", again: bool = False) -> None:
+        if self.status not in OVER:
+            self.status, self.sentence, self.again, self.ended_at = status, sentence, again, time.monotonic()
+
+    def naming(self) -> str:
+        """What it was about, for a sentence about its end."""
+        named = self.what.get("models", self.what.get("model", self.what.get("name", "")))
+        names = [each for each in (named if isinstance(named, list) else [named]) if isinstance(each, str) and each]
+        return ", ".join(name[:80] for name in names[:4]) or self.kind
+
+
+class Comparer:
+    """All jobs of a server.
+
+    Args:
+        hosted: strangers come: folders of this machine are no models, and downloads are smaller.
+    """
+
+    def __init__(self, hosted: bool = False) -> None:
+        self.hosted = hosted
+        self._jobs: dict[str, Job] = {}
+        self._lock = threading.RLock()
+        self._numbers = itertools.count()
+        self._child: Child | None = None
+        self._used_at = time.monotonic()
+        self._watching = False
+        self._closed = False
+
+    def begin(self, kind: str, what: dict[str, Any], owner: str) -> str:
+        """Put a job in line; its id.
+
+        Raises:
+            Refused: for a kind that there is not, or when too many are under way.
+        """
+        if kind not in KINDS or not isinstance(what, dict):
+            raise Refused(f"{str(kind)[:40]!r} is nothing that is done here; choose one of {', '.join(KINDS)}")
+        with self._lock:
+            going = [job for job in self._jobs.values() if job.status not in OVER]
+            if sum(job.owner == owner for job in going) >= JOBS_AN_OWNER:
+                raise Refused(f"{JOBS_AN_OWNER} of your questions are still being answered; wait for one, or cancel it", again=True)
+            if len(going) >= JOBS_AT_ONCE:
+                raise Refused("many others are asking right now; try again in a minute", again=True)
+            job = Job(secrets.token_urlsafe(12), owner, kind, what, next(self._numbers))
+            self._jobs[job.id] = job
+            self._go_on()
+            if not self._watching:
+                self._watching = True
+                threading.Thread(target=self._keep_house, name="comparer-housekeeping", daemon=True).start()
+            return job.id
+
+    def poll(self, job: str, owner: str, cursor: int = 0) -> dict[str, Any]:
+        """How a job stands, with its rows from `cursor` on. `place`: how many are before it in line.
+
+        Raises:
+            Refused: when this owner has no such job, any more.
+        """
+        with self._lock:
+            found = self._find(job, owner)
+            found.polled_at = time.monotonic()
+            start = min(max(cursor, 0), len(found.rows)) if isinstance(cursor, int) else 0
+            before = [each for each in self._heavy() if each.number < found.number] if found.status == "waiting" else []
+            return {
+                "status": found.status, "kind": found.kind, "sentence": found.sentence,
+                "done": found.done, "total": found.total, "unit": found.unit,
+                "rows": found.rows[start:], "cursor": len(found.rows), "result": found.result, "again": found.again,
+                "place": len(before),
+            }  # fmt: skip
+
+    def cancel(self, job: str, owner: str) -> None:
+        """End a job; the rows that it has told stay. One that is over stays as it is.
+
+        Raises:
+            Refused: when this owner has no such job.
+        """
+        with self._lock:
+            self._cancel(self._find(job, owner), "cancelled; what had come before stays")
+
+    def close(self) -> None:
+        """End the process, and every job with it."""
+        with self._lock:
+            self._closed = True
+            for job in self._jobs.values():
+                job.end("cancelled", "the playground is ending")
+            if self._child:
+                self._child.kill()
+
+    @property
+    def process_id(self) -> int | None:
+        """The process that does the work, while there is one."""
+        with self._lock:
+            return self._child.process.pid if self._child else None
+
+    # With the lock held
+
+    def _find(self, job: object, owner: str) -> Job:
+        found = self._jobs.get(job) if isinstance(job, str) else None
+        if found is None or not secrets.compare_digest(found.owner.encode(), str(owner).encode("utf-8", "replace")):
+            raise Refused("this answer is not kept any more; ask again")
+        return found
+
+    def _heavy(self) -> list[Job]:
+        """The heavy jobs that wait or are at work, first come first; a cancelled one counts until the process is done with it."""
+        return sorted(
+            (job for job in self._jobs.values() if job.heavy and (job.at_work or job.status == "waiting")), key=lambda job: job.number
+        )
+
+    def _cancel(self, job: Job, sentence: str) -> None:
+        if job.status in OVER:
+            return
+        job.end("cancelled", sentence)
+        if job.at_work and self._child:
+            self._child.send("cancel", job.id)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Send what may run now to the process, which is started where there is none."""
+        busy = any(job.at_work for job in self._heavy())
+        for job in sorted(self._jobs.values(), key=lambda job: job.number):
+            if self._closed or job.status != "waiting" or (job.heavy and busy):
+                continue
+            if self._child is None or self._child.ended.is_set():
+                self._start()
+            if self._child and self._child.send("begin", job.id, job.kind, job.what):
+                job.status, job.at_work, self._used_at = "working", True, time.monotonic()
+                busy = busy or job.heavy
+
+    def _start(self) -> None:
+        local = {"PLAYGROUND_LOCAL_MODELS": "0" if self.hosted else "1"}
+        usual = {"PLAYGROUND_MODEL_MB": "600"} if self.hosted else {}
+        inherited = {name: value for name, value in os.environ.items() if name.startswith(PASSED_ON)}
+        settings = usual | inherited | local | QUIET | {"HF_TOKEN": ""}
+
+        def take(word: str, job_id: str, *content: Any) -> None:
+            with self._lock:
+                self._take(word, self._jobs.get(job_id), content)
+
+        def end(code: int | None) -> None:
+            with self._lock:
+                if self._child is child:
+                    self._child = None
+                lost = [job for job in self._jobs.values() if job.at_work]
+                for job in lost:
+                    job.at_work = False
+                    job.end("failed", _ended(code, job), again=True)
+                self._go_on()
+
+        child = Child("playground.comparison.work:serve", "comparer", settings, on_message=take, on_end=end)
+        self._child = child
+
+    def _take(self, word: str, job: Job | None, content: tuple[Any, ...]) -> None:
+        self._used_at = time.monotonic()
+        if job is None:
+            return
+        if word in ("result", "failed", "cancelled"):
+            job.at_work = False
+        if job.status == "working":
+            if word == "say":
+                job.sentence, job.done, job.total, job.unit = content[0], 0.0, 0.0, ""
+            elif word == "share":
+                job.done, job.total, job.unit = content
+            elif word == "row" and len(job.rows) < MOST_ROWS:
+                job.rows.append(content[0])
+            elif word == "result":
+                job.result = content[0]
+                job.end("done")
+            elif word == "failed":
+                job.end("failed", *content)
+            elif word == "cancelled":
+                job.end("cancelled", "cancelled; what had come before stays")
+        if not job.at_work:
+            self._go_on()
+
+    def _keep_house(self) -> None:
+        while not self._closed:
+            time.sleep(HOUSEKEEPING)
+            with self._lock:
+                self._look_after(time.monotonic())
+
+    def _look_after(self, now: float) -> None:
+        waiting = any(job.status == "waiting" for job in self._jobs.values())
+        for job in list(self._jobs.values()):
+            if job.status not in OVER and waiting and now - job.polled_at > FORGOTTEN_AFTER:
+                self._cancel(job, "nobody asked for it any more, and others were waiting; ask again")
+            if job.status in OVER and not job.at_work and now - job.ended_at > KEPT_FOR:
+                del self._jobs[job.id]
+        at_work = [job for job in self._jobs.values() if job.at_work]
+        deaf = any(job.status in OVER and now - job.ended_at > DEAF_FOR for job in at_work)
+        if self._child and (deaf or (not at_work and now - self._used_at > IDLE_FOR)):
+            self._child.kill()
+
+
+def _ended(code: int | None, job: Job) -> str:
+    """Why a job is lost whose process has died."""
+    if code is None:
+        return f"{job.naming()}: no process could be started for it on this machine; end a run and try again"
+    killed = " (killed, which is what a machine does that runs out of memory)" if code in (-9, 137) else f" (exit code {code})"
+    return f"{job.naming()}: the process that was at it ended{killed}; rows that had come stay; try again, or a smaller model"

@@ -1,0 +1,134 @@
+"""A model with the tokenizer of another one: which numbers reach it, what they are to it, and what comes of that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.nn.functional import cross_entropy
+
+from .asked import text_of, whole_of
+from .free import GAP, MOST_NEW_TOKENS, Drawing, ends, longest, write
+from .pretrained import CAUSAL, MASKED, find, kind_of, open_pipeline, read_config
+from .work import Refused, Tell
+
+THE_ARCHITECTURE = "The Transformer architecture works by"
+THE_CAPITAL = f"Paris is the {GAP} of France."
+PUT_IN = 5  # candidates for a gap
+
+
+def mismatch(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
+    """The same text through a model twice: with its own tokenizer, and with another's.
+
+    `what`: model, tokenizer (the name of the other model), text, new_tokens (20). A model that continues texts does so greedily; one that
+    fills gaps fills the first.
+
+    `own` and `other` have `tokens`, one each: the text's piece by the tokenizer in use, its id, and `to_the_model`, what the model's own
+    tokenizer calls that id, or None where the id is beyond the model's embedding; there `in_range` is false, a lookup would fail with an
+    IndexError, and the id is left out. `answer` is what came, decoded by the tokenizer in use; `answer_by_own` the same ids decoded by
+    the model's own. `surprise`: nats a token, the mean negative log-probability of the text after its first token, for a model
+    that continues texts.
+    """
+    found, other = find(what.get("model", ""), tell), find(what.get("tokenizer", ""), tell)
+    kind = kind_of(read_config(found.folder, found.name))
+    if kind not in (CAUSAL, MASKED):
+        raise Refused(f"{found.name} neither continues texts nor fills gaps; choose one such as gpt2 or bert-base-uncased")
+    text = text_of(what, usual=THE_ARCHITECTURE if kind == CAUSAL else THE_CAPITAL)
+    new_tokens = whole_of(what, "new_tokens", 20, 1, MOST_NEW_TOKENS)
+    pipe = open_pipeline("text-generation" if kind == CAUSAL else "fill-mask", found, tell)
+    theirs = other_tokenizer(other.folder, other.name)
+    own = _pair(pipe, pipe.tokenizer, text, kind, new_tokens, tell)
+    foreign = _pair(pipe, theirs, text, kind, new_tokens, tell)
+    embeddings = pipe.model.get_input_embeddings().num_embeddings
+    beyond = sum(not token["in_range"] for token in foreign["tokens"])
+    same = sum(token["in_range"] and token["to_the_model"] == token["token"] for token in foreign["tokens"])
+    notes = [f"{same} of {len(foreign['tokens'])} ids mean to the model what they mean to the other tokenizer"]
+    if beyond:
+        notes.append(f"{beyond} ids are {embeddings:,} or more, beyond the model's embedding: the lookup fails there, so they are left out")
+    if foreign["gap_note"]:
+        notes.append(foreign["gap_note"])
+    return {"model": found.name, "tokenizer": other.name, "kind": kind, "text": text, "own": own, "other": foreign, "notes": notes}
+
+
+def other_tokenizer(folder: str, name: str) -> Any:
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    except Exception as error:
+        said = str(error).strip().split("\n")[0][:160]
+        raise Refused(f"the tokenizer of {name} cannot be loaded ({type(error).__name__}: {said}); choose another one") from error
+
+
+def _pair(pipe: Any, tokenizer: Any, text: str, kind: str, new_tokens: int, tell: Tell) -> dict[str, Any]:
+    """A text through a model by way of a tokenizer."""
+    gap_note = ""
+    if kind == MASKED:
+        if GAP not in text:
+            raise Refused(f"this text has no gap; write {GAP} where a word is to be found")
+        if tokenizer.mask_token:
+            text = text.replace(GAP, tokenizer.mask_token, 1)
+        else:
+            gap_note = f"the other tokenizer has no sign for a gap and spells {GAP} out; the model is asked at the first token of that"
+    ids: list[int] = tokenizer(text, verbose=False)["input_ids"]
+    embeddings = pipe.model.get_input_embeddings().num_embeddings
+    kept = [token for token in ids if token < embeddings]
+    if len(kept) > longest(pipe):
+        raise Refused(f"this text has {len(kept):,} tokens and the model reads at most {longest(pipe):,}; shorten it")
+    said: dict[str, Any] = {
+        "tokens": [
+            {
+                "token": tokenizer.convert_ids_to_tokens(token),
+                "id": token,
+                "in_range": token < embeddings,
+                "to_the_model": pipe.tokenizer.convert_ids_to_tokens(token) if token < min(embeddings, len(pipe.tokenizer)) else None,
+            }
+            for token in ids
+        ],
+        "answer": "", "answer_by_own": "", "candidates": [], "surprise": None, "gap_note": gap_note,
+    }  # fmt: skip
+    if not kept:
+        return said
+    if kind == CAUSAL:
+        greedy = Drawing(greedy=True, temperature=1.0, top_p=1.0, seed=0, new_tokens=new_tokens)
+        answer = []
+        for written in write(pipe.model, kept, greedy, 1, ends(pipe)):
+            tell.check()
+            answer.append(written.id)
+        return said | {"surprise": surprise(pipe.model, kept), "answer": _decoded(tokenizer, answer),
+                       "answer_by_own": pipe.tokenizer.decode(answer)}  # fmt: skip
+    place = min(sum(token < embeddings for token in ids[: _gap_at(tokenizer, text, ids)]), len(kept) - 1)
+    return said | _fill(pipe, tokenizer, kept, place)
+
+
+def _gap_at(tokenizer: Any, text: str, ids: list[int]) -> int:
+    """Which token is the gap, or the first one of its spelling."""
+    if tokenizer.mask_token_id in ids:
+        return ids.index(tokenizer.mask_token_id)
+    return len(tokenizer(text[: text.index(GAP)], add_special_tokens=False, verbose=False)["input_ids"])
+
+
+@torch.no_grad()
+def _fill(pipe: Any, tokenizer: Any, ids: list[int], place: int) -> dict[str, Any]:
+    logits_V = pipe.model(input_ids=torch.tensor([ids], device=pipe.model.device)).logits[0, place].float().cpu()
+    best = logits_V.softmax(-1).topk(min(PUT_IN, len(logits_V)))
+    candidates = [
+        {"id": token, "word": _decoded(tokenizer, [token]), "by_own": pipe.tokenizer.decode([token]), "probability": probability}
+        for token, probability in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    ]
+    return {"candidates": candidates, "answer": candidates[0]["word"], "answer_by_own": candidates[0]["by_own"]}
+
+
+@torch.no_grad()
+def surprise(model: Any, ids: list[int]) -> float | None:
+    """Nats a token: the mean negative log-probability of what follows the first token. None for a single one."""
+    if len(ids) < 2:
+        return None
+    given_BQ = torch.tensor([ids], device=model.device)
+    logits_QV = model(input_ids=given_BQ).logits[0, :-1].float()
+    return float(cross_entropy(logits_QV, given_BQ[0, 1:]))
+
+
+def _decoded(tokenizer: Any, ids: list[int]) -> str:
+    """What ids read as; one that the tokenizer does not have is named by its number."""
+    return "".join(tokenizer.decode([token]) if token < len(tokenizer) else f"(id {token})" for token in ids)

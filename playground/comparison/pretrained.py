@@ -1,0 +1,589 @@
+"""Pretrained models: found on the Hub, in the cache or in a folder, measured before they are fetched, checked before they are used.
+
+Weights are safetensors only, code is transformers' own only, and no token is ever sent. The size is known and capped before the
+first byte of a download; small files come first and the weights last, so that a model whose weights are there is whole.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import shutil
+import struct
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from playground.runs.memory import free_memory
+
+from .work import Cancelled, Refused, Tell, in_words
+
+SUGGESTED = ("gpt2", "bert-base-uncased")
+NAME = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9._-]{0,95}/)?[A-Za-z0-9][A-Za-z0-9._-]{0,95}")  # the oldest models have no owner
+TUNED = "tuned:"  # before the name of what was fine-tuned here
+CHECKPOINTS = Path(__file__).resolve().parents[2] / "checkpoints"
+SMALL_FILES = (".json", ".txt", ".model")
+TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "tokenizer.model", "sentencepiece.bpe.model")
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
+SILENT_FOR = 40.0  # seconds without a byte after which a download is given up
+CHUNK = 1 << 18  # bytes between two looks at a download
+LONGEST_HEADER = 20_000_000  # bytes of a safetensors file's header
+LARGEST_JSON = 2_000_000  # bytes of a config
+MOST_LAYERS = 200
+HEADROOM = 300_000_000  # bytes beside the weights: what a forward pass and its tokens take
+HEADS = {  # pipeline: transformers' class that loads its model
+    "text-generation": "AutoModelForCausalLM",
+    "fill-mask": "AutoModelForMaskedLM",
+    "text-classification": "AutoModelForSequenceClassification",
+    "feature-extraction": "AutoModel",
+}
+CAUSAL, MASKED = "causal", "masked"
+KIND_OF_TYPE = {
+    "gpt2": CAUSAL, "gpt_neo": CAUSAL, "gpt_neox": CAUSAL, "opt": CAUSAL, "bloom": CAUSAL, "llama": CAUSAL, "qwen2": CAUSAL,
+    "bert": MASKED, "roberta": MASKED, "distilbert": MASKED, "albert": MASKED, "electra": MASKED, "deberta-v2": MASKED,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Found:
+    """A model whose files are on this machine.
+
+    parameters   numbers in its weights file; buffers that some keep there count, too
+    bytes        of the weights
+    commit       of the Hub's repository; empty for a folder
+    where        "directory", "cache" or "downloaded"
+    """
+
+    name: str
+    folder: str
+    parameters: int
+    bytes: int
+    commit: str
+    where: str
+
+
+def most_bytes() -> int:
+    """How large a model may be that is used here."""
+    return int(float(os.environ.get("PLAYGROUND_MODEL_MB", 2000)) * 1_000_000)
+
+
+def folders_allowed() -> bool:
+    """Whether a folder of this machine is a model, too: not where strangers come."""
+    return os.environ.get("PLAYGROUND_LOCAL_MODELS", "1") == "1" and "SPACE_ID" not in os.environ
+
+
+def tuned_home() -> Path:
+    """The folder of what was fine-tuned here."""
+    return Path(os.environ.get("PLAYGROUND_CHECKPOINTS", CHECKPOINTS)) / "compared"
+
+
+def _folder_named(name: str) -> Path | None:
+    """The folder of this machine that a name means: one that was fine-tuned here or, where those are allowed, any other."""
+    if name.startswith(TUNED) and NAME.fullmatch(own := name.removeprefix(TUNED)) and "/" not in own:
+        return folder if (folder := tuned_home() / own).is_dir() else None
+    path = os.path.expanduser(name)
+    return Path(path) if folders_allowed() and name and os.path.isdir(path) else None
+
+
+def check_name(name: object) -> str:
+    """The name of a model, without blanks around it.
+
+    Raises:
+        Refused: for what can be neither the name of a model on the Hub nor, where folders are allowed, one of those.
+    """
+    text = name.strip() if isinstance(name, str) else ""
+    if _folder_named(text):
+        return text
+    if text.startswith(TUNED):
+        raise Refused(f"{text[:120]!r} is not on this machine any more, or never was; fine-tune it again")
+    if not NAME.fullmatch(text) or "--" in text or ".." in text or text.endswith(".git"):
+        folder = ", or a folder that holds one" if folders_allowed() else ""
+        raise Refused(f"{str(name)[:120]!r} is no model; name one of the Hub, as gpt2 or user/name{folder}")
+    return text
+
+
+def find(name: str, tell: Tell, local_only: bool = False) -> Found:
+    """A model's files on this machine; fetched from the Hub if need be, unless `local_only`.
+
+    Raises:
+        Refused: one sentence that names the model and says what to do.
+        Cancelled: at the latest 0.2 s after the job was cancelled.
+    """
+    name = check_name(name)
+    if folder := _folder_named(name):
+        return _found(name, folder, "", "directory")
+    if kept := _in_cache(name):
+        return _found(name, kept, kept.name, "cache")
+    if local_only:
+        raise Refused(f"{name} is not on this machine yet{_what_is_cached()}")
+    folder = _download(name, tell)
+    return _found(name, folder, folder.name, "downloaded")
+
+
+def read_config(folder: Path | str, name: str = "") -> dict[str, Any]:
+    """A model's config.json.
+
+    Raises:
+        Refused: when it is missing, too large, or no JSON object.
+    """
+    path = Path(folder) / "config.json"
+    try:
+        if path.stat().st_size > LARGEST_JSON:
+            raise ValueError
+        config = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(config, dict):
+            raise ValueError
+        return config
+    except FileNotFoundError:
+        raise Refused(f"{name or folder} holds no config.json, so it is no model of transformers; choose another") from None
+    except (OSError, ValueError, RecursionError):
+        raise Refused(f"{name or folder}: its config.json cannot be read; choose another model, or fetch it again") from None
+
+
+def kind_of(config: dict[str, Any]) -> str:
+    """ "causal" for a model that writes the next token, "masked" for one that fills gaps, empty where the config does not say."""
+    built = config.get("architectures")
+    names = [each for each in built if isinstance(each, str)] if isinstance(built, list) else []
+    if any(each.endswith("ForMaskedLM") or each == "BertForPreTraining" for each in names):
+        return MASKED
+    if any(each.endswith(("LMHeadModel", "ForCausalLM")) for each in names):
+        return CAUSAL
+    return KIND_OF_TYPE.get(str(config.get("model_type")), "")
+
+
+# On this machine
+
+
+def _found(name: str, folder: Path, commit: str, where: str) -> Found:
+    """A model's folder, looked at: a config, a tokenizer, and weights of a size that is used here."""
+    config = read_config(folder, name)
+    weights = _weights(folder)
+    if not weights:
+        raise Refused(f"{name} holds no {WEIGHTS}; only weights in the safetensors format are loaded here, so choose a model with those")
+    if "auto_map" in config and str(config.get("model_type")) not in KIND_OF_TYPE:
+        raise Refused(f"{name} brings code of its own, which is not run here; choose a model that transformers knows itself")
+    size = sum(path.stat().st_size for path in weights)
+    _check_size(name, size)
+    return Found(name, str(folder), sum(_numbers_in(path, name) for path in weights), size, commit, where)
+
+
+def _weights(folder: Path) -> list[Path]:
+    """The files that hold a model's weights, when all of them are there."""
+    if (folder / WEIGHTS).is_file():
+        return [folder / WEIGHTS]
+    try:
+        named = set(json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return []
+    shards = [folder / each for each in sorted(map(str, named)) if SHARD.fullmatch(each)]
+    return shards if shards and len(shards) == len(named) and all(each.is_file() for each in shards) else []
+
+
+def _numbers_in(path: Path, name: str) -> int:
+    """How many numbers a safetensors file declares, from its header alone."""
+    try:
+        with open(path, "rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            if length > min(LONGEST_HEADER, path.stat().st_size):
+                raise ValueError
+            header = json.loads(file.read(length))
+        return sum(math.prod(map(int, entry["shape"])) for key, entry in header.items() if key != "__metadata__")
+    except (OSError, struct.error, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise Refused(f"{name}: {path.name} is no safetensors file, or was cut short; fetch it again or choose another model") from None
+
+
+def _check_size(name: str, size: int) -> None:
+    if size > most_bytes():
+        raise Refused(f"{name} has {_mb(size)} of weights, more than the {_mb(most_bytes())} that are loaded here; choose a smaller model")
+
+
+def _mb(size: float) -> str:
+    return f"{size / 1e6:,.0f} MB" if size >= 1e6 else f"{size / 1e6:.1f} MB"
+
+
+def _cache() -> Path:
+    from huggingface_hub import constants
+
+    return Path(constants.HF_HUB_CACHE)
+
+
+def _in_cache(name: str) -> Path | None:
+    """The newest whole snapshot of a model in the Hub's cache."""
+    home = _cache() / ("models--" + name.replace("/", "--"))
+    try:
+        main = (home / "refs" / "main").read_text().strip()
+    except OSError:
+        main = ""
+    for folder in sorted((home / "snapshots").glob("*"), key=lambda path: (path.name == main, path.stat().st_mtime), reverse=True):
+        if (folder / "config.json").is_file() and any((folder / each).is_file() for each in TOKENIZERS) and _weights(folder):
+            return folder
+    return None
+
+
+def cached_names() -> list[str]:
+    """The models in the Hub's cache that could be used without a network."""
+    names = [path.name.removeprefix("models--").replace("--", "/") for path in sorted(_cache().glob("models--*"))]
+    return [name for name in names if NAME.fullmatch(name) and _in_cache(name)]
+
+
+def _what_is_cached() -> str:
+    names = cached_names()
+    return f". On this machine already: {', '.join(names[:8])}" if names else ". No model is on this machine yet"
+
+
+# On the Hub
+
+
+def _hub() -> Any:
+    """The Hub, reached; nobody's token is sent.
+
+    Raises:
+        Refused: within 3 s where there is no network, naming what is on this machine.
+    """
+    from huggingface_hub import constants
+
+    from playground.hub.client import Hub, HubError, prepare
+
+    prepare()
+    constants.DOWNLOAD_CHUNK_SIZE = CHUNK
+    try:
+        if constants.HF_HUB_OFFLINE:
+            raise HubError("HF_HUB_OFFLINE is set on this machine: unset it and start the playground again", again=True)
+        hub = Hub("", os.environ.get("HF_ENDPOINT", ""))
+        hub.reach()
+        return hub
+    except HubError as error:
+        raise Refused(f"{error}{_what_is_cached()}", again=True) from None
+
+
+def _ask(hub: Any, name: str) -> dict[str, Any]:
+    """What the Hub tells of a model: its commit, its files with their sizes, whether it is gated."""
+    from playground.hub.client import HubError
+
+    try:
+        told: dict[str, Any] = hub.described(name)
+    except HubError as error:
+        raise Refused(_named(name, error), again=error.again) from None
+    if told.get("gated"):
+        raise Refused(
+            f"{name} is gated: its owners give it out one by one, and this playground sends nobody's token; choose another model, or "
+            "fetch it yourself with `hf download` and name its folder"
+        )
+    return told
+
+
+def _named(name: str, error: Exception) -> str:
+    return str(error) if name in str(error) else f"{name}: {error}"
+
+
+def _wanted(told: dict[str, Any], name: str) -> dict[str, int]:
+    """The files of a model that are fetched, with their sizes; the weights last.
+
+    Raises:
+        Refused: when there are no safetensors weights, or too much of everything.
+    """
+    sizes = {
+        str(each["rfilename"]): int(each.get("size") or 0)
+        for each in told.get("siblings") or []
+        if isinstance(each, dict) and isinstance(each.get("rfilename"), str)
+    }
+    small = {path: size for path, size in sizes.items() if "/" not in path and path.endswith(SMALL_FILES) and path != INDEX}
+    weights = {WEIGHTS: sizes[WEIGHTS]} if WEIGHTS in sizes else {path: size for path, size in sizes.items() if SHARD.fullmatch(path)}
+    if not weights or "config.json" not in small:
+        what = "config.json" if weights else "weights in the safetensors format"
+        raise Refused(f"{name} has no {what}, and nothing else is loaded here; choose another model")
+    if WEIGHTS not in sizes:
+        if INDEX not in sizes:
+            raise Refused(f"{name} has weights in several files and no {INDEX}; choose another model")
+        small[INDEX] = sizes[INDEX]
+    _check_size(name, sum(weights.values()))
+    if sum(small.values()) > 100_000_000:
+        raise Refused(
+            f"{name} has {_mb(sum(small.values()))} of files beside its weights, more than are fetched here; choose another model"
+        )
+    return small | weights
+
+
+def _download(name: str, tell: Tell) -> Path:
+    """Fetch a model into the Hub's cache; its folder there."""
+    tell.say(f"Reaching the Hub for {name}")
+    fetched: list[Path] = []
+    counted = {"bytes": 0.0, "total": 0.0, "at": time.monotonic()}
+    problem: list[Exception] = []
+    given_up = threading.Event()
+
+    class Counter:
+        """What huggingface_hub takes for a progress bar: counts bytes, and ends a download that nobody wants any more."""
+
+        def __init__(self, *_: Any, **__: Any) -> None:
+            pass
+
+        def __enter__(self) -> Counter:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def update(self, n: float = 1) -> None:
+            counted["bytes"] += n
+            counted["at"] = time.monotonic()
+            if given_up.is_set():
+                raise Cancelled
+
+        def close(self) -> None:
+            pass
+
+    def fetch() -> None:
+        try:
+            hub = _hub()
+            files = _wanted(_ask(hub, name), name)
+            total = sum(files.values())
+            _check_disk(name, total)
+            tell.say(f"Fetching {name}: {_mb(total)} in {len(files)} files, once; later it comes from this machine's cache")
+            counted["total"] = total
+            for path in files:
+                tell.check()
+                with hub.plainly(f"fetch {path} of", name):
+                    fetched.append(Path(hub.api.hf_hub_download(name, path, tqdm_class=Counter)))
+                counted["at"] = time.monotonic()
+        except Exception as error:
+            problem.append(error)
+
+    thread = threading.Thread(target=fetch, name=f"fetch {name}", daemon=True)  # left to itself when it hangs: its client gives up soon
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(0.1)
+            if counted["total"]:
+                tell.share(min(counted["bytes"], counted["total"]), counted["total"], "bytes")
+            tell.check()
+            if time.monotonic() - counted["at"] > SILENT_FOR:
+                raise Refused(f"{name}: the Hub sent nothing for {SILENT_FOR:.0f} s; look at the network and try again", again=True)
+    finally:
+        given_up.set()
+    tell.check()
+    if problem:
+        if isinstance(problem[0], Refused | Cancelled):
+            raise problem[0]
+        raise Refused(_named(name, problem[0]), again=getattr(problem[0], "again", True)) from None
+    if len({path.parent for path in fetched}) != 1:
+        raise Refused(f"{name} was changed on the Hub while it was being fetched; try again", again=True)
+    return fetched[0].parent
+
+
+def _check_disk(name: str, size: int) -> None:
+    """Refuse a download that would fill the disk."""
+    home = _cache()
+    while not home.exists() and home != home.parent:
+        home = home.parent
+    free = shutil.disk_usage(home).free
+    if size + 100_000_000 > free:
+        raise Refused(f"{name} takes {_mb(size)} and {_mb(free)} are free on this disk; make room, or choose a smaller model", again=True)
+
+
+# Pipelines
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A loaded pipeline, the names of the weights that its model did not bring, and the bytes by which this process grew."""
+
+    pipe: Any
+    fresh: list[str]
+    grown: int
+
+
+_lock = threading.Lock()  # one load at a time
+_open: OrderedDict[tuple[str, str], Opened] = OrderedDict()  # by pipeline and folder; the least recently used one first
+
+
+def open_pipeline(task: str, found: Found, tell: Tell) -> Any:
+    """transformers' pipeline for a model, loaded once and kept as long as there is memory. Attention is the explicit kind, which
+    can be returned; numbers are float32; the model is in evaluation mode.
+
+    Raises:
+        Refused: when it does not fit, is broken, or is no model of this kind.
+    """
+    if task not in HEADS:
+        raise Refused(f"{task[:40]!r} is no pipeline of this playground; choose one of {', '.join(HEADS)}")
+    import torch
+
+    from playground.runs.processes import usable_cores
+
+    torch.set_num_threads(max(1, usable_cores() // 2))  # the other half is for those who train
+    key = (task, found.folder)
+    while not _lock.acquire(timeout=0.1):
+        tell.check()
+    try:
+        if key not in _open:
+            _make_room(found)
+            tell.say(f"Loading {found.name}")
+            before = memory_used()
+            try:
+                pipe, fresh = _load(task, found)
+                _open[key] = Opened(pipe, fresh, memory_used() - before)
+            except (Refused, Cancelled):
+                raise
+            except Exception as error:
+                raise _unloadable(error, found.name, task) from error
+        _open.move_to_end(key)
+        return _open[key].pipe
+    finally:
+        _lock.release()
+
+
+def fresh_weights(task: str, found: Found) -> list[str]:
+    """Names of the weights that an opened model did not bring: they are random, as those of a head that nobody has trained."""
+    opened = _open.get((task, found.folder))
+    return list(opened.fresh) if opened else []
+
+
+def growth(task: str, found: Found) -> int:
+    """By how many bytes this process grew when an opened model was loaded."""
+    opened = _open.get((task, found.folder))
+    return opened.grown if opened else 0
+
+
+def memory_used() -> int:
+    """Bytes of memory that this process holds."""
+    import psutil
+
+    return int(psutil.Process().memory_info().rss)
+
+
+def let_go(name_or_folder: str = "") -> None:
+    """Forget one opened model, or all of them, to give their memory back."""
+    with _lock:
+        for key in [key for key in _open if not name_or_folder or key[1] == name_or_folder]:
+            _drop(key)
+
+
+def _drop(key: tuple[str, str]) -> None:
+    import gc
+
+    del _open[key]
+    gc.collect()
+
+
+def _make_room(found: Found) -> None:
+    """Let go of models until this one fits. With the lock held."""
+    needed = 4 * found.parameters + HEADROOM
+    while needed > 0.9 * free_memory() and _open:
+        _drop(next(iter(_open)))
+    if needed > 0.9 * free_memory():
+        free = f"{free_memory() / 1e9:.1f} GB are free"
+        raise Refused(f"{found.name} needs about {needed / 1e9:.1f} GB and {free}; choose a smaller model, or end a run", again=True)
+
+
+def device() -> str:
+    """Where pretrained models compute."""
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _load(task: str, found: Found) -> tuple[Any, list[str]]:
+    """A pipeline, and the names of the weights that the model did not bring."""
+    import torch
+    import transformers
+    from transformers import AutoConfig, AutoTokenizer, pipeline
+
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    config = AutoConfig.from_pretrained(found.folder, trust_remote_code=False)
+    auto = getattr(transformers, HEADS[task])
+    _check_config(auto, config, found)
+    model, told = auto.from_pretrained(
+        found.folder, config=config, dtype=torch.float32, use_safetensors=True, trust_remote_code=False,
+        attn_implementation="eager", output_loading_info=True,
+    )  # fmt: skip
+    missing = sorted(told["missing_keys"])
+    if missing and task in ("fill-mask", "text-generation"):
+        raise Refused(
+            f"{found.name} does not bring {missing[0]}{' and others' if len(missing) > 1 else ''}, which {task} needs: it would answer by "
+            "chance; choose a model that was trained for it"
+        )
+    if not all(bool(torch.isfinite(weight).all()) for weight in model.parameters()):
+        raise Refused(f"{found.name} holds weights that are not finite numbers; fetch it again, or choose another model")
+    tokenizer = AutoTokenizer.from_pretrained(found.folder, trust_remote_code=False)
+    return pipeline(task, model=model.eval(), tokenizer=tokenizer, device=device()), missing  # type: ignore[call-overload]
+
+
+def _check_config(auto: Any, config: Any, found: Found) -> None:
+    """Refuse sizes that cannot be the weights': transformers would fill the machine with random numbers."""
+    import torch
+
+    layers = [getattr(config, field, 0) for field in ("num_hidden_layers", "n_layer", "num_layers")]
+    if any(isinstance(each, int) and not 0 <= each <= MOST_LAYERS for each in layers):
+        raise Refused(f"{found.name}: its config.json asks for {max(layers, key=abs)} layers; choose another model")
+    with torch.device("meta"):
+        asked = sum(each.numel() for each in auto.from_config(config, trust_remote_code=False).parameters())
+    if asked > 1.5 * found.parameters + 10_000_000:
+        raise Refused(
+            f"{found.name}: its config.json asks for {asked:,} parameters and its weights hold {found.parameters:,}; choose another model"
+        )
+
+
+def _unloadable(error: Exception, name: str, task: str) -> Refused:
+    if isinstance(error, MemoryError) or "memory" in str(error).lower():
+        return in_words(MemoryError(), name)
+    said = str(error).strip().split("\n")[0][:160]
+    return Refused(f"{name} cannot be loaded for {task} ({type(error).__name__}: {said}); choose another model")
+
+
+# Jobs
+
+
+def about(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
+    """What using models would take, without fetching them. `what`: {"models": [names]}.
+
+    For each: name, where ("directory", "cache", "hub" or empty), bytes, parameters, kind (causal, masked or empty), and a sentence
+    where it cannot be used.
+    """
+    names = what.get("models", [what.get("name")])
+    told: list[dict[str, Any]] = []
+    hub: Any = None
+    for name in (names if isinstance(names, list) else [])[:8]:
+        tell.check()
+        row: dict[str, Any] = {"name": str(name)[:200], "where": "", "bytes": None, "parameters": None, "kind": "", "sentence": ""}
+        try:
+            try:
+                found = find(name, tell, local_only=True)
+                row |= {key: value for key, value in asdict(found).items() if key in ("name", "where", "bytes", "parameters", "commit")}
+                row["kind"] = kind_of(read_config(found.folder, found.name))
+            except Refused:
+                row["name"] = checked = check_name(name)
+                if _in_cache(checked) or _folder_named(checked):
+                    raise
+                hub = hub or _hub()
+                answer = _ask(hub, checked)
+                files = _wanted(answer, checked)
+                numbers = answer.get("safetensors")
+                row |= {"where": "hub", "bytes": sum(files.values()), "commit": str(answer.get("sha") or "")}
+                row["parameters"] = numbers.get("total") if isinstance(numbers, dict) and type(numbers.get("total")) is int else None
+                config = answer.get("config")
+                row["kind"] = kind_of(config) if isinstance(config, dict) else ""
+        except Refused as error:
+            row["sentence"] = str(error)
+        told.append(row)
+        tell.row(row)
+    return {"models": told, "most_bytes": most_bytes(), "folders": folders_allowed()}
+
+
+def cached(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
+    """The models that can be used without a network, and those that are in memory now."""
+    rows = []
+    for name in cached_names():
+        try:
+            found = find(name, tell, local_only=True)
+        except Refused:
+            continue
+        rows.append({"name": name, "bytes": found.bytes, "parameters": found.parameters, "commit": found.commit,
+                     "kind": kind_of(read_config(found.folder, name))})  # fmt: skip
+    return {"models": rows, "suggested": list(SUGGESTED), "most_bytes": most_bytes(), "folders": folders_allowed()}

@@ -1,0 +1,331 @@
+"""Pretrained models as families: the same Trainer trains them on a task that trains the model from scratch.
+
+The model reads the prompt that the table sends it without worked examples, and learns what belongs behind it:
+
+    Input: 3 1 4
+    Output: 4 1 3
+
+A playground's token is looked up in a table and becomes one token of the model's, so no text is made while it trains.
+
+Shapes: B batch, S source, T target, P tokens of a prompt, W tokens of a row, V vocabulary of the model, Y vocabulary of the task.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from playground.families.family import Family, looking
+from playground.models.config import ModelConfig, setting
+from playground.models.transformer import AttentionRecord
+from playground.tasks import EOS, PAD, SOS
+from playground.tasks.task import Batch, Task
+
+from .items import Item
+from .pretrained import CAUSAL
+from .prompts import masked_prompt, prompt_for
+from .work import Refused
+
+LOGITS_AT_A_TIME = 16_000_000  # numbers that scoring may make at once: 64 MB
+MOST_POSITIONS = 1_000_000
+
+
+@dataclass(frozen=True)
+class TunedConfig(ModelConfig):
+    """Sizes of a pretrained model, and how many tokens its prompt has beside the symbols."""
+
+    wording: int = setting(0, "Tokens of a prompt beside its symbols.", low=0, high=1000)
+    parameters: int = setting(1, "Trainable numbers.", low=1, high=10**12)
+    reads_all: bool = setting(False, "Every place of a row is scored, not only the answer's.")
+
+    @classmethod
+    def of(cls, config: Any, positions: int, wording: int, parameters: int, reads_all: bool) -> TunedConfig:
+        """The sizes that transformers' `config` tells."""
+        wide = getattr(config, "intermediate_size", None) or getattr(config, "n_inner", None) or 4 * config.hidden_size
+        return cls(
+            d_model=config.hidden_size, n_heads=config.num_attention_heads, n_layers=config.num_hidden_layers, d_ff=wide,
+            source_vocabulary=config.vocab_size, target_vocabulary=config.vocab_size, max_positions=positions,
+            wording=wording, parameters=parameters, reads_all=reads_all,
+        )  # fmt: skip
+
+    def parameter_count(self) -> int:
+        return self.parameters
+
+    def row_width(self, source: int, target: int) -> int:
+        return self.wording + source + target
+
+    def rows_at_a_time(self, width: int) -> int:
+        return max(1, min(super().rows_at_a_time(width), LOGITS_AT_A_TIME // (width * self.target_vocabulary)))
+
+    def training_bytes(self, rows: int, source: int, target: int) -> dict[str, int]:
+        """Bytes that training takes with `rows` of so many tokens in each update, by what takes them.
+
+        A number of the model has four bytes, and its gradient and Adam's two averages have as many; activations are what a
+        step keeps for its backward pass, the scores of all tokens of the vocabulary among them.
+        """
+        width = self.row_width(source, target)
+        kept = self.n_layers * (30 * self.d_model + 5 * self.d_ff + 6 * self.n_heads * width) * width
+        scored = 4 * self.target_vocabulary * (width if self.reads_all else target)
+        return {
+            "weights": 4 * self.parameters,
+            "gradients": 4 * self.parameters,
+            "averages": 8 * self.parameters,
+            "activations": 4 * rows * (kept + scored),
+        }
+
+
+@dataclass(frozen=True)
+class Wording:
+    """A model's tokens for the prompt: before the sequence, between it and the answer, behind the answer, and each symbol's."""
+
+    before: list[int]
+    between: list[int]
+    behind: list[int]
+    symbols: list[int]
+
+    def __len__(self) -> int:
+        return len(self.before) + len(self.between) + len(self.behind)
+
+    @classmethod
+    def of(cls, tokenizer: Any, symbols: Sequence[str], name: str, kind: str) -> Wording:
+        """Take the prompt apart, and see whether the parts put together are what the tokenizer makes of a whole prompt.
+
+        Raises:
+            Refused: where a symbol is no token of its own, or the parts change when they meet.
+        """
+
+        def coded(text: str) -> list[int]:
+            ids: list[int] = tokenizer.encode(text, add_special_tokens=False)
+            return ids
+
+        own: list[int] = []
+        for symbol in symbols:
+            ids = coded(f" {symbol}")
+            if len(ids) != 1 or ids[0] == tokenizer.unk_token_id or ids[0] in own:
+                raise Refused(
+                    f"{name} has no token of its own for the symbol {symbol}, so it cannot be trained on this task; choose a checkpoint "
+                    "whose task has digits only, or another model"
+                )
+            own += ids
+        item = Item(tuple(symbols), tuple(reversed(symbols)))
+        end = "\n" if kind == CAUSAL else ""
+        text = f"{prompt_for(item, [])} {item.right}{end}" if kind == CAUSAL else masked_prompt(item, [], tokenizer.mask_token)
+        answer = own[::-1] if kind == CAUSAL else [tokenizer.mask_token_id] * len(own)
+        before, between, behind = coded("Input:"), coded("\nOutput:"), coded(end)
+        parts = [*before, *own, *between, *answer, *behind]
+        whole: list[int] = tokenizer(text)["input_ids"]
+        starts = [at for at in range(len(whole) - len(parts) + 1) if whole[at : at + len(parts)] == parts]
+        if not starts or (kind == CAUSAL and len(behind) != 1):
+            raise Refused(f"{name} has a tokenizer that joins symbols with what stands beside them; choose another model")
+        special, ends = whole[: starts[0]], whole[starts[0] + len(parts) :]
+        return cls(special + before, between, behind if kind == CAUSAL else ends, own)
+
+
+class Tuned(Family):
+    """What the two kinds share: the tables between the two vocabularies, and rows put together without a loop over them.
+
+    The model's tokens that the task does not know are SOS, which no right answer holds.
+    """
+
+    config: TunedConfig
+    ids_Y: Tensor
+    ours_V: Tensor
+    before_P: Tensor
+    between_P: Tensor
+    behind_P: Tensor
+    kind = CAUSAL
+
+    def __init__(self, model: Any, tokenizer: Any, task: Task, name: str) -> None:
+        super().__init__()
+        wording = Wording.of(tokenizer, task.vocabulary.symbols, name, self.kind)
+        told = [getattr(model.config, "max_position_embeddings", None), getattr(tokenizer, "model_max_length", None)]
+        positions = min([each for each in told if isinstance(each, int) and each > 0], default=MOST_POSITIONS)
+        parameters = sum(each.numel() for each in model.parameters())
+        self.config = TunedConfig.of(model.config, min(positions, MOST_POSITIONS), len(wording), parameters, self.kind != CAUSAL)
+        self.model, self.task = model, task
+        self._places = {"position_ids"} & set(inspect.signature(model.forward).parameters)
+        end = wording.behind[0] if self.kind == CAUSAL else 0
+        tables = {
+            "ids_Y": torch.tensor([0, 0, end, *wording.symbols]),
+            "ours_V": torch.full((model.config.vocab_size,), SOS),
+            "before_P": torch.tensor(wording.before),
+            "between_P": torch.tensor(wording.between),
+            "behind_P": torch.tensor(wording.behind),
+        }
+        tables["ours_V"][wording.symbols] = torch.arange(len(wording.symbols)) + len(tables["ids_Y"]) - len(wording.symbols)
+        if self.kind == CAUSAL:
+            tables["ours_V"][end] = EOS
+        for key, table in tables.items():
+            self.register_buffer(key, table.long(), persistent=False)
+        self.train()
+
+    def check_width(self, max_length: int) -> None:
+        """Whether the longest sequence and its answer have a position for every token.
+
+        Raises:
+            Refused: when they have not.
+        """
+        width = self.config.row_width(max_length, self.task.answer_length(max_length))
+        if width > self.config.max_positions:
+            raise Refused(
+                f"sequences of {max_length} take {width:,} tokens with their answers, and this model sees {self.config.max_positions:,} at "
+                "once; choose a checkpoint of shorter sequences"
+            )
+
+    def _prompt(self, source_BS: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """The parts of the prompt: the model's tokens, and which of them are there."""
+        source_BS = source_BS[:, :-1]  # the last column holds EOS or nothing
+        return [always(self.before_P, source_BS), (self.ids_Y[source_BS], source_BS > EOS), always(self.between_P, source_BS)]
+
+    def _loss(self, logits_BTV: Tensor, labels_BT: Tensor, counts_BT: Tensor, batch: Batch, label_smoothing: float) -> Tensor:
+        """Mean cross-entropy over the answer's tokens that count, of the rows that train."""
+        loss_BT = F.cross_entropy(
+            logits_BTV.float().transpose(1, 2), self.ids_Y[labels_BT], reduction="none", label_smoothing=label_smoothing
+        )
+        weight_BT = counts_BT * batch.weight_B[:, None]
+        return (loss_BT * weight_BT).sum() / weight_BT.sum().clamp(min=1)
+
+    def _ours(self, ids_BW: Tensor, there_BW: Tensor) -> Tensor:
+        """A row of the model's tokens in the task's numbers; words of the prompt are SOS."""
+        return self.ours_V[ids_BW].masked_fill(~there_BW, PAD)
+
+
+class TunedCausal(Tuned):
+    """A model that writes on behind the prompt: a symbol at a time, and the end of the line as EOS. Prompts are padded on their left,
+    so that all answers begin in the same column."""
+
+    def loss(self, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
+        labels_BT = batch.labels_BT
+        return self._loss(self._logits(batch), labels_BT, labels_BT != PAD, batch, label_smoothing)
+
+    @torch.no_grad()
+    def solves(self, batch: Batch) -> Tensor:
+        labels_BT = batch.labels_BT
+        with looking(self):
+            choice_BT = self._logits(batch).argmax(-1)
+        return ((choice_BT == self.ids_Y[labels_BT]) | (labels_BT == PAD)).all(1)
+
+    @torch.no_grad()
+    def solve(self, source_BS: Tensor, max_tokens: int) -> Tensor:
+        ids_BW, there_BP = put_together(self._prompt(source_BS), left=True)
+        written_BT = torch.full((len(source_BS), max_tokens), PAD, device=source_BS.device)
+        ended_B = torch.zeros(len(source_BS), dtype=torch.bool, device=source_BS.device)
+        past = None
+        with looking(self):
+            for t in range(max_tokens):
+                given = self._given(ids_BW, there_BP)
+                told = self.model(**given, past_key_values=past, use_cache=True, logits_to_keep=1)
+                best_B, past = told.logits[:, -1].argmax(-1), told.past_key_values
+                written_BT[:, t] = self.ours_V[best_B].masked_fill(ended_B, PAD)
+                ended_B |= written_BT[:, t] == EOS
+                if bool(ended_B.all()):
+                    break
+                ids_BW, there_BP = best_B[:, None], F.pad(there_BP, (0, 1), value=True)
+        return written_BT
+
+    @torch.no_grad()
+    def record(self, batch: Batch) -> AttentionRecord:
+        with looking(self):
+            told = self.model(**self._given(*self._row(batch)), use_cache=False, output_attentions=True)
+        return AttentionRecord(decoder_attention=list(told.attentions))
+
+    def axes(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
+        row_BW = self._ours(*self._row(batch))
+        return {"decoder": (row_BW, row_BW)}
+
+    def _row(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The prompt and the right answer up to its last token but one, from which the last is to be told."""
+        ids_BP, there_BP = put_together(self._prompt(batch.source_BS), left=True)
+        answer_BT = batch.labels_BT[:, :-1]
+        return torch.cat((ids_BP, self.ids_Y[answer_BT]), 1), torch.cat((there_BP, answer_BT != PAD), 1)
+
+    def _logits(self, batch: Batch) -> Tensor:
+        """Scores (BTV) of the answer's tokens, each given the right ones before it."""
+        n_tokens = batch.labels_BT.shape[1]
+        told = self.model(**self._given(*self._row(batch)), use_cache=False, logits_to_keep=n_tokens)
+        logits_BTV: Tensor = told.logits
+        return logits_BTV
+
+    def _given(self, ids_BW: Tensor, there_BP: Tensor) -> dict[str, Tensor]:
+        """What the model is called with: the new tokens, and which of all tokens so far are there."""
+        given = {"input_ids": ids_BW, "attention_mask": there_BP.long()}
+        if self._places:
+            given["position_ids"] = (there_BP.cumsum(1) - 1).clamp(min=0)[:, -ids_BW.shape[1] :]
+        return given
+
+
+class TunedMasked(Tuned):
+    """A model that fills gaps: all symbols of the answer at once. As in the table, it is told how long the answer is, so its EOS is
+    right by itself and trains nothing."""
+
+    kind = "masked"
+
+    def __init__(self, model: Any, tokenizer: Any, task: Task, name: str) -> None:
+        if tokenizer.mask_token is None:
+            raise Refused(f"{name} has no mask token, so it has no gaps to fill; choose a model that was trained with masks")
+        self._mask = int(tokenizer.mask_token_id)
+        super().__init__(model, tokenizer, task, name)
+
+    def loss(self, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
+        labels_BT = batch.labels_BT
+        return self._loss(self._logits(batch.source_BS, labels_BT > EOS), labels_BT, labels_BT > EOS, batch, label_smoothing)
+
+    @torch.no_grad()
+    def solves(self, batch: Batch) -> Tensor:
+        slots_BT = batch.labels_BT > EOS
+        with looking(self):
+            choice_BT = self._logits(batch.source_BS, slots_BT).argmax(-1)
+        return ((choice_BT == self.ids_Y[batch.labels_BT]) | ~slots_BT).all(1)
+
+    @torch.no_grad()
+    def solve(self, source_BS: Tensor, max_tokens: int) -> Tensor:
+        _, lengths_B = self.task.answer(source_BS[:, :-1], (source_BS > EOS).sum(1))
+        place_T = torch.arange(max_tokens, device=source_BS.device)
+        slots_BT = place_T < lengths_B[:, None]
+        with looking(self):
+            answer_BT = self.ours_V[self._logits(source_BS, slots_BT).argmax(-1)]
+        behind_BT = torch.where(place_T == lengths_B[:, None], EOS, PAD)
+        return torch.where(slots_BT, answer_BT, behind_BT)
+
+    @torch.no_grad()
+    def record(self, batch: Batch) -> AttentionRecord:
+        ids_BW, there_BW = self._row(batch.source_BS, batch.labels_BT > EOS)
+        with looking(self):
+            told = self.model(input_ids=ids_BW, attention_mask=there_BW.long(), output_attentions=True)
+        return AttentionRecord(encoder_attention=list(told.attentions))
+
+    def axes(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
+        row_BW = self._ours(*self._row(batch.source_BS, batch.labels_BT > EOS))
+        return {"encoder": (row_BW, row_BW)}
+
+    def _row(self, source_BS: Tensor, slots_BT: Tensor) -> tuple[Tensor, Tensor]:
+        """The prompt with a mask in each of the answer's slots."""
+        masks_BT = torch.full(slots_BT.shape, self._mask, device=source_BS.device)
+        return put_together([*self._prompt(source_BS), (masks_BT, slots_BT), always(self.behind_P, source_BS)], left=False)
+
+    def _logits(self, source_BS: Tensor, slots_BT: Tensor) -> Tensor:
+        """Scores (BTV) of the answer's slots; behind the last slot of a row, of any place of it."""
+        ids_BW, there_BW = self._row(source_BS, slots_BT)
+        logits_BWV: Tensor = self.model(input_ids=ids_BW, attention_mask=there_BW.long()).logits
+        first_B = there_BW.sum(1) - len(self.behind_P) - slots_BT.sum(1)
+        place_BT = (first_B[:, None] + torch.arange(slots_BT.shape[1], device=source_BS.device)).clamp(max=ids_BW.shape[1] - 1)
+        return logits_BWV[torch.arange(len(source_BS), device=source_BS.device)[:, None], place_BT]
+
+
+def always(ids_P: Tensor, like_BS: Tensor) -> tuple[Tensor, Tensor]:
+    """Tokens that stand in every row."""
+    ids_BP = ids_P.expand(len(like_BS), -1)
+    return ids_BP, torch.ones_like(ids_BP, dtype=torch.bool)
+
+
+def put_together(parts: list[tuple[Tensor, Tensor]], left: bool) -> tuple[Tensor, Tensor]:
+    """Rows without gaps (BW): what is not there goes to the left, or else to the right; and which tokens are there."""
+    ids_BW, there_BW = torch.cat([ids for ids, _ in parts], 1), torch.cat([there for _, there in parts], 1)
+    order_BW = (there_BW if left else ~there_BW).int().argsort(dim=1, stable=True)
+    return ids_BW.gather(1, order_BW), there_BW.gather(1, order_BW)

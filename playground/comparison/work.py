@@ -1,0 +1,187 @@
+"""The comparer: one long-living process that holds the pretrained models, so that neither the page nor a run ever waits for them.
+
+Down the pipe come ("begin", job, kind, what) and ("cancel", job); up go messages that begin with their kind and their job:
+
+    ("say", job, sentence)   ("share", job, done, total, unit)   ("row", job, dictionary)
+    ("result", job, dictionary)   ("failed", job, sentence, whether to try again)   ("cancelled", job)
+
+A kind of job is a function `(what, tell) -> result`. `what` comes from a browser and is read with care; rows and results are plain
+JSON. Which kind of job may run beside another is decided by who sends them (jobs.py): this process begins at once what it is sent.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
+from multiprocessing.connection import Connection
+from typing import Any
+
+KINDS = {
+    "about": "playground.comparison.pretrained:about",
+    "cached": "playground.comparison.pretrained:cached",
+    "table": "playground.comparison.table:table",
+    "finetune": "playground.comparison.finetune:finetune",
+    "finetune-plan": "playground.comparison.finetune:plan",
+    "free": "playground.comparison.free:free",
+    "classify": "playground.comparison.classifier:classify",
+    "train-classifier": "playground.comparison.classifier:train_classifier",
+    "mismatch": "playground.comparison.mismatch:mismatch",
+    "attention": "playground.comparison.attention:attention",
+    "analogy": "playground.comparison.meaning:analogy",
+    "banks": "playground.comparison.meaning:banks",
+    "sizes": "playground.comparison.known:sizes",
+}
+LIGHT = {"about", "cached", "finetune-plan"}  # what only asks, and may run beside a heavy job
+# The environment of a process that uses pretrained models; set before huggingface_hub and transformers are imported.
+QUIET = {
+    "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "HF_HUB_DISABLE_XET": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "TRANSFORMERS_VERBOSITY": "error",
+}
+SHARE_EVERY = 0.1  # seconds between two messages of how far a job has come
+
+
+class Cancelled(Exception):
+    """Nobody wants this job any more."""
+
+
+class Refused(ValueError):
+    """What was asked cannot be done; the message is for the visitor. `again`: the same may well work later."""
+
+    def __init__(self, sentence: str, again: bool = False) -> None:
+        super().__init__(sentence)
+        self.again = again
+
+
+class Tell:
+    """What a job tells while it is at work, and how it hears that nobody wants it any more.
+
+    Args:
+        send: called with "say", "share" or "row" and what belongs to it; from any thread.
+        cancelled: set by whoever cancels the job.
+    """
+
+    def __init__(self, send: Callable[..., None] = lambda *_: None, cancelled: threading.Event | None = None) -> None:
+        self._send = send
+        self.cancelled = cancelled or threading.Event()
+        self._shared_at = 0.0
+
+    def say(self, sentence: str) -> None:
+        """One line: what is being done."""
+        self.check()
+        self._send("say", sentence)
+
+    def share(self, done: float, total: float, unit: str = "") -> None:
+        """How far it has come; messages that come too fast are left out, the last one never."""
+        self.check()
+        now = time.monotonic()
+        if done >= total or now - self._shared_at >= SHARE_EVERY:
+            self._shared_at = now
+            self._send("share", done, total, unit)
+
+    def row(self, row: dict[str, Any]) -> None:
+        """Something that the page can show already."""
+        self.check()
+        self._send("row", plain(row))
+
+    def check(self) -> None:
+        """Raises Cancelled when the job is not wanted any more. To be called between items, and every 0.2 s in a loop."""
+        if self.cancelled.is_set():
+            raise Cancelled
+
+
+def plain(value: Any) -> Any:
+    """The value as plain JSON knows it: numbers that are not finite become None.
+
+    Raises:
+        TypeError: for what JSON has no word for.
+    """
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    json.dumps(value)
+    return value
+
+
+def run(kind: str, what: dict[str, Any], tell: Tell) -> dict[str, Any]:
+    """Carry out one job here and now.
+
+    Raises:
+        Refused: with a sentence, whatever it was that went wrong.
+        Cancelled: when nobody wants it any more.
+    """
+    if kind not in KINDS:
+        raise Refused(f"{str(kind)[:40]!r} is nothing that is done here; choose one of {', '.join(KINDS)}")
+    module, function = KINDS[kind].split(":")
+    try:
+        result: dict[str, Any] = plain(getattr(import_module(module), function)(what, tell))
+        return result
+    except (Cancelled, Refused):
+        raise
+    except Exception as error:
+        raise in_words(error) from error
+
+
+def in_words(error: Exception, model: str = "") -> Refused:
+    """Whatever went wrong, as a sentence that names the model."""
+    where = f"{model}: " if model else ""
+    if isinstance(error, Refused):
+        return error
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "not enough memory" in str(error):
+        return Refused(f"{where}there is not enough memory for it now; choose a smaller model, or end a run first", again=True)
+    if type(error).__name__ in ("HubError", "Missing"):
+        return Refused(f"{where}{error}", again=bool(getattr(error, "again", False)))
+    if type(error).__name__ in ("CheckpointError", "SettingError", "UnknownSymbol"):
+        return Refused(f"{where}{error}")
+    if isinstance(error, OSError) and error.strerror:
+        return Refused(f"{where}this machine could not do it: {error.strerror}; make room on the disk and try again", again=True)
+    return Refused(f"{where}it went wrong in a way that nobody foresaw ({type(error).__name__}: {str(error)[:160]})", again=True)
+
+
+def serve(pipe: Connection, settings: dict[str, str]) -> None:
+    """The entry of the process. `settings` go into its environment before anything heavy is imported."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides what it means
+    os.environ.update(settings)
+    if hasattr(os, "nice"):
+        os.nice(10)  # where this takes every core, the page must still answer
+    sending = threading.Lock()
+    jobs: dict[str, threading.Event] = {}
+
+    def send(*message: Any) -> None:
+        with sending, suppress(OSError):
+            pipe.send(message)
+
+    def carry_out(job: str, kind: str, what: dict[str, Any], cancelled: threading.Event) -> None:
+        tell = Tell(lambda word, *content: send(word, job, *content), cancelled)
+        try:
+            message: tuple[Any, ...] = ("result", job, run(kind, what, tell))
+        except Cancelled:
+            message = ("cancelled", job)
+        except Refused as error:
+            message = ("failed", job, str(error), error.again)
+        jobs.pop(job, None)
+        send(*message)
+
+    try:
+        while True:
+            word, job, *content = pipe.recv()
+            if word == "begin":
+                jobs[job] = threading.Event()
+                threading.Thread(target=carry_out, args=(job, *content, jobs[job]), name=f"{content[0]} {job}", daemon=True).start()
+            elif word == "cancel" and job in jobs:
+                jobs[job].set()
+    except (EOFError, OSError):  # whoever wanted this has gone: nobody would hear of it
+        os._exit(0)

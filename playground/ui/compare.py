@@ -1,0 +1,152 @@
+"""The Compare tab: the visitor's model beside pretrained ones from the Hub and beside other families (compare.html, .css and the
+scripts beside it). What needs transformers is a job of the comparer (comparison/jobs.py), whose process starts with the first job;
+the page asks how it goes. Nothing here loads torch or transformers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+from starlette.requests import Request
+
+from playground.comparison.jobs import Comparer
+from playground.comparison.work import Refused
+from playground.runs.registry import Registry
+from playground.training.manifest import CheckpointError
+
+from . import same_budget
+from .asked import Answerer
+from .subject import checkpoint_folder, run_on_show, whole
+from .view import view
+from .visit import OWNER
+
+SHELL = ("common.js", "elements.js", "paint.js", "matrix.js", "compare.js")
+VIEWS = ("compare_table.js", "compare_families.js", "compare_finetune.js")
+SCRIPTS = (*SHELL, *VIEWS, "compare_begin.js")
+STYLES = ("common.css", "compare.css")
+LONGEST_REQUEST = 20_000  # characters of what a job is told
+LONGEST_WITH_ROWS = 1_000_000  # of one that brings a table of its own
+BRINGS_ROWS = ("train-classifier",)
+OURS = ("checkpoint", "into")  # what only the server says: folders of this machine
+HOSTED_ITEMS = 40  # that one visitor may ask everybody, where strangers share the machine
+
+
+def compare_view() -> gr.HTML:
+    """The view. Its value is {"owner": whose page it is}."""
+    return view("compare", STYLES, SCRIPTS)
+
+
+class ComparePage:
+    """What the tab's scripts may ask."""
+
+    def __init__(self, registry: Registry, comparer: Comparer) -> None:
+        self.registry, self.comparer = registry, comparer
+
+    def answerers(self) -> dict[str, Answerer]:
+        return {
+            "compare-begin": self.begin,
+            "compare-poll": self.poll,
+            "compare-cancel": self.cancel,
+            "compare-known": self.known,
+            "compare-budget": self.budget,
+            "compare-train": self.train,
+            "compare-curves": self.curves,
+        }
+
+    async def begin(self, what: object, _: Request) -> dict[str, Any]:
+        """Put a job in line; the answer names the `job`, or an `error` and whether to try `again`."""
+        what = what if isinstance(what, dict) else {}
+        try:
+            owner, kind = owner_of(what), what.get("kind")
+            if not isinstance(kind, str):
+                raise Refused("this page does not say what is to be done; reload it and try again")
+            asked = await asyncio.to_thread(self._asked, what, kind)
+            return {"job": await asyncio.to_thread(self.comparer.begin, kind, asked, owner)}
+        except Refused as error:
+            return {"error": str(error), "again": error.again}
+        except (CheckpointError, OSError) as error:
+            return {"error": str(error), "again": True}
+
+    def _asked(self, what: dict[str, Any], kind: str) -> dict[str, Any]:
+        """What the comparer is told: the visitor's wishes, and the folder of the model that was chosen above.
+
+        Raises:
+            Refused: for more than is asked for here, or a model that is not the visitor's.
+        """
+        wished = what.get("what")
+        asked = {key: value for key, value in wished.items() if key not in OURS} if isinstance(wished, dict) else {}
+        if len(json.dumps(asked)) > (LONGEST_WITH_ROWS if kind in BRINGS_ROWS else LONGEST_REQUEST):
+            raise Refused("that is more than can be asked at a time; make it shorter")
+        if self.comparer.hosted and kind == "table" and whole(asked.get("n")) > HOSTED_ITEMS:
+            raise Refused(f"{asked['n']:,} questions are too many where others wait; ask at most {HOSTED_ITEMS}")
+        if "subject" in what:
+            name, folder = self._checkpoint(what)
+            asked |= {"checkpoint": str(folder), "name": name}
+        return asked
+
+    def _checkpoint(self, what: dict[str, Any]) -> tuple[str, Path]:
+        """The model that is compared: what it is called, and its newest checkpoint."""
+        run, _ = run_on_show(self.registry, what)
+        if run:
+            found = run.checkpoints()
+            if not found:
+                raise Refused(f"{run.name} has no checkpoint yet; pause it, or wait for the first one", again=True)
+            return run.name, found[0][0]
+        folder = checkpoint_folder(self.registry, what)
+        if folder is None:
+            raise Refused("this model is not on this server, or not yours; choose another one above")
+        return folder.name, folder
+
+    async def poll(self, what: object, _: Request) -> dict[str, Any]:
+        """How a job stands, with its rows from `cursor` on; an `error` where the visitor has no such job any more."""
+        what = what if isinstance(what, dict) else {}
+        try:
+            return self.comparer.poll(str(what.get("job")), owner_of(what), whole(what.get("cursor")))
+        except Refused as error:
+            return {"error": str(error)}
+
+    async def cancel(self, what: object, _: Request) -> dict[str, Any]:
+        what = what if isinstance(what, dict) else {}
+        try:
+            self.comparer.cancel(str(what.get("job")), owner_of(what))
+            return {}
+        except Refused as error:
+            return {"error": str(error)}
+
+    async def known(self, what: object, _: Request) -> dict[str, Any]:
+        return same_budget.known()
+
+    async def budget(self, what: object, _: Request) -> dict[str, Any]:
+        """The families at the size of the chosen model, or an `error`."""
+        what = what if isinstance(what, dict) else {}
+        try:
+            return await asyncio.to_thread(same_budget.offered, self.registry, what)
+        except (ValueError, OSError) as error:
+            return {"error": str(error)}
+
+    async def train(self, what: object, _: Request) -> dict[str, Any]:
+        """Begin runs of these families; the answer names them in `runs`, and what went wrong in `error`."""
+        what = what if isinstance(what, dict) else {}
+        try:
+            return await asyncio.to_thread(same_budget.train, self.registry, owner_of(what), what)
+        except (ValueError, OSError) as error:
+            return {"error": str(error)}
+
+    async def curves(self, what: object, _: Request) -> dict[str, Any]:
+        return await asyncio.to_thread(same_budget.curves, self.registry, what if isinstance(what, dict) else {})
+
+
+def owner_of(what: Mapping[str, Any]) -> str:
+    """Whose page asks.
+
+    Raises:
+        Refused: when it does not say.
+    """
+    owner = what.get("owner")
+    if not isinstance(owner, str) or not OWNER.fullmatch(owner):
+        raise Refused("this page does not say whose it is; reload it and try again")
+    return owner

@@ -1,0 +1,5 @@
+// All views are known by now.
+buildViews();
+watch("value", attach);
+attach();
+goOn();

@@ -1,0 +1,264 @@
+"""The Compare tab in a real browser. A stand-in Hub serves tiny fixtures under the names gpt2 and bert-base-uncased; they are no
+pretrained models."""
+
+import csv
+import io
+import json
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from playwright.sync_api import expect
+
+from playground.families import FAMILIES
+from tests.browser.seeing import colours
+from tests.comparison import fixtures
+from tests.hub.stand_in import StandInHub
+from tests.servers import AppServer
+
+SERVED = {"gpt2": "tiny-gpt2", "bert-base-uncased": "tiny-bert"}
+
+
+@pytest.fixture(scope="module")
+def models(request):
+    folder = fixtures.kept(request.config.cache.mkdir("tiny-models"))
+    return {name: {path.name: path.read_bytes() for path in (folder / tiny).iterdir()} for name, tiny in SERVED.items()}
+
+
+@pytest.fixture(scope="module")
+def hub(models):
+    with StandInHub() as hub:
+        for name, files in models.items():
+            hub.put(name, files)
+        yield hub
+
+
+@pytest.fixture(scope="module")
+def app(hub, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("app")
+    server = AppServer(folder, **hub.environment(folder / "hf", token=hub.OWNER))
+    yield server
+    server.stop()
+
+
+@pytest.fixture(autouse=True)
+def healed(hub):
+    yield
+    hub.heal()
+
+
+def to_compare(page, view="Same questions"):
+    page.get_by_role("tab", name="Compare").click()
+    page.get_by_role("tab", name=view).click()
+
+
+def settled(page, *names):
+    """Wait until the list says of these models what they would take."""
+    for name in names:
+        takes = page.locator(".of-table .asked li", has=page.locator(f".name:text-is('{name}')")).locator(".takes")
+        expect(takes).not_to_have_text("")
+        expect(takes).not_to_contain_text("looking it up")
+
+
+def ask(page, n=3, shots=2, rank=1):
+    for name, value in {"n": n, "shots": shots, "rank": rank}.items():
+        page.fill(f".of-table .of-{name}", str(value))
+    page.click(".ask-them")
+
+
+def only(page, *names):
+    """Tick these models and no others."""
+    for line in page.locator(".of-table .asked li").all():
+        line.locator("input").set_checked(line.locator(".name").text_content() in names)
+
+
+def over(page, view="table", status="done", seconds=120):
+    page.wait_for_selector(f".of-{view} .going[data-status={status}]", state="attached", timeout=seconds * 1000)
+
+
+def answerers(page):
+    return page.locator(".sheet:not(.learners) .who .name").all_text_contents()
+
+
+def row_of(page, name):
+    return page.locator(".of-table .sheet tbody tr", has=page.locator(f".name:text-is('{name}')")).first
+
+
+def loaded(app, library):
+    """Whether any process of the app has mapped this library."""
+    processes = [psutil.Process(app.process.pid), *psutil.Process(app.process.pid).children(recursive=True)]
+    return any(library in Path(f"/proc/{process.pid}/maps").read_text() for process in processes)
+
+
+def test_everybody_is_asked_the_same_questions(app, hub, open_page):
+    page = open_page(app.url)
+    page.wait_for_selector(".live[data-status=checkpoint]")
+    assert not loaded(app, "tokenizers")
+    to_compare(page)
+    settled(page, *SERVED)
+    expect(page.locator(".of-table .sum")).to_contain_text("Fetches 1.0 MB first, once: gpt2, bert-base-uncased")
+    assert not [request for request in hub.requests if "/resolve/" in request.path]  # the sizes cost no download
+    assert not loaded(app, "tokenizers")
+    ask(page)
+    over(page)
+    assert answerers(page) == [
+        "reverse",
+        "gpt2",
+        "bert-base-uncased",
+        "bert-base-uncased",
+        "chance",
+        "copy the input",
+        "most frequent symbol",
+    ]
+    assert loaded(app, "tokenizers")
+    assert not hub.told(hub.OWNER)  # nobody's token was sent
+    fairness, sheet = page.locator(".of-table .fairness"), page.locator(".of-table .sheet")
+    expect(fairness).to_contain_text("no race")
+    assert fairness.bounding_box()["y"] < sheet.bounding_box()["y"]
+    expect(row_of(page, "reverse")).to_contain_text("100 %")
+    expect(row_of(page, "reverse")).to_contain_text("171,597")
+    expect(page.locator(".of-table .leaks")).to_contain_text("slots")
+    expect(page.locator(".baseline")).to_have_count(3)
+
+    page.locator(".items .item summary").first.click()
+    answer = page.locator(".items .item[open] .answer-of")
+    expect(answer).to_have_count(4)
+    asked = answer.nth(1).locator("pre").text_content()
+    assert asked.count("Input:") == 3  # two worked examples and the question
+    assert asked.endswith("Output:")
+    tokens = answer.nth(1).locator(".token").all_text_contents()
+    assert "".join(tokens).replace("·", " ").replace("↵", "\n") == asked
+    expect(answer.nth(0).locator(".symbols .ok")).to_have_text("✓ right")
+    for wrong in page.locator(".symbols .wrong:not(.verdict)").all():
+        assert wrong.get_attribute("title") or "no answer" in wrong.text_content()
+
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Table (CSV)").click()
+    lines = list(csv.DictReader(io.StringIO(Path(download.value.path()).read_text())))
+    assert [line["model"] for line in lines] == answerers(page)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Everything (JSON)").click()
+    everything = json.loads(Path(download.value.path()).read_text())
+    assert len(everything["items"]) == 3 * 4
+    assert float(lines[0]["exact_match"]) == everything["rows"][0]["exact_match"]
+
+    shown = page.locator(".of-table .sheet tbody").inner_text()
+    page.reload()
+    page.get_by_role("tab", name="Compare").click()
+    expect(page.locator(".items .item")).to_have_count(3)
+    assert page.locator(".of-table .sheet tbody").inner_text() == shown
+
+
+def test_a_download_shows_its_bytes_outlives_a_reload_and_is_cancelled(app, hub, models, open_page):
+    hub.put("ada/slow", models["gpt2"])
+    page = open_page(app.url)
+    to_compare(page)
+    page.fill(".adding input", "ada/slow")
+    page.keyboard.press("Enter")
+    settled(page, "ada/slow")
+    only(page, "ada/slow")
+    hub.fault(r"ada/slow/resolve/.*safetensors", "silent")
+    ask(page)
+    expect(row_of(page, "ada/slow")).to_contain_text("fetching")
+    expect(page.locator(".of-table .going .amount")).to_contain_text("KB")
+    page.reload()
+    page.get_by_role("tab", name="Compare").click()
+    expect(row_of(page, "ada/slow")).to_contain_text("fetching")
+    expect(row_of(page, "reverse")).to_contain_text("100 %")
+    began = time.monotonic()
+    page.click(".of-table .going .cancel")
+    over(page, status="cancelled")
+    assert time.monotonic() - began < 5
+    expect(row_of(page, "reverse")).to_contain_text("100 %")
+    hub.heal()
+    ask(page)
+    over(page)
+    assert answerers(page)[:2] == ["reverse", "ada/slow"]
+
+
+def test_a_model_that_cannot_be_asked_says_why_and_is_asked_again(app, hub, models, open_page):
+    page = open_page(app.url)
+    to_compare(page)
+    page.fill(".adding input", "ada/later")
+    page.keyboard.press("Enter")
+    settled(page, "ada/later")
+    expect(page.locator(".of-table .takes.error")).to_contain_text("ada/later")
+    only(page, "gpt2", "ada/later")
+    ask(page)
+    over(page)
+    expect(row_of(page, "ada/later").locator(".failed")).to_contain_text("ada/later")
+    before = row_of(page, "gpt2").inner_text()
+    hub.put("ada/later", models["gpt2"])
+    row_of(page, "ada/later").get_by_role("button", name="Try again").click()
+    expect(row_of(page, "ada/later").locator(".score")).to_have_count(3)
+    over(page)
+    assert answerers(page)[:3] == ["reverse", "gpt2", "ada/later"]
+    assert row_of(page, "gpt2").inner_text() == before
+    page.locator(".items .item summary").first.click()
+    expect(page.locator(".items .item[open] .answer-of")).to_have_count(3)
+
+
+def test_without_a_network_what_is_here_still_works(app, hub, open_page):
+    page = open_page(app.url)
+    to_compare(page)
+    settled(page, *SERVED)
+    hub.fault(hub.ANYTHING, "silent")
+    began = time.monotonic()
+    page.fill(".adding input", "ada/elsewhere")
+    page.keyboard.press("Enter")
+    expect(page.locator(".compare .net")).to_contain_text("gpt2")
+    assert time.monotonic() - began < 6  # three seconds, and what a busy machine adds
+    expect(page.locator(".compare .net")).to_contain_text("On this machine already")
+    only(page, "gpt2", "ada/elsewhere")
+    ask(page)
+    over(page)
+    expect(row_of(page, "ada/elsewhere").locator(".failed")).to_contain_text("ada/elsewhere")
+    expect(row_of(page, "gpt2").locator(".score")).to_have_count(3)
+    hub.heal()
+    page.get_by_role("button", name="Look again").click()
+    expect(page.locator(".compare .net")).to_be_empty()
+
+
+def test_a_pretrained_model_is_trained_further_and_all_three_are_asked(app, open_page):
+    page = open_page(app.url)
+    to_compare(page, "Fine-tune")
+    expect(page.locator(".of-finetune .cost")).to_contain_text("of memory")
+    page.fill(".of-finetune .of-steps", "12")
+    page.fill(".of-finetune .of-n", "8")
+    page.click(".tune-it")
+    over(page, "finetune")
+    looks = page.evaluate("document.querySelector('.tuned-score').drawn")
+    assert [looks[0]["step"], looks[-1]["step"]] == [0, 12]
+    assert colours(page, ".tuned-loss") > 3
+    expect(page.locator(".of-finetune .verdict")).to_contain_text("of 8 held-out sequences")
+    for name, value in {"n": 2, "shots": 1, "rank": 0}.items():
+        page.evaluate("([name, value]) => { document.querySelector('.of-table .of-' + name).value = value; }", [name, value])
+    page.click(".ask-three")
+    over(page)
+    assert answerers(page)[:3] == ["reverse", "gpt2", "tuned:gpt2-reverse-1-10"]
+    expect(row_of(page, "tuned:gpt2-reverse-1-10")).to_contain_text("fine-tuned: 12 steps")
+
+
+@pytest.mark.skipif("bert" not in FAMILIES, reason="the families of transformers are not registered")
+def test_three_families_reach_99_percent_on_reversal_of_six(app, open_page):
+    page = open_page(app.url)
+    to_compare(page, "Same budget")
+    expect(page.locator(".of-families .asked li").nth(3)).to_be_visible()
+    page.fill(".compare .shortest", "6")
+    page.fill(".compare .longest", "6")
+    expect(page.locator(".of-families .sum")).to_contain_text("reverse 6;")
+    for line in page.locator(".of-families .asked li").all():
+        line.locator("input").set_checked("from scratch" in line.locator(".name").text_content())
+    expect(page.locator(".train-them")).to_have_text("Train the 3")
+    page.click(".train-them")
+    reached = "() => { const rows = [...document.querySelectorAll('.learners tbody tr')]; return rows.length === 3 && rows.every(r => +r.dataset.reached); }"
+    page.wait_for_function(reached, timeout=300_000)
+    assert colours(page, ".of-families .score-chart") > 6
+    page.reload()
+    to_compare(page, "Same budget")
+    page.wait_for_function(reached)
+    expect(page.locator(".known")).to_contain_text("Where they come from")
+    page.locator(".learners tbody tr").first.get_by_role("button", name="Inspect").click()
+    page.wait_for_selector(".inspect[data-drawn^=attention]")
+    expect(page.locator(".inspect .subject option:checked")).to_contain_text("BERT")

@@ -1,0 +1,53 @@
+"""Two tiny fixtures, made once in a test session: no pretrained BERT or GPT-2, see fixtures.py."""
+
+import pytest
+from huggingface_hub import set_client_factory
+from huggingface_hub.utils import close_session
+from huggingface_hub.utils._http import default_client_factory
+
+from playground.training.checkpoint import save_checkpoint
+from playground.training.config import RunConfig
+from playground.training.trainer import Trainer
+from tests.comparison import fixtures
+from tests.hub.conftest import healed, hub  # noqa: F401
+
+
+@pytest.fixture(scope="session")
+def tiny_models(request):
+    """A folder with tiny-gpt2/ and tiny-bert/; sessions that follow find it in pytest's cache."""
+    return fixtures.kept(request.config.cache.mkdir("tiny-models"))
+
+
+@pytest.fixture(scope="session")
+def tiny_gpt2(tiny_models):
+    return str(tiny_models / "tiny-gpt2")
+
+
+@pytest.fixture(scope="session")
+def tiny_bert(tiny_models):
+    return str(tiny_models / "tiny-bert")
+
+
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory):
+    """A checkpoint of this playground that reverses three digits, nearly always rightly."""
+    config = RunConfig.from_fields(
+        {
+            "task": "reverse", "min_length": 3, "max_length": 3, "d_model": 32, "n_heads": 1, "n_layers": 1, "d_ff": 64, "dropout": 0.0,
+            "norm": "pre", "positions": "learned", "steps": 150, "batch_size": 64, "learning_rate": 6e-3, "warmup": 20, "eval_n": 64,
+            "seed": 0, "device": "cpu", "threads": 1,
+        }
+    )  # fmt: skip
+    trainer = Trainer(config)
+    metrics = list(trainer)
+    folder = tmp_path_factory.mktemp("digits") / "digits"
+    save_checkpoint(folder, trainer, metrics, trainer.evaluate(64))
+    return folder
+
+
+@pytest.fixture
+def own_client():
+    """huggingface_hub's client is set up anew for each process; here, where one process holds many tests, it is put back."""
+    yield
+    set_client_factory(default_client_factory)
+    close_session()

@@ -1,0 +1,336 @@
+"""Scores that are right by construction, and log-probabilities against sums that are written out."""
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel
+
+from playground.comparison.answerers import Causal, Chance, Copy, Masked, MostFrequent, Scratch, by_elimination
+from playground.comparison.items import Item, candidates_for, draw_questions
+from playground.comparison.pretrained import find, open_pipeline
+from playground.comparison.prompts import masked_prompt, prompt_for
+from playground.comparison.table import Asked, Table
+from playground.comparison.work import Cancelled, Refused, Tell
+from playground.evaluation import evaluate
+from playground.tasks import EOS, load_task
+from playground.tasks.held_out import held_out_set
+from playground.training.checkpoint import load_model
+from playground.training.config import TaskConfig
+
+DIGITS = "0123456789"
+TASK = load_task("reverse", 10)
+QUESTIONS = draw_questions(TASK, 25, 3, 3)
+
+
+def asked(questions=QUESTIONS, rank=4, tell=None):
+    task = TaskConfig(min_length=3, max_length=3)
+    return Table(Asked("", "scratch", (), len(questions.items), 4, rank), questions, task, DIGITS, tell or Tell())
+
+
+class StubPipe:
+    """A text-generation pipeline whose answers are made by a rule from the last question; its model is random."""
+
+    def __init__(self, tokenizer, rule, positions=512):
+        torch.manual_seed(0)
+        self.tokenizer, self.rule, self.calls = tokenizer, rule, []
+        self.model = GPT2LMHeadModel(GPT2Config(vocab_size=len(tokenizer), n_positions=positions, n_embd=8, n_layer=1, n_head=1)).eval()
+
+    def __call__(self, prompt, **settings):
+        self.calls.append((prompt, settings))
+        question = prompt.rsplit("Input: ", 1)[1].removesuffix("\nOutput:").split(" ")
+        return [{"generated_text": self.rule(question)}]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tiny_gpt2):
+    return AutoTokenizer.from_pretrained(tiny_gpt2)
+
+
+@pytest.fixture(scope="module")
+def causal(tiny_gpt2):
+    return open_pipeline("text-generation", find(tiny_gpt2, Tell()), Tell())
+
+
+@pytest.fixture(scope="module")
+def masked(tiny_bert):
+    return open_pipeline("fill-mask", find(tiny_bert, Tell()), Tell())
+
+
+def writer(pipe, shots=4, items=QUESTIONS.items, examples=QUESTIONS.examples, tell=None):
+    return Causal("stub", "pretrained", pipe, DIGITS, tell or Tell(), items, examples, shots)
+
+
+def filler(pipe, at_once, shots=4, items=QUESTIONS.items):
+    return Masked("stub", "pretrained", pipe, DIGITS, Tell(), items, QUESTIONS.examples, shots, at_once=at_once)
+
+
+RIGHT = {
+    "right": lambda question: " " + " ".join(reversed(question)) + "\n\nInput:",
+    "copies": lambda question: " " + " ".join(question) + "\n",
+    "rambles": lambda question: f" {' '.join(reversed(question))} is what I would say, because\n",
+    "says nothing": lambda question: "\n",
+    "joins": lambda question: " " + "".join(reversed(question)) + "\n",
+    "goes on": lambda question: " " + " ".join([*reversed(question), "0"]) + "\n",
+}
+
+
+def test_who_is_always_right_scores_one_who_copies_scores_as_the_baseline_and_who_rambles_scores_nothing(tokenizer):
+    told = {}
+    for name, rule in RIGHT.items():
+        tally, _ = asked(rank=0).ask(writer(StubPipe(tokenizer, rule)))
+        told[name] = tally.told()
+    copied = asked(rank=0).ask(Copy())[0].told()
+    assert (told["right"]["exact_match"], told["right"]["token_accuracy"]) == (1.0, 1.0)
+    for score in ("exact_match", "token_accuracy", "token_accuracy_low", "token_accuracy_high", "n", "symbols"):
+        assert told["copies"][score] == copied[score], score
+    assert copied["exact_match"] == 0
+    assert 0 < copied["token_accuracy"] < 1  # the middle of three stays where it is
+    for name in ("rambles", "says nothing", "joins"):
+        assert (told[name]["exact_match"], told[name]["token_accuracy"]) == (0.0, 0.0), name
+    assert (told["goes on"]["exact_match"], told["goes on"]["token_accuracy"]) == (0.0, 1.0)
+
+
+def test_the_prompt_is_what_was_sent_and_the_tokens_are_its_own(tokenizer):
+    pipe = StubPipe(tokenizer, RIGHT["right"])
+    stub = writer(pipe, shots=2)
+    answer = stub.answer(QUESTIONS.items[0])
+    prompt, settings = pipe.calls[0]
+    assert prompt == answer.prompt == prompt_for(QUESTIONS.items[0], QUESTIONS.examples[:2])
+    assert settings["do_sample"] is False
+    assert "".join(answer.tokens) == prompt
+    assert answer.ids == tokenizer(prompt)["input_ids"]
+    assert settings["max_new_tokens"] == 3 + 4
+
+
+def test_examples_are_capped_by_positions_and_that_is_said(tokenizer):
+    stub = writer(StubPipe(tokenizer, RIGHT["right"], positions=80), shots=32)
+    tokens = len(tokenizer(prompt_for(QUESTIONS.items[0], stub.examples))["input_ids"])
+    assert 0 < len(stub.examples) < 32
+    assert tokens + stub.most_new <= 80
+    assert f"{len(stub.examples)} worked examples instead of 32" in stub.note
+    assert not writer(StubPipe(tokenizer, RIGHT["right"]), shots=2).note
+    with pytest.raises(Refused, match="sees 8 tokens at once"):
+        writer(StubPipe(tokenizer, RIGHT["right"], positions=8), shots=2)
+
+
+@torch.no_grad()
+def test_ranking_what_is_written_on_equals_a_sum_over_tokens(tiny_gpt2, tokenizer, causal):
+    model = AutoModelForCausalLM.from_pretrained(tiny_gpt2).eval()
+    stub = writer(causal)
+    for item in QUESTIONS.items[:3]:
+        candidates = [each.symbols for each in candidates_for(item)]
+        prompt = prompt_for(item, stub.examples)
+        brute = []
+        for candidate in candidates:
+            ids = tokenizer(prompt + " " + " ".join(candidate), return_tensors="pt")["input_ids"]
+            start = len(tokenizer(prompt)["input_ids"])
+            log_probabilities = model(ids).logits[0].log_softmax(-1)
+            brute.append(sum(float(log_probabilities[place - 1, ids[0, place]]) for place in range(start, ids.shape[1])))
+        assert stub.scores(item, candidates) == pytest.approx(brute, abs=1e-4)
+
+
+@torch.no_grad()
+def test_candidates_of_several_lengths_and_more_than_one_batch_are_summed_rightly(tiny_gpt2, tokenizer, causal, monkeypatch):
+    monkeypatch.setattr("playground.comparison.answerers.ROWS_AT_A_TIME", 2)
+    item = Item(("3", "1", "4"), ("4", "1", "3"))
+    candidates = [("4",), ("4", "1", "3"), ("4", "1"), ("9", "9", "9", "9", "9")]
+    together = writer(causal).scores(item, candidates)
+    alone = [writer(causal).scores(item, [each])[0] for each in candidates]
+    assert together == pytest.approx(alone, abs=1e-4)
+    assert together[0] > together[2] > together[1]  # each goes on from the one before
+
+
+@torch.no_grad()
+def test_pseudo_log_likelihood_equals_a_sum_over_slots(tiny_bert, masked):
+    tokenizer, model = AutoTokenizer.from_pretrained(tiny_bert), AutoModelForMaskedLM.from_pretrained(tiny_bert).eval()
+    stub = filler(masked, at_once=True)
+    item = QUESTIONS.items[0]
+    candidates = [each.symbols for each in candidates_for(item)]
+    brute = []
+    for candidate in candidates:
+        total = 0.0
+        for place, symbol in enumerate(candidate):
+            text = masked_prompt(Item(item.question, candidate), stub.examples, tokenizer.mask_token, {place})
+            coded = tokenizer(text, return_tensors="pt")
+            (slot,) = (coded["input_ids"][0] == tokenizer.mask_token_id).nonzero()[:, 0].tolist()
+            total += float(model(**coded).logits[0, slot].log_softmax(-1)[tokenizer.convert_tokens_to_ids(symbol)])
+        brute.append(total)
+    assert stub.scores(item, candidates) == pytest.approx(brute, abs=1e-4)
+    one_by_one = filler(masked, at_once=False).answer(item)
+    assert one_by_one.log_probability == pytest.approx(brute[candidates.index(item.answer)], abs=1e-4)
+
+
+@torch.no_grad()
+def test_the_scratch_model_is_ranked_by_teacher_forcing_and_scored_as_evaluate_scores_it(digits):
+    _, family = load_model(digits)
+    scratch = Scratch("digits", TASK, family)
+    item = QUESTIONS.items[0]
+    candidates = [each.symbols for each in candidates_for(item)]
+    source = torch.tensor([[*TASK.vocabulary.encode(item.asked), EOS]])
+    brute = []
+    for candidate in candidates:
+        written, total = [1], 0.0
+        for token in [*TASK.vocabulary.encode(" ".join(candidate)), EOS]:
+            total += float(family(source, torch.tensor([written]))[0, -1].log_softmax(-1)[token])
+            written.append(token)
+        brute.append(total)
+    assert scratch.scores(item, candidates) == pytest.approx(brute, abs=1e-4)
+    every = draw_questions(TASK, 500, 3, 3)
+    tally = asked(every, rank=0).ask(scratch)[0]
+    palindromes = 1000  # all that are held out are asked of `evaluate`, palindromes too
+    scores = evaluate(family, held_out_set(TASK, palindromes, 3, 3))
+    assert tally.exact == tally.n
+    assert scores.exact_match == 1.0
+    assert tally.n < scores.n
+
+
+def test_the_scratch_models_answer_counts_only_when_it_ends(digits):
+    _, family = load_model(digits)
+    for tail, right in (([EOS], True), ([9], False), ([0], False)):
+        numbers = TASK.vocabulary.encode("4 1 3") + tail
+        stub = SimpleNamespace(solve=lambda source, most, numbers=numbers: torch.tensor([numbers]), config=family.config)
+        scratch = Scratch("stub", TASK, family)
+        scratch.family = stub
+        answer = scratch.answer(Item(("3", "1", "4"), ("4", "1", "3")))
+        assert (answer.read == ("4", "1", "3")) is right
+
+
+def test_a_fixture_that_knows_the_grammar_is_asked_through_the_real_pipeline(causal):
+    """It has learned three reversed digits: better than every baseline, by writing them itself."""
+    table = asked(rank=6)
+    tally = table.ask(writer(causal, shots=0))[0]
+    assert tally.exact / tally.n > 0.5
+    assert tally.first >= 3
+    items = table.rows[0]
+    assert items["examples"] is None
+    assert items["parameters"] == sum(each.numel() for each in causal.model.parameters())
+
+
+def test_generation_stops_at_the_end_of_the_line(causal):
+    answer = writer(causal, shots=1).answer(QUESTIONS.items[0])
+    assert answer.raw.count("\n") <= 1
+    assert answer.raw.endswith("\n") or len(causal.tokenizer(answer.raw)["input_ids"]) == 7
+
+
+class StubFiller:
+    """A fill-mask pipeline that knows no rule: it fills a single gap with the symbol of the question that is left over, many with 0."""
+
+    def __init__(self, tokenizer):
+        self.tokenizer, self.model = tokenizer, self
+        self.config, self.device = SimpleNamespace(max_position_embeddings=512), "cpu"
+
+    def parameters(self):
+        return []
+
+    def preprocess(self, text):
+        return self.tokenizer(text, return_tensors="pt")
+
+    def __call__(self, ids_BP):
+        logits_BPV = torch.zeros(*ids_BP.shape, len(self.tokenizer))
+        for row, ids in enumerate(ids_BP.tolist()):
+            left = [int(token) for token in self.tokenizer.convert_ids_to_tokens(ids) if token.isdigit()]
+            question, others = left[:3], left[3:]
+            gaps = [place for place, token in enumerate(ids) if token == self.tokenizer.mask_token_id]
+            for other in others:
+                question.remove(other)
+            for gap in gaps:
+                logits_BPV[row, gap, self.tokenizer.convert_tokens_to_ids(str(question[0]) if len(gaps) == 1 else "0")] = 9.0
+        return SimpleNamespace(logits=logits_BPV)
+
+    def forward(self, inputs):
+        return {"logits": self(inputs["input_ids"]).logits, "input_ids": inputs["input_ids"]}
+
+    def postprocess(self, outputs, top_k):
+        gaps = (outputs["input_ids"][0] == self.tokenizer.mask_token_id).nonzero()[:, 0]
+        return [[{"token_str": self.tokenizer.decode([int(outputs["logits"][0, gap].argmax())])}] for gap in gaps]
+
+
+def leak_of(pipe):
+    rows = []
+    table = asked(rank=2, tell=Tell(lambda kind, *content: rows.append(content[0]) if kind == "row" else None))
+    at_once, one_by_one = table.ask(filler(pipe, True, shots=0)), table.ask(filler(pipe, False, shots=0))
+    table.leak("stub", at_once, one_by_one)
+    (leak,) = table.leaks
+    assert leak["one_at_a_time"] == one_by_one[0].right_symbols / one_by_one[0].symbols
+    assert leak["at_once"] == at_once[0].right_symbols / at_once[0].symbols
+    assert leak["gain"] == pytest.approx(leak["one_at_a_time"] - leak["at_once"])
+    assert leak["nats_a_symbol"] == pytest.approx((one_by_one[1] - at_once[1]) / at_once[0].symbols)
+    assert leak["by_elimination"] == 1.0
+    assert rows[-1] == leak
+    return leak, rows, at_once[0], one_by_one[0]
+
+
+def test_the_leak_is_measured_who_knows_no_rule_is_perfect_when_the_others_are_shown(tiny_bert):
+    leak, rows, at_once, one_by_one = leak_of(StubFiller(AutoTokenizer.from_pretrained(tiny_bert)))
+    zeros = sum(item.answer.count("0") for item in QUESTIONS.items)
+    assert (at_once.right_symbols, one_by_one.right_symbols) == (zeros, 75)
+    assert at_once.exact == 0
+    assert one_by_one.exact == 25
+    assert leak["nats_a_symbol"] > 5
+    assert "times as likely" in leak["sentence"]
+    assert "without knowing the rule" in leak["sentence"]
+    asked_one_by_one = [row for row in rows if row["kind"] == "item" and row["place"] == 1]
+    assert all(row["prompt"].count("[MASK]") == 1 for row in asked_one_by_one)
+    assert "leaks" in asked_one_by_one[0]["way"]
+    asked_at_once = [row for row in rows if row["kind"] == "item" and row["place"] == 0]
+    assert all(row["tokens"].count("[MASK]") == 3 for row in asked_at_once)
+
+
+def test_a_fixture_that_knows_the_rule_gains_nothing_by_the_leak(masked):
+    leak, _, at_once, one_by_one = leak_of(masked)
+    assert at_once.exact / at_once.n > 0.5
+    assert one_by_one.exact >= at_once.exact - 2
+    assert leak["nats_a_symbol"] < 5
+
+
+def test_elimination_knows_nothing_but_the_symbols():
+    assert by_elimination(Item(("3", "1", "4"), ("4", "1", "3"))) == ("4", "1", "3")
+    assert by_elimination(Item(("3", "1", "3"), ("1", "3", "3"))) == ("1", "3", "3")
+    assert by_elimination(Item(("3", "1"), ("9", "1"))) == ("3", None)
+
+
+def test_the_baselines_are_what_they_are_said_to_be():
+    item = Item(("3", "1", "1", "4"), ("4", "1", "1", "3"))
+    assert Copy().answer(item).read == item.question
+    assert MostFrequent().answer(item).read == ("1", "1", "1", "1")
+    candidates = [each.symbols for each in candidates_for(item)]
+    assert Copy().scores(item, candidates).index(0.0) == candidates.index(item.question)
+    chance = Chance.scores([item], 10, [item])
+    assert chance == {"exact_match": pytest.approx(1e-4), "token_accuracy": 0.1, "rank_accuracy": 1 / len(candidates)}
+
+
+def test_a_tokenizer_that_cannot_tell_symbols_apart_is_named(masked):
+    upper = [Item(("a", "B"), ("B", "a"))]
+    stub = Masked("lower", "", masked, "abAB", Tell(), upper, [], 0, at_once=True)
+    assert "cannot tell A B from other symbols" in stub.note
+    with pytest.raises(Refused, match="no single token for '☃'"):
+        Masked("lower", "", masked, "a☃", Tell(), upper, [], 0, at_once=True)
+
+
+def test_a_job_that_is_cancelled_ends_in_the_middle_of_an_answer(causal):
+    cancelled = threading.Event()
+    stub = writer(causal, tell=Tell(cancelled=cancelled))
+    cancelled.set()
+    with pytest.raises(Cancelled):
+        stub.answer(QUESTIONS.items[0])
+    with pytest.raises(Cancelled):
+        stub.scores(QUESTIONS.items[0], [("1", "2", "3")])
+
+
+def test_what_goes_wrong_in_between_becomes_part_of_a_row_that_keeps_its_scores(tokenizer):
+    pipe = StubPipe(tokenizer, RIGHT["right"])
+
+    def breaks(question):
+        if len(pipe.calls) > 5:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return RIGHT["right"](question)
+
+    pipe.rule = breaks
+    table = asked(rank=0)
+    tally, _ = table.ask(writer(pipe))
+    assert tally.n == 5
+    row = table.rows[0]
+    assert (row["n"], row["exact_match"]) == (5, 1.0)
+    assert row["error"].startswith("stub: there is not enough memory")

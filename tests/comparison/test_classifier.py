@@ -1,0 +1,165 @@
+"""Classification heads: by chance before they are trained, right on texts that they were not trained on afterwards."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from playground.comparison import classifier
+from playground.comparison.pretrained import find, fresh_weights, open_pipeline
+from playground.comparison.work import Cancelled, Refused, Tell, run
+
+GOOD = ["good", "great", "fine", "lovely", "pleasant", "superb"]
+BAD = ["bad", "awful", "poor", "dreadful", "nasty", "dull"]
+ROWS = [
+    (f"a {one}, {two} film", label) for label, words in (("pro", GOOD), ("contra", BAD)) for one in words for two in words if one != two
+]
+CSV = "text,label\n" + "".join(f'"{text}",{label}\n' for text, label in ROWS)
+QUICK = {"csv": CSV, "learning_rate": 2e-3, "epochs": 6, "sentence": "a great, superb film"}
+
+
+@pytest.fixture(autouse=True)
+def own_place(monkeypatch, tmp_path):
+    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
+
+
+def train(name, messages=None, **what):
+    return run("train-classifier", {"model": name, **QUICK, **what}, Tell(lambda *message: (messages or []).append(message)))
+
+
+@pytest.mark.parametrize("kind", ["tiny_bert", "tiny_gpt2"])
+def test_a_head_learns_and_the_folder_that_it_leaves_is_a_model(kind, request, tmp_path):
+    name, messages = request.getfixturevalue(kind), [("", "")]
+    result = train(name, messages)
+    rows = [content[0] for word, *content in messages if word == "row"]
+    assert rows[0]["step"] == 0
+    assert rows[-1]["step"] == result["steps"]
+    assert rows[-1]["loss"] < rows[1]["loss"]
+    assert rows[-1]["held_out_accuracy"] == result["held_out"]["accuracy"] >= 0.8
+    assert result["held_out"]["low"] < result["held_out"]["accuracy"]
+    assert result["chance"] == result["most_frequent"] == 0.5
+    assert result["before"]["note"] == "untrained: chance"
+    after = result["after"]["labels"]
+    assert after[0]["label"] == "pro"
+    assert Path(result["folder"]).parent == tmp_path / "runs" / "classifiers"
+    assert [path.name for path in Path(result["folder"]).parent.glob(".*")] == []
+    again = run("free", {"task": "text-classification", "model": result["folder"], "text": QUICK["sentence"]}, Tell())
+    assert again["trained"]
+    assert again["notes"] == []
+    assert {each["label"]: each["probability"] for each in again["labels"]} == pytest.approx(
+        {each["label"]: each["probability"] for each in after}, abs=1e-5
+    )
+    assert run("classify", {"model": result["folder"], "text": QUICK["sentence"]}, Tell())["labels"][0]["label"] == "pro"
+
+
+def test_the_same_seed_gives_the_same_model_and_the_head_alone_leaves_the_rest_as_it_was(tiny_bert):
+    import torch
+
+    one, two = (train(tiny_bert, train="head", epochs=2) for _ in range(2))
+    assert one["folder"] == two["folder"]
+    assert one["trained_parameters"] < train(tiny_bert, epochs=1)["trained_parameters"] / 10
+    before = open_pipeline("text-classification", find(tiny_bert, Tell()), Tell()).model.base_model
+    after = open_pipeline("text-classification", find(one["folder"], Tell()), Tell()).model.base_model
+    assert torch.equal(before.embeddings.word_embeddings.weight, after.embeddings.word_embeddings.weight)
+    assert torch.equal(before.encoder.layer[1].output.dense.weight, after.encoder.layer[1].output.dense.weight)
+
+
+def test_heads_drawn_by_chance_disagree_and_are_put_back(tiny_bert):
+    import torch
+
+    found = find(tiny_bert, Tell())
+    pipe = open_pipeline("text-classification", found, Tell())
+    before = {name: each.clone() for name, each in pipe.model.named_parameters()}
+    said = run("classify", {"model": tiny_bert, "text": "what a good film."}, Tell())
+    assert not said["trained"]
+    assert min(said["votes"].values()) >= 1
+    assert sum(said["votes"].values()) == len(said["heads"]) == classifier.HEADS
+    assert said["notes"][0].startswith("untrained: chance")
+    assert "classifier.weight" in fresh_weights("text-classification", found)
+    assert all(torch.equal(each, before[name]) for name, each in pipe.model.named_parameters())
+    assert run("classify", {"model": tiny_bert, "text": "what a good film."}, Tell())["heads"] == said["heads"]
+
+
+def test_training_stops_when_it_is_cancelled_and_leaves_nothing(tiny_bert, tmp_path):
+    cancelled, shares = threading.Event(), []
+
+    def send(word, *content):
+        if word == "row" and content[0]["step"] > 0:
+            shares.append(content)
+            cancelled.set()
+
+    with pytest.raises(Cancelled):
+        run("train-classifier", {"model": tiny_bert, **QUICK}, Tell(send, cancelled))
+    assert len(shares) == 1
+    assert not (tmp_path / "runs").exists()
+
+
+def test_memory_is_asked_for_first(tiny_bert, monkeypatch):
+    monkeypatch.setattr(classifier, "free_memory", lambda: 30_000_000)
+    with pytest.raises(Refused, match=r"takes about 0\.0 GB and 0\.0 GB are free; train the head alone") as refused:
+        train(tiny_bert)
+    assert refused.value.again
+    assert train(tiny_bert, train="head", epochs=1)["memory_estimate"] < 27_000_000
+
+
+def test_the_estimate_grows_with_what_is_trained(tiny_bert):
+    model = open_pipeline("text-classification", find(tiny_bert, Tell()), Tell()).model
+    n = sum(each.numel() for each in model.parameters())
+    small, large = (classifier.memory_estimate(model, size, 128) for size in (1, 16))
+    assert small > 16 * n
+    assert large - small == 15 * (small - 16 * n)  # the rest is activations, which grow with the batch
+
+
+def test_where_visitors_are_strangers_nothing_is_kept(tiny_bert, monkeypatch, tmp_path):
+    monkeypatch.setattr(classifier, "folders_allowed", lambda: False)
+    result = train(tiny_bert, epochs=1)
+    assert result["folder"] == ""
+    assert "keeps no models of its visitors" in result["notes"][-1]
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_fifth_of_each_label_is_held_out_and_no_text_is_on_both_sides():
+    rows = classifier.read_labelled(CSV + CSV.split("\n", 1)[1])
+    assert rows.labels == ["contra", "pro"]
+    assert (len(rows.training), len(rows.held_out)) == (48, 12)
+    assert [sum(label == place for _, label in rows.held_out) for place in (0, 1)] == [6, 6]
+    assert not {text for text, _ in rows.training} & {text for text, _ in rows.held_out}
+    assert rows.notes == ["60 rows stood there more than once and count once"]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("a,b\n1,2\n", "line 1 is 'a,b'; it must name two columns: text,label"),
+        ("text,label\nx,1\nx,2\n", "line 3 calls a text '2' that line 2 calls '1'"),
+        ("text,label\nx\ny,\n,2\n", "line 2 has 1 cells, not 2 .*; line 3 has no label; line 4 has no text"),
+        ("text,label\n" + "x,\n" * 9, "; line 6 has no label, and 4 lines more"),
+        ('text,label\n"x,1\n', "line 2 is no CSV"),
+        ("text,label\nx,1\ny,1\n", "there are 1 labels in it; give 2 to 20"),
+        ("text,label\nx,1\ny,2\nz,2\n", "the label '1' has one text only"),
+        ("text,label\n" + "".join(f"t{n},l{n // 2}\n" for n in range(42)), "there are 21 labels"),
+        ("text,label\n" + "".join(f"t{n},{n % 2}\n" for n in range(2001)), "there are 2,001 rows in it"),
+        ("text,label\nx\x07,1\n", "line 2 holds control characters"),
+        ("text,label\n" + "x" * 1001 + ",1\n", "line 2 has a text of 1,001 characters"),
+        ("text,label\n" + "x" * 1_000_001, "larger than 1,000 KB"),
+    ],
+)
+def test_faults_of_a_csv_are_told_by_their_lines(content, said):
+    with pytest.raises(Refused, match=said):
+        classifier.read_labelled(content)
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ({"csv": ""}, "there are no rows"),
+        ({"csv": None}, "there are no rows"),
+        ({"train": "body"}, "train is 'body'; choose one of all, head"),
+        ({"learning_rate": float("nan")}, "learning_rate is nan"),
+        ({"batch_size": 1, "epochs": 100}, "are 4,800 steps; 2,000 are the most"),
+        ({"learning_rate": 0.1, "model": 3}, "is no model"),
+    ],
+)
+def test_odd_wishes_are_refused_with_a_sentence(tiny_bert, what, said):
+    with pytest.raises(Refused, match=said):
+        run("train-classifier", {"model": tiny_bert, **QUICK, **what}, Tell())

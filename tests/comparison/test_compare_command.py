@@ -1,0 +1,101 @@
+"""`python -m playground compare`, as a process of its own, against a Hub on this machine."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from playground.__main__ import SeveralAfterOneFlag, compare
+from tests.servers import ROOT
+
+
+def files_of(folder):
+    return {path.name: path.read_bytes() for path in Path(folder).iterdir() if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def environment(hub, tiny_gpt2, tiny_bert, tmp_path_factory):
+    """That of a machine whose Hub has the fixtures under the names of the real models, and whose owner has a token."""
+    hub.put("gpt2", files_of(tiny_gpt2))
+    hub.put("bert-base-uncased", files_of(tiny_bert))
+    return os.environ | hub.environment(tmp_path_factory.mktemp("home"), token=hub.OWNER)
+
+
+def playground(environment, *arguments):
+    command = [sys.executable, "-W", "error::UserWarning", "-m", "playground", *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=250, env=environment)
+
+
+def test_the_command_of_the_readme_with_names_of_the_hub(hub, environment, digits, tmp_path):
+    arguments = ("--models", "gpt2", "bert-base-uncased", "--n", 4, "--shots", 1, "--rank", 2, "--json", "--csv", tmp_path / "table.csv")
+    done = playground(environment, "compare", digits, *arguments)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    models = ["chance", "copy the input", "most frequent symbol", "digits", "gpt2", "bert-base-uncased", "bert-base-uncased"]
+    assert [row["model"] for row in told["rows"]] == models
+    assert told["rows"][3]["exact_match"] == 1.0
+    assert len(told["items"]) == 4 * 4
+    assert (len(told["leaks"]), told["asked"]["shots"]) == (1, 1)
+    with open(tmp_path / "table.csv") as file:
+        assert [row["model"] for row in csv.DictReader(file)] == models
+    assert "Fetching gpt2" in done.stderr
+    assert hub.told(hub.OWNER) == []
+
+
+def test_a_folder_works_wherever_a_name_does_and_what_fails_is_a_line(environment, digits, tiny_bert):
+    done = playground(environment, "compare", digits, "--n", 2, "--shots", 0, "--models", tiny_bert, "ben/nothing")
+    assert done.returncode == 1
+    lines = done.stdout.splitlines()
+    assert "exact match" in lines[0]
+    assert lines[4].startswith("digits")
+    assert "100.0%" in lines[4]
+    assert lines[5].startswith(tiny_bert[:34])
+    assert "ben/nothing" in lines[7]
+    assert "no repository ben/nothing" in lines[7]
+    assert "no race between equals" in lines[-1]
+
+
+def test_a_signal_ends_it_and_the_rows_so_far_are_told(environment, digits):
+    command = [sys.executable, "-m", "playground", "compare", str(digits), "--models", "gpt2", "--n", "500", "--shots", "32"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        for line in process.stderr:
+            if "Asking gpt2" in line:
+                process.send_signal(signal.SIGINT)
+                break
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGINT
+    assert "told to end" in err
+    assert [line.split("  ")[0] for line in out.splitlines()[1:5]] == ["chance", "copy the input", "most frequent symbol", "digits"]
+
+
+def test_what_cannot_be_is_refused_in_one_line(environment, digits, tmp_path):
+    for arguments, sentence in (
+        (["compare", tmp_path], "config.json"),
+        (["compare", digits, "--shots", 33], "33 is not in the range"),
+        (["compare", digits, "--csv", tmp_path / "none" / "table.csv"], "there is no such folder"),
+    ):
+        done = playground(environment, *arguments)
+        assert done.returncode == 2
+        assert sentence in done.stderr
+        assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "models"),
+    [
+        (["here", "--models", "gpt2", "bert-base-uncased", "--n", "3"], ("gpt2", "bert-base-uncased")),
+        (["here", "--n", "3", "--models", "gpt2", "ben/a", "ben/b"], ("gpt2", "ben/a", "ben/b")),
+        (["here", "--models", "gpt2", "--models", "ben/a", "--n", "3"], ("gpt2", "ben/a")),
+        (["here", "--models=gpt2", "--n", "3"], ("gpt2",)),
+        (["--n", "3", "here"], ("gpt2", "bert-base-uncased")),
+    ],
+)
+def test_several_models_follow_one_flag(given, models):
+    assert isinstance(compare, SeveralAfterOneFlag)
+    with compare.make_context("compare", list(given)) as context:
+        assert (context.params["models"], context.params["n"], str(context.params["checkpoint"])) == (models, 3, "here")

@@ -1,0 +1,231 @@
+"""Jobs as the page starts them: a real process at the other end, a Hub on this machine, and everything that may happen to both."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from playground.comparison import jobs as jobs_module
+from playground.comparison.jobs import JOBS_AN_OWNER, Comparer
+from playground.comparison.work import Cancelled, Refused, Tell, in_words, plain, run
+from playground.runs.processes import warm_up
+from tests.servers import ROOT, wait_for
+
+
+def files_of(folder):
+    return {path.name: path.read_bytes() for path in Path(folder).iterdir() if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def served(hub, tiny_gpt2, tiny_bert):
+    hub.put("gpt2", files_of(tiny_gpt2))
+    hub.put("bert-base-uncased", files_of(tiny_bert))
+    return hub
+
+
+@pytest.fixture(scope="module")
+def comparer(served):
+    warm_up().join()
+    comparer = Comparer()
+    yield comparer
+    comparer.close()
+
+
+def over(comparer, job, owner="ada", seconds=100):
+    """Poll as a page does until a job is over; its last answer, with all its rows."""
+    rows, cursor = [], 0
+
+    def look():
+        nonlocal cursor
+        answer = comparer.poll(job, owner, cursor)
+        rows.extend(answer["rows"])
+        cursor = answer["cursor"]
+        return answer if answer["status"] in jobs_module.OVER else None
+
+    return wait_for(look, seconds, "the end of the job") | {"rows": rows}
+
+
+def working(comparer, job, said="", owner="ada"):
+    wait_for(lambda: said in comparer.poll(job, owner)["sentence"] and comparer.poll(job, owner)["status"] == "working", 100, said)
+
+
+def table(digits, *models, **more):
+    return {"checkpoint": str(digits), "models": list(models), "n": 4, "shots": 0, "rank": 1} | more
+
+
+def test_a_table_with_the_models_of_the_hub(comparer, served, digits):
+    job = comparer.begin("table", table(digits, "gpt2", "nobody/nothing", "bert-base-uncased"), "ada")
+    answer = over(comparer, job)
+    assert answer["status"] == "done", answer["sentence"]
+    lines = [(row["model"], row["what"], row["n"]) for row in answer["result"]["rows"][3:]]
+    pretrained = "pretrained, never trained on this task"
+    assert lines == [
+        ("digits", "trained on this task", 4), ("gpt2", pretrained, 4), ("nobody/nothing", "not asked", 0),
+        ("bert-base-uncased", pretrained, 4), ("bert-base-uncased", pretrained, 4),
+    ]  # fmt: skip
+    assert "no repository nobody/nothing" in answer["result"]["rows"][5]["error"]
+    assert {row["kind"] for row in answer["rows"]} == {"settings", "model", "estimate", "item", "leak"}
+    assert served.tokens_seen() == set()
+    assert comparer.poll(job, "ada", 10**9)["rows"] == []
+    with served.watch() as seen:  # the process keeps what it has loaded
+        again = over(comparer, comparer.begin("table", table(digits, "gpt2"), "ada"))
+    assert again["status"] == "done"
+    assert seen == []
+
+
+def test_a_download_that_hangs_is_cancelled_at_once_and_the_next_job_works(comparer, served, digits, tiny_gpt2):
+    served.put("ben/hangs", files_of(tiny_gpt2))
+    with served.fault(served.STORAGE, "hang", method="GET"):
+        job = comparer.begin("table", table(digits, "ben/hangs"), "ada")
+        working(comparer, job, "Fetching ben/hangs")
+        behind = comparer.begin("table", table(digits), "ben")
+        assert comparer.poll(behind, "ben")["status"] == "waiting"
+        assert comparer.poll(behind, "ben")["place"] == 1
+        light = over(comparer, comparer.begin("cached", {}, "cy"), "cy")  # what only asks need not wait
+        assert "gpt2" in [row["name"] for row in light["result"]["models"]]
+        at = time.monotonic()
+        comparer.cancel(job, "ada")
+        answer = comparer.poll(job, "ada")
+        assert answer["status"] == "cancelled"
+        assert [row["model"] for row in answer["rows"] if row["kind"] == "model" and row["over"]][-1] == "digits"  # what had come stays
+        wait_for(lambda: comparer.poll(behind, "ben")["status"] != "waiting", 5, "the next job's turn")
+        assert time.monotonic() - at < 1
+    assert over(comparer, behind, "ben")["status"] == "done"
+
+
+def test_the_process_is_killed_and_the_next_job_has_a_new_one(comparer, served, digits, tiny_gpt2):
+    served.put("ben/dies", files_of(tiny_gpt2))
+    with served.fault(served.STORAGE, "hang", method="GET"):
+        job = comparer.begin("table", table(digits, "ben/dies"), "ada")
+        behind = comparer.begin("table", table(digits, "gpt2"), "ada")
+        working(comparer, job, "Fetching ben/dies")
+        first = comparer.process_id
+        os.kill(first, signal.SIGKILL)
+        answer = over(comparer, job)
+    assert answer["status"] == "failed"
+    assert answer["sentence"].startswith("ben/dies: the process that was at it ended (killed, which is what a machine does that runs out")
+    assert answer["again"]
+    assert [row["model"] for row in answer["rows"] if row["kind"] == "model" and row["over"]][-1] == "digits"
+    second = over(comparer, behind)
+    assert second["status"] == "done", second["sentence"]
+    assert comparer.process_id not in (None, first)
+
+
+def test_a_job_that_is_deaf_costs_its_process_only(comparer, digits, monkeypatch):
+    job = comparer.begin("table", table(digits, n=400, rank=400), "ada")
+    working(comparer, job, "Asking digits")
+    first = comparer.process_id
+    os.kill(first, signal.SIGSTOP)  # hears nothing, says nothing
+    monkeypatch.setattr(jobs_module, "DEAF_FOR", 0.5)
+    comparer.cancel(job, "ada")
+    behind = comparer.begin("table", table(digits), "ben")
+    assert over(comparer, behind, "ben")["status"] == "done"
+    assert comparer.process_id != first
+
+
+def test_jobs_are_their_owners_and_only_so_many(comparer, digits):
+    first = comparer.begin("table", table(digits, n=400, rank=400), "ada")
+    second = comparer.begin("table", table(digits), "ada")
+    with pytest.raises(Refused, match=f"{JOBS_AN_OWNER} of your questions are still being answered"):
+        comparer.begin("cached", {}, "ada")
+    for act in (comparer.poll, comparer.cancel):
+        for owner in ("ben", "", "ada "):
+            with pytest.raises(Refused, match="not kept any more"):
+                act(first, owner)
+        for unknown in ("nothing", None, 7, ["x"]):
+            with pytest.raises(Refused):
+                act(unknown, "ada")
+    comparer.cancel(second, "ada")  # it had not begun
+    assert comparer.poll(second, "ada")["status"] == "cancelled"
+    comparer.cancel(first, "ada")
+    comparer.cancel(first, "ada")
+    assert over(comparer, comparer.begin("cached", {}, "ada"))["status"] == "done"
+    with pytest.raises(Refused, match="nothing that is done here"):
+        comparer.begin("shell", {}, "ada")
+
+
+def test_what_nobody_asks_for_makes_way_and_is_forgotten(comparer, digits, monkeypatch):
+    left = comparer.begin("table", table(digits, n=400, rank=400), "ada")
+    working(comparer, left)
+    monkeypatch.setattr(jobs_module, "FORGOTTEN_AFTER", 1.0)
+    assert over(comparer, comparer.begin("table", table(digits), "ben"), "ben")["status"] == "done"
+    assert "nobody asked for it any more" in comparer.poll(left, "ada")["sentence"]
+    monkeypatch.setattr(jobs_module, "KEPT_FOR", 0.0)
+    wait_for(lambda: left not in comparer._jobs, 10, "the end of what was kept")
+
+
+def test_an_idle_process_gives_its_memory_back(comparer, monkeypatch):
+    assert over(comparer, comparer.begin("cached", {}, "ada"))["status"] == "done"
+    assert comparer.process_id
+    monkeypatch.setattr(jobs_module, "IDLE_FOR", 0.5)
+    wait_for(lambda: comparer.process_id is None, 10, "the end of the idle process")
+    assert over(comparer, comparer.begin("cached", {}, "ada"))["status"] == "done"
+
+
+def test_where_strangers_come_folders_are_no_models_and_downloads_are_smaller(served, digits, tiny_gpt2):
+    comparer = Comparer(hosted=True)
+    try:
+        told = over(comparer, comparer.begin("about", {"models": [tiny_gpt2]}, "ada"))["result"]
+        assert "is no model" in told["models"][0]["sentence"]
+        assert (told["folders"], told["most_bytes"]) == (False, 600_000_000)
+    finally:
+        comparer.close()
+    wait_for(lambda: comparer.process_id is None, 10, "the end of the process")
+
+
+PAGE = """
+import sys, time
+from playground.comparison.jobs import Comparer
+from playground.comparison.sheet import to_csv
+if __name__ == "__main__":
+    comparer = Comparer()
+    job = comparer.begin("about", {"models": ["../odd"]}, "ada")
+    while (answer := comparer.poll(job, "ada"))["status"] not in ("done", "failed"):
+        time.sleep(0.05)
+    assert "is no model" in answer["result"]["models"][0]["sentence"], answer
+    print(sorted({"torch", "transformers", "huggingface_hub"} & set(sys.modules)))
+    comparer.close()
+"""
+
+
+def test_the_pages_process_imports_none_of_it(tmp_path):
+    (tmp_path / "page.py").write_text(PAGE)
+    done = subprocess.run(
+        [sys.executable, tmp_path / "page.py"], capture_output=True, text=True, timeout=100, env=os.environ | {"PYTHONPATH": str(ROOT)}
+    )
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_whatever_goes_wrong_becomes_a_sentence():
+    assert "not enough memory" in str(in_words(MemoryError(), "gpt2"))
+    assert str(in_words(OSError(28, "No space left on device"), "gpt2")).startswith("gpt2: this machine could not do it: No space left")
+    assert in_words(Refused("as it is"), "gpt2").args == ("as it is",)
+    assert "nobody foresaw (KeyError" in str(in_words(KeyError("x"), "gpt2"))
+    with pytest.raises(Refused, match="nothing that is done here"):
+        run("no such kind", {}, Tell())
+
+
+def test_rows_are_plain_json_and_numbers_that_are_none_become_null():
+    assert plain({"a": float("nan"), 1: [float("-inf"), (2.5, None, True)]}) == {"a": None, "1": [None, [2.5, None, True]]}
+    with pytest.raises(TypeError):
+        plain({"a": object()})
+
+
+def test_a_cancelled_job_may_not_go_on_telling():
+    sent, cancelled = [], threading.Event()
+    tell = Tell(lambda *message: sent.append(message), cancelled)
+    tell.say("one")
+    for done in range(50):
+        tell.share(done, 50)
+    tell.share(50, 50)
+    assert sent[-1] == ("share", 50, 50, "")
+    assert len(sent) < 10
+    cancelled.set()
+    for act in (lambda: tell.say("two"), lambda: tell.row({}), lambda: tell.share(1, 1), tell.check):
+        with pytest.raises(Cancelled):
+            act()

@@ -1,0 +1,307 @@
+"""Fine-tuning the fixtures, which have seen reversals of three digits only, on reversals of three to four."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import SafetensorError
+
+from playground.comparison import finetune, pretrained, tuned, work
+from playground.comparison.items import Item
+from playground.comparison.prompts import masked_prompt, prompt_for
+from playground.comparison.work import Cancelled, Refused, Tell
+from playground.tasks import EOS, PAD, SOS, load_task
+from playground.tasks.held_out import held_out_set
+from playground.training.checkpoint import save_checkpoint
+from playground.training.trainer import Trainer
+
+ROOT = Path(__file__).resolve().parents[2]
+BOTH = pytest.mark.parametrize("fixture", ["tiny-gpt2", "tiny-bert"])
+STEPS = {"tiny-gpt2": 30, "tiny-bert": 60}
+
+
+class Heard:
+    """Keeps what a job tells; `until` cancels it after so many steps."""
+
+    def __init__(self, until=None):
+        self.rows, self.until, self.cancelled = [], until, threading.Event()
+        self.tell = Tell(self.hear, self.cancelled)
+
+    def hear(self, kind, *content):
+        if kind == "row":
+            self.rows.append(content[0])
+            if content[0].get("step") == self.until and self.until is not None:
+                self.cancelled.set()
+
+    @property
+    def steps(self):
+        return [row for row in self.rows if row["kind"] == "step"]
+
+
+@pytest.fixture(autouse=True)
+def root(tmp_path, monkeypatch):
+    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
+    yield tmp_path
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(small_run, tmp_path_factory):
+    """A checkpoint that has hardly learned: it says which task, which is all that is asked of it."""
+    folder = tmp_path_factory.mktemp("checkpoint") / "small"
+    trainer = Trainer(small_run.replace(min_length=3, max_length=4, steps=2))
+    save_checkpoint(folder, trainer, list(trainer))
+    return str(folder)
+
+
+@pytest.fixture
+def asked(checkpoint, tiny_models):
+    def make(fixture="tiny-gpt2", **more):
+        return {"checkpoint": checkpoint, "model": str(tiny_models / fixture), "steps": 2, "batch_size": 4, "n": 4, **more}
+
+    return make
+
+
+@pytest.fixture
+def family(tiny_models):
+    """A fixture as a family, on reversal of digits."""
+
+    def make(fixture, symbols=10):
+        heard = Heard()
+        found = pretrained.find(str(tiny_models / fixture), heard.tell)
+        kind = "text-generation" if fixture == "tiny-gpt2" else "fill-mask"
+        pipe = pretrained.open_pipeline(kind, found, heard.tell)
+        make = tuned.TunedCausal if fixture == "tiny-gpt2" else tuned.TunedMasked
+        return make(pipe.model, pipe.tokenizer, load_task("reverse", symbols), fixture), pipe.tokenizer
+
+    return make
+
+
+@BOTH
+def test_a_fine_tuned_fixture_does_what_worked_examples_do_not_teach_it_and_is_a_model_of_the_table_at_once(fixture, asked, root):
+    heard = Heard()
+    told = finetune.finetune(asked(fixture, steps=STEPS[fixture], batch_size=32, learning_rate=2e-3, n=64), heard.tell)
+    assert told["after"]["exact_match"] >= 0.95 > 0.6 > told["before"]["exact_match"]
+    losses = [row["loss"] for row in heard.steps[1:]]
+    assert sum(losses[-5:]) < 0.1 * sum(losses[:5])
+    assert [row["step"] for row in heard.steps] == list(range(STEPS[fixture] + 1))
+    assert os.listdir(root / "compared") == [f"{fixture}-reverse-3-4"]
+
+    table = work.run("table", asked(models=[asked(fixture)["model"], told["model"]], n=12, shots=4, rank=0), Tell())
+    shots, after = (
+        next(row for row in table["rows"] if row["model"] == name and "RIGHT" not in row["way"])
+        for name in (asked(fixture)["model"], told["model"])
+    )
+    assert after["exact_match"] >= 0.9 > 0.5 >= shots["exact_match"]
+    assert after["what"].startswith(f"fine-tuned: {STEPS[fixture]} steps on reverse")
+    assert "behind 0 worked examples" in after["way"]
+    assert "behind 4 worked examples" in shots["way"]
+
+
+@BOTH
+def test_rows_are_the_tokens_of_the_prompts_that_the_table_sends(fixture, family):
+    model, tokenizer = family(fixture)
+    model.eval()
+    causal = fixture == "tiny-gpt2"
+    batch = held_out_set(model.task, 9, 2, 4).batch
+    row_BW, there_BW = model._row(batch) if causal else model._row(batch.source_BS, batch.labels_BT > EOS)
+    for row, there, source, target in zip(row_BW, there_BW, batch.source_BS, batch.target_BT, strict=True):
+        question, answer = (tuple(model.task.vocabulary.decode(ids[ids != SOS].tolist())) for ids in (source, target))
+        item = Item(question, answer)
+        text = f"{prompt_for(item, [])} {item.right}" + "\n" if causal else masked_prompt(item, [], tokenizer.mask_token)
+        ids = tokenizer(text)["input_ids"]
+        given = row[there].tolist()
+        assert given == (ids[: len(given)] if causal else ids)
+        assert not causal or len(ids) - len(given) == int(len(answer) == 4)  # the last token of the longest is only a label
+
+
+@BOTH
+def test_an_answer_is_the_same_alone_and_among_longer_ones_and_solves_agrees_with_solve(fixture, family):
+    model, _ = family(fixture)
+    model.train()
+    batch = held_out_set(model.task, 24, 2, 5).batch
+    together_BT = model.solve(batch.source_BS, 6)
+    assert model.training
+    for row, source_S in enumerate(batch.source_BS):
+        shown = int((source_S != PAD).sum())
+        assert torch.equal(model.solve(source_S[None, :shown], 6)[0], together_BT[row])
+    right_B = (together_BT == batch.labels_BT).all(1)
+    assert torch.equal(model.solves(batch), right_B)
+    assert 0 < int(right_B.sum()) < len(right_B)
+
+
+@BOTH
+def test_attention_rows_sum_to_one_look_at_nothing_that_is_not_there_and_fit_the_axes(fixture, family):
+    model, _ = family(fixture)
+    batch = held_out_set(model.task, 6, 2, 4).batch
+    record, axes = model.record(batch), model.axes(batch)
+    kind = "decoder" if fixture == "tiny-gpt2" else "encoder"
+    assert set(axes) == {kind}
+    layers = getattr(record, f"{kind}_attention")
+    assert len(layers) == model.config.n_layers
+    queries_BQ, memory_BM = axes[kind]
+    for weights_BHQM in layers:
+        assert weights_BHQM.shape == (6, model.config.n_heads, queries_BQ.shape[1], memory_BM.shape[1])
+        there_BHQM = (queries_BQ != PAD)[:, None, :, None].expand_as(weights_BHQM)
+        sums_BHQ = weights_BHQM.sum(-1)
+        torch.testing.assert_close(sums_BHQ, torch.ones_like(sums_BHQ))
+        nothing_BHQM = there_BHQM & (memory_BM == PAD)[:, None, None, :]
+        assert float(weights_BHQM[nothing_BHQM].abs().max()) < 1e-6
+        if kind == "decoder":
+            assert float(weights_BHQM.triu(1)[there_BHQM].abs().max()) == 0
+
+
+def test_rows_that_are_held_out_train_nothing_and_the_prompt_is_not_learned(family):
+    model, _ = family("tiny-gpt2")
+    model.eval()
+    model.requires_grad_(False)
+    batch = held_out_set(model.task, 8, 3, 4).batch
+    silent = type(batch)(batch.source_BS, batch.target_BT, torch.zeros(8))
+    assert float(model.loss(silent)) == 0
+    half = torch.tensor([1.0, 0.0] * 4)
+    mixed = type(batch)(batch.source_BS, batch.target_BT, half)
+    torch.testing.assert_close(model.loss(mixed), model.loss(batch.rows(half > 0)))
+    model.requires_grad_(True)
+
+
+def test_the_same_seed_gives_the_same_losses_and_another_one_others(asked):
+    def losses(seed):
+        heard = Heard()
+        finetune.finetune(asked(steps=4, seed=seed), heard.tell)
+        return [row["loss"] for row in heard.steps[1:]]
+
+    first = losses(0)
+    assert losses(0) == first != losses(1)
+
+
+def test_a_symbol_without_a_token_of_its_own_is_named(family):
+    with pytest.raises(Refused, match="tiny-bert has no token of its own for the symbol A"):
+        family("tiny-bert", symbols=62)  # its tokenizer makes small letters of capitals
+
+
+def test_sequences_beyond_the_models_positions_are_refused(family):
+    model, _ = family("tiny-gpt2")
+    with pytest.raises(Refused, match="this model sees 256 at once"):
+        model.check_width(200)
+
+
+def test_whoever_cancels_keeps_the_weights_so_far(asked, root, tiny_models):
+    heard = Heard(until=3)
+    told = finetune.finetune(asked(steps=50, learning_rate=1e-3), heard.tell)
+    assert told["cancelled"]
+    assert told["steps"] == 3
+    assert json.loads((root / "compared" / "tiny-gpt2-reverse-3-4" / "fine-tuned.json").read_text())["steps"] == 3
+    before, after = (
+        pretrained.open_pipeline("text-generation", pretrained.find(name, Tell()), Tell()).model.lm_head.weight
+        for name in (str(tiny_models / "tiny-gpt2"), told["model"])
+    )
+    assert not torch.equal(before, after)
+
+
+def test_whoever_cancels_before_the_first_step_leaves_nothing(asked, root):
+    with pytest.raises(Cancelled):
+        finetune.finetune(asked(), Heard(until=0).tell)
+    assert not (root / "compared").exists()
+
+
+def test_what_does_not_fit_into_memory_is_refused_with_the_number_before_it_is_loaded(asked, monkeypatch):
+    monkeypatch.setattr(finetune, "free_memory", lambda: 3_000_000)
+    plan = finetune.plan(asked(batch_size=64), Tell())
+    assert plan["bytes"] == sum(plan["parts"].values()) > plan["free"] == 3_000_000
+    assert not plan["fits"]
+    heard = Heard()
+    with pytest.raises(Refused, match=r"takes about 0\.\d GB .* and 0\.0 GB are free") as refused:
+        finetune.finetune(asked(batch_size=64), heard.tell)
+    assert refused.value.again
+    assert heard.rows == []
+
+
+def test_more_sequences_and_longer_ones_take_more_memory_and_weights_take_sixteen_bytes(asked, tiny_models):
+    small, large = (finetune.plan(asked(batch_size=size), Tell())["parts"] for size in (4, 8))
+    assert large["activations"] == 2 * small["activations"]
+    parameters = pretrained.find(str(tiny_models / "tiny-gpt2"), Tell()).parameters
+    assert sum(value for name, value in small.items() if name != "activations") == 16 * parameters
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), SafetensorError("No space left on device (os error 28)")])
+def test_a_full_disk_is_said_and_nothing_half_written_stays(asked, root, monkeypatch, error):
+    finetune.finetune(asked(), Tell())
+    folder = root / "compared" / "tiny-gpt2-reverse-3-4"
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+
+    def full(*_, **__):
+        raise error
+
+    monkeypatch.setattr("transformers.PreTrainedModel.save_pretrained", full)
+    with pytest.raises(Refused, match=r"could not be saved \(No space left on device.*Make room"):
+        finetune.finetune(asked(steps=3), Tell())
+    assert os.listdir(root / "compared") == [folder.name]
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_disk_that_is_full_already_refuses_before_training(asked, monkeypatch):
+    monkeypatch.setattr(finetune.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000}))
+    heard = Heard()
+    with pytest.raises(Refused, match="are free on this disk"):
+        finetune.finetune(asked(), heard.tell)
+    assert heard.rows == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"steps": 0}, "steps is 0; give a whole number from 1"),
+        ({"steps": 2.5}, "steps is 2.5"),
+        ({"learning_rate": float("nan")}, "learning_rate is nan"),
+        ({"learning_rate": "1"}, "learning_rate is 1; give a number"),
+        ({"batch_size": True}, "batch_size is True"),
+        ({"model": ""}, "name a model"),
+        ({"model": "tuned:../../etc"}, "fine-tune it again"),
+        ({"model": "tuned:nothing"}, "fine-tune it again"),
+        ({"checkpoint": None}, "choose a checkpoint"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_in_a_sentence(asked, wrong, sentence):
+    with pytest.raises(Refused, match=sentence):
+        work.run("finetune", asked(**wrong), Tell())
+
+
+def test_too_large_a_learning_rate_is_said_and_nothing_is_saved(asked, root, monkeypatch):
+    monkeypatch.setattr(tuned.TunedCausal, "_loss", lambda *_: torch.tensor(float("nan"), requires_grad=True))
+    with pytest.raises(Refused, match="try again with a learning rate below"):
+        finetune.finetune(asked(), Tell())
+    assert not (root / "compared").exists()
+
+
+def test_where_strangers_come_less_is_allowed_names_cannot_be_guessed_and_the_oldest_goes(asked, root, monkeypatch, tiny_models):
+    monkeypatch.setattr(pretrained, "_in_cache", lambda name: tiny_models / "tiny-gpt2" if name == "tiny-gpt2" else None)
+    monkeypatch.setenv("PLAYGROUND_LOCAL_MODELS", "0")
+    monkeypatch.setattr(finetune, "HOSTED_KEPT", 2)
+    with pytest.raises(Refused, match="steps is 201; give a whole number from 1 to 200"):
+        finetune.finetune(asked(model="tiny-gpt2", steps=201), Tell())
+    names = [finetune.finetune(asked(model="tiny-gpt2", steps=1), Tell())["model"] for _ in range(3)]
+    assert len(set(names)) == 3
+    assert {pretrained.TUNED + name for name in os.listdir(root / "compared")} == set(names[1:])
+    assert pretrained.find(names[2], Tell()).where == "directory"
+    with pytest.raises(Refused):
+        pretrained.find(str(root / "compared" / names[2].removeprefix(pretrained.TUNED)), Tell())
+
+
+def test_the_command_line_leaves_a_model_and_does_not_replace_it_unasked(asked, tmp_path):
+    out = tmp_path / "model"
+    command = [sys.executable, "-W", "error", "-m", "playground", "finetune", asked()["model"], asked()["checkpoint"]]
+    command += ["--steps", "2", "--n", "4", "--out", str(out), "--json"]
+    first = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert first.returncode == 0, first.stderr
+    told = json.loads(first.stdout.splitlines()[-1])
+    assert told["model"] == str(out)
+    assert told["steps"] == 2
+    assert pretrained.find(str(out), Tell()).parameters == told["parameters"]
+    again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert again.returncode == 2
+    assert "already holds a fine-tuned model; choose another folder, or add --overwrite" in again.stderr

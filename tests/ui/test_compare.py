@@ -1,0 +1,180 @@
+"""What the Compare tab's page is told: through a comparer of its own, and without one."""
+
+import asyncio
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from playground.comparison.jobs import Comparer
+from playground.families import FAMILIES
+from playground.runs.registry import Registry
+from playground.training.config import RunConfig
+from playground.training.manifest import read_manifest
+from playground.ui import same_budget
+from playground.ui.compare import HOSTED_ITEMS, ComparePage
+from playground.ui.subject import RUN
+from tests.servers import ROOT, wait_for
+
+OWNER, OTHER = "o" * 32, "x" * 32
+
+
+class Noted(Comparer):
+    """Takes jobs and starts no process for them."""
+
+    def _go_on(self):
+        pass
+
+
+@pytest.fixture
+def registry(tmp_path):
+    (tmp_path / "reverse").symlink_to(ROOT / "checkpoints" / "reverse")
+    registry = Registry(tmp_path)
+    yield registry
+    registry.shutdown()
+
+
+@pytest.fixture
+def page(registry):
+    page = ComparePage(registry, Noted())
+    yield page
+    page.comparer.close()
+
+
+def ask(page, route, what):
+    with ThreadPoolExecutor(1) as thread:  # the browser tests' event loop may be running in this one
+        return thread.submit(asyncio.run, page.answerers()[f"compare-{route}"](what, None)).result()
+
+
+def job_of(page, told):
+    return page.comparer._jobs[told["job"]]
+
+
+def test_a_job_is_told_the_folder_of_the_chosen_model_and_never_one_that_a_browser_names(page, registry):
+    wished = {"models": ["gpt2"], "n": 4, "checkpoint": "/etc", "into": "/tmp/x"}
+    told = ask(page, "begin", {"owner": OWNER, "kind": "table", "subject": "checkpoint:reverse", "what": wished})
+    assert job_of(page, told).what == {"models": ["gpt2"], "n": 4, "checkpoint": str(registry.root / "reverse"), "name": "reverse"}
+    told = ask(page, "begin", {"owner": OWNER, "kind": "table", "what": wished})
+    assert job_of(page, told).what == {"models": ["gpt2"], "n": 4}
+
+
+def test_a_run_is_compared_by_its_newest_checkpoint_and_by_nobody_else(page, registry):
+    config = RunConfig.from_fields({"max_length": 3, "steps": 4, "d_model": 8, "n_heads": 1, "n_layers": 1, "d_ff": 8, "eval_n": 8})
+    run = registry.start(config, OWNER, name="mine")
+    wait_for(lambda: run.status == "done", what="the end of the run")
+    what = {"kind": "table", "subject": RUN + run.id, "what": {}}
+    told = ask(page, "begin", what | {"owner": OWNER})
+    assert job_of(page, told).what == {"checkpoint": str(run.checkpoints()[0][0]), "name": "mine"}
+    assert "not yours" in ask(page, "begin", what | {"owner": OTHER})["error"]
+
+
+def test_only_its_owner_hears_of_a_job(page):
+    job = ask(page, "begin", {"owner": OWNER, "kind": "cached", "what": {}})["job"]
+    assert ask(page, "poll", {"owner": OWNER, "job": job})["status"] == "waiting"
+    for route in ("poll", "cancel"):
+        assert set(ask(page, route, {"owner": OTHER, "job": job})) == {"error"}
+    assert ask(page, "cancel", {"owner": OWNER, "job": job}) == {}
+    assert ask(page, "poll", {"owner": OWNER, "job": job})["status"] == "cancelled"
+
+
+def test_where_strangers_share_the_machine_a_table_is_short(registry):
+    for hosted in (False, True):
+        page = ComparePage(registry, Noted(hosted=hosted))
+        what = {"owner": OWNER, "kind": "table", "subject": "checkpoint:reverse", "what": {"n": HOSTED_ITEMS + 1}}
+        assert ("error" in ask(page, "begin", what)) is hosted
+        page.comparer.close()
+
+
+HOSTILE = [
+    None, 3, [], {}, {"owner": OWNER}, {"owner": "short", "kind": "about"}, {"owner": OWNER, "kind": ["about"]},
+    {"owner": OWNER, "kind": "nothing"}, {"owner": OWNER, "kind": "__class__", "what": {}}, {"owner": {}, "kind": "about", "what": {}},
+    {"owner": OWNER, "kind": "table", "what": {"models": ["x" * 30_000]}}, {"owner": OWNER, "kind": "table", "subject": "checkpoint:../x"},
+    {"owner": OWNER, "kind": "table", "subject": 3}, {"owner": OWNER, "kind": "table", "subject": "run:x"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("what", HOSTILE, ids=lambda what: repr(what)[:50])
+def test_a_hostile_request_gets_a_sentence(page, what):
+    for route in ("begin", "poll", "cancel", "budget", "train"):
+        told = ask(page, route, what)
+        assert isinstance(told["error"], str)
+        assert 10 < len(told["error"]) < 300
+    assert ask(page, "curves", what) == {"curves": []}
+    assert page.comparer.process_id is None
+
+
+def test_a_job_is_carried_out_without_torch_or_transformers_here(tmp_path):
+    code = (
+        "import asyncio, sys, time\n"
+        "from pathlib import Path\n"
+        "from playground.comparison.jobs import Comparer\n"
+        "from playground.runs.registry import Registry\n"
+        "from playground.ui.compare import ComparePage\n"
+        "if __name__ == '__main__':\n"
+        f"    page, owner = ComparePage(Registry(Path({str(tmp_path)!r})), Comparer()), {OWNER!r}\n"
+        "    assert page.comparer.process_id is None\n"
+        "    job = asyncio.run(page.begin({'owner': owner, 'kind': 'cached', 'what': {}}, None))['job']\n"
+        "    poll = lambda: asyncio.run(page.poll({'owner': owner, 'job': job}, None))\n"
+        "    while (told := poll())['status'] in ('waiting', 'working'): time.sleep(0.05)\n"
+        "    assert told['status'] == 'done', told\n"
+        "    assert told['result']['models'] == [], told\n"
+        "    page.comparer.close(); page.registry.shutdown()\n"
+        "    sys.exit(bool({'torch', 'transformers'} & set(sys.modules)))\n"
+    )
+    script = tmp_path / "script.py"
+    script.write_text(code)
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"}
+    subprocess.run([sys.executable, str(script)], cwd=ROOT, env=environment, check=True, timeout=60)
+
+
+# Other families
+
+TRANSFORMERS_OWN = pytest.mark.skipif("bert" not in FAMILIES, reason="the families of transformers are not registered")
+
+
+def test_the_families_on_offer_follow_the_chosen_model_and_lengths(page, monkeypatch):
+    monkeypatch.setattr(same_budget, "budgeted", lambda config, family: config)
+    told = ask(page, "budget", {"owner": OWNER, "subject": "checkpoint:reverse"})
+    config = read_manifest(ROOT / "checkpoints" / "reverse").config
+    assert {each["family"] for each in told["families"]} == set(FAMILIES)
+    assert [each["family"] for each in told["families"] if each["own"]] == [config.family]
+    assert told["parameters"] == config.model.parameter_count()
+    assert (told["task"], told["min_length"], told["max_length"]) == ("reverse 1–10", 1, 10)
+    longer = ask(page, "budget", {"owner": OWNER, "subject": "checkpoint:reverse", "min_length": 6, "max_length": 12})
+    assert longer["task"] == "reverse 6–12"
+    for lengths in ({"min_length": 7, "max_length": 6}, {"max_length": "6"}, {"max_length": 10_000}, {"min_length": None}):
+        assert "length" in ask(page, "budget", {"owner": OWNER, "subject": "checkpoint:reverse", **lengths})["error"]
+
+
+def test_a_family_is_trained_as_a_run_that_ends_when_it_is_good(page, registry, monkeypatch):
+    small = {"d_model": 32, "n_heads": 2, "n_layers": 1, "d_ff": 64, "steps": 400, "decay_steps": 400, "max_length": 3, "eval_n": 64}
+    monkeypatch.setattr(same_budget, "budgeted", lambda config, family: config.replace(**small, min_length=1))
+    told = ask(page, "train", {"owner": OWNER, "subject": "checkpoint:reverse", "families": ["transformer"], "max_length": 3})
+    (begun,) = told["runs"]
+    assert not told["error"]
+    asked = {"owner": OWNER, "subjects": [begun["subject"]]}
+    wait_for(lambda: ask(page, "curves", asked)["curves"][0]["status"] == "done", what="the end of the run")
+    (curve,) = ask(page, "curves", asked)["curves"]
+    run = registry.find(begun["subject"].removeprefix(RUN), OWNER)
+    step, seconds = curve["reached"]
+    assert run.config.training.until == same_budget.GOOD
+    assert curve["step"] < 400
+    assert next(each[0] for each in curve["scored"] if each[1] >= same_budget.GOOD) == step
+    assert seconds == pytest.approx(run.points.columns["seconds"][step - 1])
+    assert [each[0] for each in curve["loss"]][-1] == curve["step"]
+    assert ask(page, "curves", asked | {"owner": OTHER}) == {"curves": []}
+
+
+def test_unknown_families_are_refused(page):
+    for families in ([], ["nothing"], "bert", [3], None):
+        told = ask(page, "train", {"owner": OWNER, "subject": "checkpoint:reverse", "families": families})
+        assert "choose families" in told["error"]
+
+
+@TRANSFORMERS_OWN
+def test_the_families_of_transformers_come_near_the_budget(page):
+    told = ask(page, "budget", {"owner": OWNER, "subject": "checkpoint:reverse", "min_length": 6, "max_length": 6})
+    for row in told["families"][:3]:
+        assert row["parameters"] == pytest.approx(told["parameters"], rel=0.05)
+    assert [row["family"] for row in told["families"][:3]] == list(same_budget.FIRST)
