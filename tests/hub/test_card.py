@@ -390,6 +390,7 @@ def test_a_card_of_rows_shows_hostile_symbols_as_they_are_and_is_written_without
     keep(rows)
     config = RunConfig.from_fields(rows.settings() | {"d_model": 16, "n_heads": 1, "n_layers": 1, "d_ff": 16})
     checkpoint = saved(tmp_path / "c", config, 2, scores=True)
+    bare = saved(tmp_path / "bare", config, 2)
     assert command_line(read_manifest(checkpoint)) is None
     for place, rows_shown in (("here", True), ("elsewhere", False)):
         monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path / place))
@@ -401,6 +402,5 @@ def test_a_card_of_rows_shows_hostile_symbols_as_they_are_and_is_written_without
         assert ("held-out sequence |" in text) == rows_shown
         for snippet in re.findall("```python\n(.*?)```\n", text, re.DOTALL):
             compile(snippet, "card", "exec")
-    bare = saved(tmp_path / "bare", config, 2)
     with pytest.raises(RowsError, match="are not kept here"):
         card_of(tmp_path / "package", bare)

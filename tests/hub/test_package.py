@@ -383,7 +383,8 @@ SIGNS = Vocabulary("a,b(|é漢")
 @pytest.mark.parametrize(
     ("vocabulary", "text"),
     [
-        (WORDS, " cat,  it's <b> `x` sat|on a ÄÖ 👋🏽"), (SIGNS, "a,b (|é 漢,"), (Vocabulary("01()"), "(()1"), (Vocabulary("012+"), "1 2+0,1"),
+        (WORDS, " cat,  it's <b> `x` sat|on a ÄÖ 👋🏽"), (SIGNS, "a,b (|é 漢,"), (Vocabulary("01()"), "(()1"),
+        (Vocabulary("012+"), "1 2+0,1"),
     ],
     ids=["words", "signs with a comma", "brackets", "sums"],
 )  # fmt: skip
