@@ -12,7 +12,7 @@ import playground
 
 ROOT = Path(__file__).resolve().parent.parent
 HOUSE = ROOT / "playground"
-FLOORS = {name: int(floor) for floor, name in re.findall(r"^ +(\d)  (\w+)/? ", playground.__doc__, re.MULTILINE)}
+FLOORS = {name: int(floor) for floor, name in re.findall(r"^ +(\d+)  (\w+)/? ", playground.__doc__, re.MULTILINE)}
 FILES = sorted(HOUSE.rglob("*.py"))
 WEB = {"gradio", "starlette", "fastapi", "uvicorn"}
 # Heavy ones, and the few files that may import them.
