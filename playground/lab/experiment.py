@@ -17,6 +17,7 @@ from playground.models.config import SettingError, shown
 from playground.runs.run import LONGEST_NAME
 from playground.training.config import RunConfig, field_owner, setting_of
 
+VARIANT = "variant"
 GRID, LENGTHS = "grid", "lengths"
 KINDS = (GRID, LENGTHS)
 MOST_RUNS = 60
@@ -48,7 +49,8 @@ class Cell:
 
 @dataclass(frozen=True)
 class Experiment:
-    """What is to be trained: every combination of the values in `grid` with every seed, on top of the settings in `base`.
+    """What is to be trained: every combination of the values in `grid` with every seed, on top of the settings in `base`. What
+    differs by more than one setting is a value of `variant`, which holds settings by name.
 
     `owner` is the owner's fingerprint. The kind "lengths" trains up to max_length and then asks every length to `times` as many,
     `n` held-out sequences of each; its models get positions for them.
@@ -100,18 +102,21 @@ class Experiment:
         if not isinstance(self.grid, Mapping) or not 1 <= len(self.grid) <= 2:
             raise SettingError("grid", f"grid is {shown(self.grid)}; it must name one or two settings and the values of each")
         for name, values in self.grid.items():
-            if name in NOT_VARIED:
-                way_out = "give seeds instead" if name == "seed" else "it follows from the task"
-                raise SettingError(name, f"{name} cannot vary in an experiment; {way_out}")
-            if self.kind == LENGTHS and name in ("min_length", "max_length"):
-                raise SettingError(name, f"{name} cannot vary where schemes are compared by length; put it in base")
-            if name != "family" and name not in field_owner():
+            if name not in ("family", VARIANT) and name not in field_owner():
                 raise SettingError("grid", f"{shown(name)} is no setting of a run; the settings are family, {', '.join(field_owner())}")
             if not isinstance(values, list | tuple) or not 1 <= len(values) <= MOST_VALUES:
                 raise SettingError(name, f"{name} has the values {shown(values)}; give a list of 1 to {MOST_VALUES}")
+            if name == VARIANT and not all(isinstance(value, Mapping) and value for value in values):
+                raise SettingError(name, f"variant has the values {shown(values)}; each must be settings by name")
             if len({json.dumps(value) for value in values}) < len(values):
                 raise SettingError(name, f"{name} has the values {shown(values)}; one stands there twice, leave it out")
-        doubled = sorted(set(self.grid) & set(self.base))
+        varied = {name for values in self.grid.get(VARIANT, []) for name in values} | set(self.grid)
+        for name in sorted(varied & set(NOT_VARIED)):
+            way_out = "give seeds instead" if name == "seed" else "it follows from the task"
+            raise SettingError(name, f"{name} cannot vary in an experiment; {way_out}")
+        for name in sorted(varied & {"min_length", "max_length"}) if self.kind == LENGTHS else ():
+            raise SettingError(name, f"{name} cannot vary where schemes are compared by length; put it in base")
+        doubled = sorted(varied & set(self.base))
         if doubled:
             raise SettingError(doubled[0], f"{doubled[0]} stands in base and in grid; a setting stays or varies, leave one out")
 
@@ -138,12 +143,13 @@ class Experiment:
     def _cell(self, values: dict[str, Any]) -> Cell:
         """A family's own recipe lies below what the experiment says. Where families vary, settings that one of them has no use for
         are left out for it, and for it alone."""
-        base = dict(self.base)
-        registered = FAMILIES.get(values.get("family", base.get("family", "transformer")))
-        if registered and "family" in values:
+        base, varied = dict(self.base), {name: value for name, value in values.items() if name != VARIANT}
+        varied |= values.get(VARIANT, {})
+        registered = FAMILIES.get(varied.get("family", base.get("family", "transformer")))
+        if registered and "family" in varied:
             known = {name for name, owner in field_owner().items() if owner != "model"} | set(registered.settings())
             base = {name: value for name, value in base.items() if name in known}
-        settings = {**getattr(registered, "recipe", {}), **base, **values}
+        settings = {**getattr(registered, "recipe", {}), **base, **varied}
         if self.kind == LENGTHS:
             settings |= {"max_positions": positions_for(settings, self.longest(settings))}
         return Cell(values, settings)
@@ -186,7 +192,8 @@ def positions_for(settings: Mapping[str, Any], length: int) -> int:
 
 def label(values: Mapping[str, Any]) -> str:
     """A combination of values as people write it: `positions rope`, `n_heads 4, norm pre`."""
-    return ", ".join(f"{name} {plain_value(value)}" for name, value in values.items())
+    told = [label(value) if name == VARIANT else f"{name} {plain_value(value)}" for name, value in values.items()]
+    return ", ".join(told)
 
 
 def plain_value(value: Any) -> str:

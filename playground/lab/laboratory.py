@@ -184,10 +184,12 @@ class Laboratory:
 
     def rows(self, owner: str) -> list[dict[str, Any]]:
         """An owner's experiments as rows, newest first."""
-        return [self._row(self._known[each.id], owner) for each in self.of_owner(owner)]
+        return [self.row(each, owner) for each in self.of_owner(owner)]
 
-    def _row(self, going: Going, owner: str) -> dict[str, Any]:
-        experiment, runs = going.experiment, self._runs(going, owner)
+    def row(self, experiment: Experiment, owner: str) -> dict[str, Any]:
+        """An experiment in the list of experiments."""
+        going = self._known[experiment.id]
+        runs = self._runs(going, owner)
         status = Counter(run.status for run in runs.values())
         return {
             "id": experiment.id,
@@ -231,7 +233,7 @@ class Laboratory:
         )
         spec = {name: value for name, value in experiment.to_json().items() if name in SPEC}
         estimate = self.estimate(experiment, owner)
-        return self._row(going, owner) | {"spec": spec, "lines": told, "estimate": estimate} | found
+        return self.row(experiment, owner) | {"spec": spec, "lines": told, "estimate": estimate} | found
 
     def results(self, experiment: Experiment, owner: str) -> dict[str, Any]:
         """Medians and ranges for each cell, curves, and the sentence."""

@@ -156,8 +156,9 @@ def to_csv(names: Sequence[str], cells: Sequence[Mapping[str, Any]]) -> str:
             cell["label"], cell["n"], cell["planned"], exact.get("median"), exact.get("low"), exact.get("high"), steps.get("median"),
             steps.get("low"), steps.get("high"), steps.get("reached"), censored_at, seconds.get("median"),
         ]  # fmt: skip
-        lines.append([*(cell["values"].get(name) for name in names), *row])
-    return written([*names, *COLUMNS], lines)
+        varied = [cell["values"].get(name) for name in names if name != "variant"]  # whose label says it
+        lines.append([*varied, *row])
+    return written([*(name for name in names if name != "variant"), *COLUMNS], lines)
 
 
 def written(head: Sequence[str], lines: Sequence[Sequence[Any]]) -> str:
