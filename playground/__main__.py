@@ -258,7 +258,7 @@ def lab_options(command: Callable[..., Any]) -> Callable[..., Any]:
         command
     )
     return click.option(
-        "--set", "settings", cls=Several, multiple=True, metavar="NAME=VALUE ...", help="Settings of every run, such as steps=500 norm=post."
+        "--set", "settings", cls=Several, multiple=True, metavar="NAME=VALUE ...", help="Settings of every run: steps=500 norm=post."
     )(command)  # fmt: skip
 
 
@@ -299,7 +299,7 @@ def lengths(
 
 @main.command()
 @click.argument("question", required=False)
-@click.option("--vary", cls=Several, multiple=True, metavar="NAME=V1,V2 ...", help="One or two settings, family and task too, with values.")
+@click.option("--vary", cls=Several, multiple=True, metavar="NAME=V,V ...", help="One or two settings, family and task too, with values.")
 @click.option("--seeds", type=click.IntRange(1, 20), default=None, help="Runs of each combination, seeds 0, 1, ... [default: 3]")
 @lab_home
 @lab_options

@@ -66,7 +66,19 @@ def test_files_in_models_import_each_other_from_their_own_folder_only():
 
 @pytest.mark.parametrize(
     "module",
-    ["tasks", "models", "families", "training.config", "training.presets", "training.manifest", "inspection", "runs.registry"],
+    [
+        "tasks",
+        "models",
+        "families",
+        "training.config",
+        "training.presets",
+        "training.manifest",
+        "inspection",
+        "runs.registry",
+        "lab.laboratory",
+        "lab.questions",
+        "lab.published",
+    ],
 )
 def test_what_the_page_needs_before_the_first_run_does_not_load_torch(module):
     code = f"import sys, playground.{module}; sys.exit('torch' in sys.modules)"

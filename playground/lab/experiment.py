@@ -38,6 +38,12 @@ class Cell:
     def label(self) -> str:
         return label(self.values)
 
+    @property
+    def short(self) -> str:
+        """The label without the name of the setting, where just one varies."""
+        (name, value), *more = self.values.items()
+        return self.label if more or name == VARIANT else plain_value(value)
+
     def config(self, seed: int) -> RunConfig:
         """The run of this cell with this seed.
 

@@ -244,10 +244,10 @@ class Laboratory:
             steps = cell.config(seed).training.steps
             blank: dict[str, Any] = {"done": False, "exact_match": None, "steps": steps, "steps_to": None, "seconds": 0.0, "curve": []}
             by_cell[cell.label].append({"seed": seed} | (self._measure(run) if run else blank))
-        cells = [results.cell_result(cell.label, cell.values, by_cell[cell.label]) for cell in experiment.cells]
+        cells = [results.cell_result(cell, by_cell[cell.label]) for cell in experiment.cells]
         for told in cells:
             told["seeds"] = [{name: value for name, value in run.items() if name != "curve"} for run in by_cell[told["label"]]]
-        return {"fields": list(experiment.grid), "cells": cells, "sentence": results.sentence(cells)}
+        return {"fields": list(experiment.grid), "cells": cells, "sentence": results.sentence(list(experiment.grid), cells)}
 
     def lengths(self, experiment: Experiment, owner: str) -> dict[str, Any]:
         """Exact match by length for each scheme, how far each reaches, and the sentence."""
@@ -259,7 +259,7 @@ class Laboratory:
                 run = runs.get(f"{at}/{seed}")
                 whole = run and run.status == "done" and not self._left(going, run)
                 told.append({"seed": seed, "scores": lengths.scores(self._counts(going, run)) if run and whole else []})
-            rows.append(lengths.scheme_result(cell.label, told, config))
+            rows.append(lengths.scheme_result(cell.short, told, config))
         task = config.task
         longest = max(experiment.longest(cell.settings) for cell in experiment.cells)
         trained = [task.min_length, task.max_length]

@@ -136,7 +136,7 @@ def sentence(rows: Sequence[Mapping[str, Any]], trained: Sequence[int], longest:
         return f"{begin}{told}; with a single seed there is no telling whether this is more than chance."
     if apart(best["reach"], second["reach"]):
         share = by_chance(best["n"], second["n"])
-        verdict = f"the ranges of the first two do not overlap (chance alone separates so few seeds in {share:.0%} of comparisons)"
+        verdict = f"the ranges of the first two do not overlap (chance alone separates so few seeds in {percent(share)} of comparisons)"
     else:
         verdict = "the ranges of the first two overlap, so these seeds show no difference between them"
     return f"{begin}{told}; {verdict}."

@@ -275,7 +275,7 @@ def verdict_of_lengths(found: Mapping[str, Any]) -> dict[str, Any]:
     """The published order of position schemes beside what a length experiment found (`Laboratory.lengths`)."""
     claim = CLAIMS["length-order"]
     told = {"name": "length-order", "published": None, "told": claim.told, "rule": claim.rule}
-    known = {row["label"].removeprefix("positions "): row["beyond"] for row in found["rows"]}
+    known = {row["label"]: row["beyond"] for row in found["rows"]}
     if any(known.get(scheme) is None for group in ORDER for scheme in group) or any(row["n"] < row["planned"] for row in found["rows"]):
         return told | {"ours": None, "passed": None, "sentence": "not every scheme has been measured yet"}
     medians = {scheme: known[scheme]["median"] for group in ORDER for scheme in group}

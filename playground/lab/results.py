@@ -12,6 +12,8 @@ from typing import Any
 
 from playground.statistics import apart, by_chance, censored, quantile, spread
 
+from .experiment import VARIANT, Cell
+
 REACHED = 0.99  # exact match that counts as learned
 MOST_POINTS = 200  # of one curve
 
@@ -21,14 +23,15 @@ def steps_to(scored: Sequence[tuple[int, float]], share: float = REACHED) -> int
     return next((step for step, exact in scored if exact >= share), None)
 
 
-def cell_result(label: str, values: Mapping[str, Any], runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def cell_result(cell: Cell, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """One cell. Each of `runs` has seed, done, exact_match (final, None before the end), steps (the run's length), steps_to (None:
     not reached), seconds and curve ([[step, exact match], ...]). Only runs that are done count.
     """
     done = [run for run in runs if run["done"] and run["exact_match"] is not None]
     return {
-        "label": label,
-        "values": dict(values),
+        "label": cell.label,
+        "short": cell.short,
+        "values": cell.values,
         "planned": len(runs),
         "n": len(done),
         "exact_match": spread([run["exact_match"] for run in done]),
@@ -57,17 +60,17 @@ def band(curves: Sequence[Sequence[Sequence[float]]]) -> dict[str, list[float]]:
 # The sentence
 
 
-def sentence(cells: Sequence[Mapping[str, Any]]) -> str:
-    """What varied and what it bought, in one sentence. Two cells are told apart only where their full ranges over seeds do not
+def sentence(names: Sequence[str], cells: Sequence[Mapping[str, Any]]) -> str:
+    """What varied (`names`) and what it bought, in one sentence. Two cells are told apart only where their full ranges over seeds do not
     touch, and how often chance alone does that is said with it.
     """
     done = [cell for cell in cells if cell["n"]]
     planned, finished = sum(cell["planned"] for cell in cells), sum(cell["n"] for cell in cells)
     if not done:
         return "No run has finished yet."
-    begin = f"So far, with {finished} of {planned} runs: " if finished < planned else ""
-    told = begin + _compared(done)
-    return told[0].upper() + told[1:]
+    varied = " and ".join("several settings together" if name == VARIANT else name for name in names)
+    begin = f"Changing {varied}, so far with {finished} of {planned} runs: " if finished < planned else f"Changing {varied}: "
+    return begin + _compared(done)
 
 
 def _compared(cells: Sequence[Mapping[str, Any]]) -> str:
@@ -77,11 +80,11 @@ def _compared(cells: Sequence[Mapping[str, Any]]) -> str:
     best, rest = order[0], order[1:]
     seeds = " each, ".join(dict.fromkeys(_seeds(cell["n"]) for cell in cells))
     if not rest:
-        return f"{best['label']} {_told(best, learned)} ({seeds})."
+        return f"{best['short']} {_told(best, learned)} ({seeds})."
     first, last = rest[0], rest[-1]
-    told = [f"{best['label']} {_told(best, learned)}"]
-    told += [f"{first['label']} {_told(first, learned)}"] if first is not last else []
-    told += [f"{last['label']} {_told(last, learned)}"]
+    told = [f"{best['short']} {_told(best, learned)}"]
+    told += [f"{first['short']} {_told(first, learned)}"] if first is not last else []
+    told += [f"{last['short']} {_told(last, learned)}"]
     head = "" if learned else f"nothing reached 99 % exact match in {max(cell['steps'] for cell in cells):,} steps: "
     gap = f" ({seeds}{' each' if ' each' not in seeds else ''}); "
     return f"{head}{'; '.join(told)}{gap}{_verdict(best, first, measure, len(rest) > 1)}."
@@ -108,7 +111,7 @@ def _told(cell: Mapping[str, Any], learned: bool) -> str:
 def _verdict(best: Mapping[str, Any], other: Mapping[str, Any], measure: str, more: bool) -> str:
     """Whether the best and the one next to it can be told apart."""
     one, two = best[measure], other[measure]
-    against = f"between {best['label']} and {other['label']} " if more else ""
+    against = f"between {best['short']} and {other['short']} " if more else ""
     if min(one["n"], two["n"]) == 1:
         return "with a single seed there is no telling whether this is more than chance"
     if not apart(one, two):
@@ -117,7 +120,7 @@ def _verdict(best: Mapping[str, Any], other: Mapping[str, Any], measure: str, mo
     ratio = ""
     if measure == "steps_to" and two["median"] is not None and one["median"]:
         ratio = f", {two['median'] / one['median']:.1f} times as many steps"
-    return f"the ranges {against}do not overlap{ratio} (chance alone separates so few seeds in {share:.0%} of comparisons)"
+    return f"the ranges {against}do not overlap{ratio} (chance alone separates so few seeds in {percent(share)} of comparisons)"
 
 
 def _range(told: Mapping[str, Any], write: Any) -> str:
@@ -156,9 +159,9 @@ def to_csv(names: Sequence[str], cells: Sequence[Mapping[str, Any]]) -> str:
             cell["label"], cell["n"], cell["planned"], exact.get("median"), exact.get("low"), exact.get("high"), steps.get("median"),
             steps.get("low"), steps.get("high"), steps.get("reached"), censored_at, seconds.get("median"),
         ]  # fmt: skip
-        varied = [cell["values"].get(name) for name in names if name != "variant"]  # whose label says it
+        varied = [cell["values"].get(name) for name in names if name != VARIANT]  # whose label says it
         lines.append([*varied, *row])
-    return written([*(name for name in names if name != "variant"), *COLUMNS], lines)
+    return written([*(name for name in names if name != VARIANT), *COLUMNS], lines)
 
 
 def written(head: Sequence[str], lines: Sequence[Sequence[Any]]) -> str:

@@ -21,7 +21,7 @@ Row = Mapping[str, Any]
 WIDTH = 7.6  # inches
 LINE = 0.16  # inches of a line of words
 MOST_CURVES = len(COLOURS) * 2
-LETTERS = 105  # of a sentence in one line below a figure
+LETTERS = 112  # of a sentence in one line below a figure
 
 
 def experiment(found: Row) -> Figure:
@@ -38,7 +38,7 @@ def experiment(found: Row) -> Figure:
     words = _wrapped(found["sentence"])
     rows, below = 0.24 * len(cells), 0.62 + LINE * len(words)
     left = 0.35 + 0.068 * max(len(cell["label"]) for cell in cells)
-    height = below + rows + 0.95 + 2.1 + 0.35
+    height = below + rows + 0.8 + 2.1 + 0.35
     figure = blank(WIDTH, height)
     curves = chart(figure, 0.65, height - 0.35 - 2.1, WIDTH - 0.9, 2.1, f"Right, of held-out sequences: {_over(cells)}")
     for at, cell in enumerate(drawn):
@@ -134,9 +134,9 @@ def lengths_heatmap(found: Row) -> Figure:
         for length, share in zip(row["lengths"], row["median"], strict=True):
             shares[at, length - 1] = share
     words = _wrapped(f"darker: more answers exactly right, from 0 to 100 %. {_asked(found, rows)}")
-    left = 0.35 + 0.075 * max(len(row["label"]) for row in rows)
+    left = 0.35 + 0.082 * max(len(row["label"]) for row in rows)
     below, tall = 0.62 + LINE * len(words), 0.3 * len(rows)
-    width, height = max(WIDTH, left + 4.5), below + tall + 0.6
+    width, height = max(WIDTH, left + 4.5), below + tall + 0.4
     figure = blank(width, height)
     figure.text(
         left / width, 1 - 0.1 / height, "Exact match by length, median over seeds", fontsize=10.5, color=INK, fontweight="bold",
