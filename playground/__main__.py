@@ -392,6 +392,7 @@ def published(name: str | None, seed: int, threads: int, out: Path | None, as_js
 
 def measured(config: RunConfig, out: Path, facts_of_lines: Callable[..., dict[str, Any]], measure: str) -> dict[str, Any]:
     """Train a run, keep its checkpoint, and gather what it measured."""
+    from playground.models.transformer import Transformer
     from playground.training.checkpoint import as_line, save_checkpoint
     from playground.training.trainer import Trainer
 
@@ -409,7 +410,7 @@ def measured(config: RunConfig, out: Path, facts_of_lines: Callable[..., dict[st
         click.echo(f"playground: {failure}", err=True)
         raise SystemExit(exit_code)
     facts = facts_of_lines(config, [as_line(line) for line in metrics], dataclasses.asdict(scores))
-    if measure == "symbol_loss":
+    if measure == "symbol_loss" and isinstance(trainer.family, Transformer):
         from playground.evaluation import symbol_loss
         from playground.tasks.held_out import held_out_set
         from playground.training.trainer import CONFIRMING_N
@@ -488,10 +489,13 @@ def carried_out(spec: dict[str, Any], out: Path) -> dict[str, Any]:
 
 def asked_by_length(checkpoints: tuple[Path, ...], times: int, n: int) -> dict[str, Any]:
     """What checkpoints answer at each length up to so many times their training's, or as far as they have positions."""
+    import torch
+
     from playground.evaluation import right_at
     from playground.lab.lengths import scheme_result, scores, sentence
     from playground.tasks import load_task
 
+    torch.set_num_threads(1)  # more only get into each other's way at this size
     rows, trained, longest = [], [], 0
     for checkpoint in checkpoints:
         manifest, family = model_of(checkpoint)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.servers import ROOT, wait_for
 
-TINY = "d_model=16 n_heads=2 n_layers=1 d_ff=16 batch_size=8 eval_n=32 eval_every=20".split()
+TINY = ["d_model=16", "n_heads=2", "n_layers=1", "d_ff=16", "batch_size=8", "eval_n=32", "eval_every=20"]
 
 
 def command(*words) -> list[str]:
