@@ -1,4 +1,4 @@
-"""The command line: python -m playground train | evaluate | predict | inspect | lengths | experiment | published | push | pull |
+"""The command line: python -m playground train | rows | evaluate | predict | inspect | lengths | experiment | published | push | pull |
 reproduce | gallery."""
 
 from __future__ import annotations
@@ -17,17 +17,23 @@ import click
 from tqdm import tqdm
 
 from playground import __version__
+from playground.families import FAMILIES
 from playground.models.config import SettingError
+from playground.origins import from_argument, is_argument, keep
 from playground.runs.memory import check_memory
-from playground.training.config import RunConfig, field_owner, setting_of, settings_at
+from playground.tasks import TASKS
+from playground.tasks.rows import RowsError
+from playground.training.config import RunConfig, TaskConfig, field_owner, setting_of, settings_at
 from playground.training.manifest import CheckpointError, read_manifest
-from playground.training.presets import PRESETS, preset_config
+from playground.training.presets import PRESETS, family_config, preset_config
 
 if TYPE_CHECKING:
     from playground.training.trainer import Trainer
 
 CHECKPOINTS = Path(__file__).resolve().parent.parent / "checkpoints"
-NAMED_APART = ("task", "min_length", "max_length", "source_vocabulary", "target_vocabulary")
+NAMED_APART = (
+    "task", "min_length", "max_length", "source_vocabulary", "target_vocabulary", "rows", "vocabulary", "longest_answer",
+)  # fmt: skip
 SCHEMES = ("learned", "sinusoidal", "rope", "alibi", "t5")
 CHANGED_ON_RESUME = ("steps", "until", "eval_every", "eval_n", "device")
 
@@ -44,7 +50,7 @@ def option_name(setting: str) -> str:
 
 def speak_flags(error: SettingError) -> str:
     """A setting's error with the command line's spelling of its name."""
-    flag = {"max_length": "--length"}.get(error.field, option_name(error.field))
+    flag = {"max_length": "--length", "rows": "--task"}.get(error.field, option_name(error.field))
     return str(error).replace(error.field, flag, 1)
 
 
@@ -62,6 +68,12 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """How rows of somebody's own are read."""
+    apart = click.option("--words/--characters", "words", default=None, help="What a symbol of the rows is. [default: as found]")
+    return click.option("--columns", default="", metavar="SOURCE,TARGET", help="The columns of a table that hold the rows.")(apart(command))
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
 @click.version_option(__version__, prog_name="playground")
 def main() -> None:
@@ -69,10 +81,18 @@ def main() -> None:
 
 
 @main.command()
-@click.option("--task", default=None, help="What is learned: reverse or copy. [default: reverse]")
+@click.option(
+    "--task",
+    default=None,
+    help=f"What is learned: {', '.join(TASKS)}; or rows.tsv, data.csv, hub:user/dataset, path.py:function. [default: reverse]",
+)
+@row_options
 @click.option("--length", "max_length", type=int, default=None, help="Longest sequence. [default: 10]")
 @click.option("--min-length", type=int, default=None, help="Shortest sequence. [default: the same as --length]")
-@click.option("--preset", type=click.Choice(list(PRESETS)), default=None, help="Settings that go together. [default: fast]")
+@click.option("--family", type=click.Choice(list(FAMILIES)), default=None, help="What kind of model learns it. [default: transformer]")
+@click.option(
+    "--preset", type=click.Choice(list(PRESETS)), default=None, help="Settings that go together. [default: fast, or the family's]"
+)
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), default=None, help="The checkpoint's folder. [default: in checkpoints/runs]"
 )
@@ -82,12 +102,16 @@ def main() -> None:
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
 @setting_options
 def train(
-    task: str | None, max_length: int | None, min_length: int | None, preset: str | None, out: Path | None, overwrite: bool,
-    resume: Path | None, weights_only: bool, as_json: bool, **settings: Any,
+    task: str | None, columns: str, words: bool | None, max_length: int | None, min_length: int | None, preset: str | None,
+    out: Path | None, overwrite: bool, resume: Path | None, weights_only: bool, as_json: bool, **settings: Any,
 ) -> None:  # fmt: skip
     """Train a model and keep its checkpoint."""
     given = {k: v for k, v in settings.items() if v is not None}
     given |= {k: v for k, v in (("task", task), ("max_length", max_length), ("min_length", min_length)) if v is not None}
+    if resume is None and task is not None and is_argument(task):
+        given |= rows_given(task, columns, words, given)
+    elif columns or words is not None:
+        refuse("--columns, --words and --characters say how rows are read; name the rows with --task")
     if resume is not None:
         if weights_only and out in (None, resume):
             refuse("--weights-only would leave nothing to resume in its place; name another folder with --out")
@@ -103,6 +127,7 @@ def train(
 
     try:
         trainer, metrics = load_trainer(resume, **given) if resume is not None else (Trainer(config), [])
+        trainer.task.prepare(trainer.config.task.min_length, trainer.config.task.max_length)
     except SettingError as error:
         refuse(speak_flags(error))
     except ValueError as error:
@@ -135,6 +160,18 @@ def train(
 
 
 @main.command()
+@click.argument("task", metavar="ROWS")
+@row_options
+@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
+def rows(task: str, columns: str, words: bool | None, as_json: bool) -> None:
+    """Check rows of a task (a file of source, tab, target; a CSV; hub:user/dataset), show the first, and keep them here, where
+    checkpoints that were trained on them find them."""
+    found = rows_given(task, columns, words, {}, shown=0 if as_json else 8)
+    if as_json:
+        click.echo(json.dumps(found))
+
+
+@main.command()
 @click.argument("checkpoint", type=click.Path(path_type=Path))
 @click.option("--n", type=click.IntRange(1, 100_000), default=2000, show_default=True, help="Held-out sequences to ask.")
 @click.option("--min-length", type=int, default=None, help="Shortest sequence. [default: the model's own]")
@@ -153,11 +190,13 @@ def evaluate(checkpoint: Path, n: int, min_length: int | None, max_length: int |
         refuse(speak_flags(error))
 
     from playground.evaluation import evaluate as score
-    from playground.tasks import load_task
     from playground.tasks.held_out import held_out_set
 
     _, family = model_of(checkpoint)
-    scores = score(family, held_out_set(load_task(task.task, task.symbols), n, task.min_length, task.max_length))
+    try:
+        scores = score(family, held_out_set(task.load(), n, task.min_length, task.max_length))
+    except RowsError as error:
+        refuse(str(error))
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(scores) | {"checkpoint": str(checkpoint)}))
         return
@@ -176,10 +215,9 @@ def predict(checkpoint: Path, sequence: str) -> None:
     import torch
 
     from playground.runs.view import View
-    from playground.tasks import load_task
 
     config = manifest.config
-    reply = View(load_task(config.task.task, config.task.symbols), config, torch.device("cpu")).answer(family, sequence)
+    reply = View(config.task.load(), config, torch.device("cpu")).answer(family, sequence)
     if "error" in reply:
         refuse(reply["error"])
     if reply["note"]:
@@ -493,25 +531,32 @@ def asked_by_length(checkpoints: tuple[Path, ...], times: int, n: int) -> dict[s
 
     from playground.evaluation import right_at
     from playground.lab.lengths import scheme_result, scores, sentence
-    from playground.tasks import load_task
+    from playground.tasks import ROWS, TASKS
+    from playground.tasks.rows import RowsError
 
     torch.set_num_threads(1)  # more only get into each other's way at this size
     rows, trained, longest = [], [], 0
     for checkpoint in checkpoints:
         manifest, family = model_of(checkpoint)
         own = manifest.config.task
-        task, counts = load_task(own.task, own.symbols), []
-        lengths = range(1, times * own.max_length + 1)
+        task, counts = own.load(), []
+        shortest, longest_asked = (
+            (own.min_length, own.max_length) if own.task == ROWS else (TASKS[own.task].shortest, times * own.max_length)
+        )
+        lengths = range(shortest, longest_asked + 1)
         for length in tqdm(lengths, desc=checkpoint.name, unit="length", disable=None, file=sys.stderr):
             if max(length, task.answer_length(length)) + 1 > manifest.config.model.max_positions:
                 click.echo(f"playground: {checkpoint} has positions for {length - 1} symbols; longer ones are not asked", err=True)
                 break
-            right, asked = right_at(family, task, length, n)
+            try:
+                right, asked = right_at(family, task, length, n)
+            except RowsError as error:
+                refuse(str(error))
             counts.append({"length": length, "right": right, "n": asked})
         told = [{"seed": manifest.config.training.seed, "scores": scores(counts)}]
         rows.append(scheme_result(checkpoint.name, told, manifest.config))
         trained.append([own.min_length, own.max_length])
-        longest = max(longest, len(counts))
+        longest = max(longest, *(line["length"] for line in counts))
     together = [min(low for low, _ in trained), max(high for _, high in trained)]
     return {"trained": together, "longest": longest, "asked": n, "rows": rows, "sentence": sentence(rows, together, longest)}
 
@@ -534,7 +579,8 @@ def tell_lengths(found: dict[str, Any], out: Path | None, table: Path | None, as
         click.echo(json.dumps(found | {"out": str(out) if out else None, "files": [str(path) for path in files]}))
         return
     for row in found["rows"]:
-        rows = f", rows {row['untrained']['first']} to {row['untrained']['last']} of its tables untrained" if row["untrained"] else ""
+        sides = ", ".join(f"{first} to {last} of its {side}" for side, (first, last) in (row["untrained"] or {}).items())
+        rows = f"; no step trained positions {sides}" if sides else ""
         reach = row["reach"]
         click.echo(f"{row['label']:24} 99 % up to length {reach['median']:g} (range {reach['low']:g} to {reach['high']:g}){rows}")
     click.echo(found["sentence"])
@@ -678,11 +724,30 @@ def new_config(given: dict[str, Any], preset: str | None) -> RunConfig:
     """The run that the options describe; it fits this machine."""
     given.setdefault("min_length", given.get("max_length", 10))
     try:
-        config = preset_config(preset or "fast", given)
+        config = preset_config(preset or "fast", given) if preset or "family" not in given else family_config(**given)
         check_memory(config)
     except SettingError as error:
         refuse(speak_flags(error))
     return config
+
+
+def rows_given(task: str, columns: str, words: bool | None, given: dict[str, Any], shown: int = 0) -> dict[str, Any]:
+    """The settings of a run on the rows that `task` names, which are kept here from now on; what was found in them is told, with
+    the first ones where that is wanted."""
+    longest = given.get("max_length", TaskConfig().max_length)
+    drawn = {"symbols": given.get("symbols", 10), "min_length": given.get("min_length", longest), "max_length": longest}
+    try:
+        found = from_argument(task, [name.strip() for name in columns.split(",")] if columns else [], words, **drawn)
+        keep(found)
+    except RowsError as error:
+        refuse(str(error))
+    except OSError as error:
+        refuse(f"the rows cannot be kept: {error.strerror or error}; make room, or set PLAYGROUND_CHECKPOINTS to another folder")
+    for source, target in found.preview(shown):
+        click.echo(f"{' '.join(source)} → {' '.join(target)}")
+    for sentence in found.in_words():
+        click.echo(f"playground: {sentence}", err=True)
+    return found.settings() | {name: given[name] for name in ("min_length", "max_length") if name in given}
 
 
 def resumed_config(checkpoint: Path, given: dict[str, Any], preset: str | None) -> RunConfig:

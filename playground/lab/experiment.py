@@ -15,6 +15,7 @@ from typing import Any
 from playground.families import FAMILIES
 from playground.models.config import SettingError, shown
 from playground.runs.run import LONGEST_NAME
+from playground.tasks import ROWS, TASKS
 from playground.training.config import RunConfig, field_owner, setting_of
 
 VARIANT = "variant"
@@ -157,6 +158,10 @@ class Experiment:
             base = {name: value for name, value in base.items() if name in known}
         settings = {**getattr(registered, "recipe", {}), **base, **varied}
         if self.kind == LENGTHS:
+            if settings.get("task") == ROWS:
+                raise SettingError(
+                    "task", "task is 'rows', whose sequences are as long as they were given; lengths are asked of other tasks"
+                )
             settings |= {"max_positions": positions_for(settings, self.longest(settings))}
         return Cell(values, settings)
 
@@ -172,6 +177,11 @@ class Experiment:
                 "or max_length",
             )
         return trained * self.times
+
+    def asked(self, settings: Mapping[str, Any]) -> range:
+        """The lengths that are asked of a cell: from the task's shortest source to `longest`."""
+        task = settings.get("task", setting_of("task").default)
+        return range(TASKS[task].shortest, self.longest(settings) + 1)
 
     def planned(self) -> Iterator[tuple[str, Cell, int]]:
         """Every run by a key of its own, its cell and its seed: all cells with the first seed, then all with the second, so that an
@@ -193,6 +203,7 @@ class Experiment:
 def positions_for(settings: Mapping[str, Any], length: int) -> int:
     """Positions that a model needs for sources of so many symbols of this task, and for the answers to them."""
     of_task = {name: value for name, value in settings.items() if field_owner().get(name) == "task"}
+    of_task |= {"family": settings.get("family", "transformer")}
     return RunConfig.from_fields(of_task | {"max_length": length}).model.max_positions
 
 

@@ -408,7 +408,7 @@ class Laboratory:
     def _left(self, going: Going, run: Run) -> list[int]:
         """The lengths of a run that are still to be counted."""
         known = {line["length"] for line in self._counts(going, run)}
-        return [length for length in range(1, run.config.task.max_length * going.experiment.times + 1) if length not in known]
+        return [length for length in going.experiment.asked(run.config.to_fields()) if length not in known]
 
     def progress(self, experiment: Experiment, owner: str) -> tuple[int, int]:
         """Steps taken and, for lengths, lengths counted, out of how many; for a bar."""
@@ -419,8 +419,8 @@ class Laboratory:
             run, steps = runs.get(key), cell.config(seed).training.steps
             at, of = at + (steps if run and run.status in ENDED else run.step if run else 0), of + steps
             if experiment.kind == LENGTHS:
-                longest = experiment.longest(cell.settings)
-                at, of = at + (longest - len(self._left(going, run)) if run else 0), of + longest
+                lengths_asked = len(experiment.asked(cell.settings))
+                at, of = at + (lengths_asked - len(self._left(going, run)) if run else 0), of + lengths_asked
         return at, of
 
     def _runs(self, going: Going, owner: str) -> dict[str, Run]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from playground.statistics import apart, by_chance, quantile, spread, wilson
+from playground.tasks import ROWS, TASKS
 from playground.training.config import RunConfig
 from playground.training.files import write_file
 from playground.training.manifest import CheckpointError, read_json
@@ -67,16 +68,21 @@ def reach(told: Sequence[Mapping[str, Any]], share: float = REACHED) -> int:
     return last
 
 
-def untrained_positions(config: RunConfig) -> dict[str, Any] | None:
-    """The rows of a table of learned positions that no training sequence reaches, first and last, counted from 0; None where no
-    table is learned, or all of it is. They stay as random as they began, so longer sequences meet noise there.
+def untrained_positions(config: RunConfig) -> dict[str, list[int]] | None:
+    """The rows of tables of learned positions that no training sequence reaches, first and last, counted from 0: of source and target,
+    or of the one row that a family with one stack reads. They stay as random as they began, so longer sequences meet noise there.
+    None where there are none, and for families whose positions are no setting.
     """
-    if config.model.positions not in WITH_TABLES:
+    task, model = config.task, config.model
+    if model.positions not in WITH_TABLES or "positions" in model.unused:
         return None
-    fields = config.to_fields()
-    trained = RunConfig.from_fields({name: value for name, value in fields.items() if name != "max_positions"}).model.max_positions
-    last = config.model.max_positions - 1
-    return {"first": trained, "last": last} if trained <= last else None
+    answer = task.longest_answer if task.task == ROWS else TASKS[task.task].answer_length(task.max_length)
+    source, target = task.max_length + 1, answer + 1
+    if config.family == "transformer":
+        places = model.untrained_places(source, target)
+    else:
+        places = {"row": range(model.row_width(source, target), model.row_width(model.max_positions, model.max_positions))}
+    return {side: [rows[0], rows[-1]] for side, rows in places.items() if rows} or None
 
 
 def scheme_result(label: str, runs: Sequence[Mapping[str, Any]], config: RunConfig) -> dict[str, Any]:

@@ -188,7 +188,8 @@ def _asked(found: Row, rows: Sequence[Row]) -> str:
     tables = [row["untrained"] for row in rows if row["untrained"]]
     told = f"Up to {found['asked']:,} held-out sequences of each length."
     if tables:
-        told += f" Learned tables: no step trained rows {tables[0]['first']} to {tables[0]['last']} (counted from 0)."
+        sides = ", ".join(f"{first} to {last} of the {side}" for side, (first, last) in tables[0].items())
+        told += f" Learned tables: no step trained rows {sides} (counted from 0)."
     return told
 
 

@@ -27,8 +27,8 @@ import torch
 from playground.evaluation import right_at, symbol_loss
 from playground.families.family import Family
 from playground.models.transformer import Transformer
-from playground.tasks import load_task
 from playground.tasks.held_out import held_out_set
+from playground.tasks.rows import RowsError
 from playground.training.checkpoint import METRICS, build_family, load_model, load_trainer, load_weights
 from playground.training.config import RunConfig
 from playground.training.manifest import CheckpointError, is_number
@@ -47,7 +47,7 @@ class Opened:
 
     def __init__(self, config: RunConfig, family: Family, step: int) -> None:
         self.config, self.family, self.step = config, family, step
-        self.view = View(load_task(config.task.task, config.task.symbols), config, torch.device("cpu"))
+        self.view = View(config.task.load(), config, torch.device("cpu"))
 
 
 class Inspector:
@@ -72,7 +72,7 @@ class Inspector:
             if kind == "ask":
                 return opened.view.answer(opened.family, text) | {"step": opened.step}
             return {"stage": opened.view.stage(opened.family), "snapshot": opened.view.snapshot(opened.family, opened.step)}
-        except (CheckpointError, OSError) as error:
+        except (CheckpointError, RowsError, OSError) as error:
             return {"error": str(error)}
 
     def shown(self, opened: Opened, what: dict[str, Any], text: str) -> dict[str, Any]:

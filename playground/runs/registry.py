@@ -31,7 +31,7 @@ from .history import weights_path
 from .memory import check_memory
 from .points import Points
 from .processes import Child, usable_cores
-from .run import KEPT, LONGEST_NAME, NOTHING_USABLE, WORKING, Answer, Order, Run, better, fingerprint, summary, task_in_words
+from .run import KEPT, LONGEST_NAME, NOTHING_USABLE, WORKING, Answer, Order, Run, better, fingerprint, of_family, summary, task_in_words
 from .tickets import Tickets
 
 STALE = 600.0  # seconds after which an unfinished write is nobody's any more
@@ -664,7 +664,7 @@ def _name(config: RunConfig) -> str:
     """A name for a run that nobody has named."""
     model = config.model
     size = "" if (model.n_layers, model.n_heads) == (2, 4) else f", {model.n_layers} × {model.n_heads}"
-    return f"{task_in_words(config)}{size}"
+    return f"{task_in_words(config)}{of_family(config)}{size}"
 
 
 def _time(seconds: float) -> str:

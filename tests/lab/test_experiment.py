@@ -42,6 +42,9 @@ def test_where_lengths_are_asked_the_models_have_positions_for_them():
     asked = make({"max_length": 10}, {"positions": ["learned", "sinusoidal"]}, kind="lengths", times=5)
     assert {cell.config(0).model.max_positions for cell in asked.cells} == {51}
     assert positions_for({"task": "copy", "d_model": 8}, 30) == 31
+    assert positions_for({"task": "duplicate"}, 30) == 61
+    added = make({"task": "addition", "min_length": 3, "max_length": 7}, {"positions": ["rope"]}, kind="lengths", times=2)
+    assert added.asked(added.cells[0].settings) == range(3, 15)
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def test_lengths_ended_by_ctrl_c_goes_on_by_the_same_command_and_repeats_nothing
     assert len(list(out.glob("runs/*"))) == 2
     assert [row["label"] for row in found["rows"]] == ["learned", "sinusoidal"]
     assert [row["n"] for row in found["rows"]] == [1, 1]
-    assert found["rows"][0]["untrained"] == {"first": 5, "last": 8}
+    assert found["rows"][0]["untrained"] == {"source": [5, 8], "target": [5, 8]}
     assert {"answers-by-length.png", "answers-by-length.svg", "lengths-heatmap.pdf"} <= {path.name for path in out.iterdir()}
     assert len(table.read_text().splitlines()) == 1 + 2 * 8
     metrics = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/metrics.jsonl")}

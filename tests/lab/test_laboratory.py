@@ -150,7 +150,7 @@ def test_lengths_are_asked_of_finished_runs_kept_beside_them_and_not_asked_again
     found = report["lengths"]
     assert (found["trained"], found["longest"], found["asked"]) == ([1, 4], 12, 20)
     assert [row["label"] for row in found["rows"]] == ["learned", "sinusoidal"]
-    assert [row["untrained"] for row in found["rows"]] == [{"first": 5, "last": 12}, None]
+    assert [row["untrained"] for row in found["rows"]] == [{"source": [5, 12], "target": [5, 12]}, None]
     scores = found["rows"][0]["runs"][0]["scores"]
     assert [line["length"] for line in scores] == list(range(1, 13))
     assert {line["n"] for line in scores[2:]} == {20}

@@ -102,12 +102,17 @@ def test_a_scheme_is_the_median_and_range_of_its_seeds_at_each_length():
     row = scheme("learned", counts(100, 100, 100, 40, 0, 0), counts(100, 100, 100, 60, 20, 0), counts(100, 100, 100, 50, 0, 0))
     assert (row["median"][3], row["low"][3], row["high"][3]) == (0.5, 0.4, 0.6)
     assert row["reach"]["median"] == 3
-    assert row["untrained"] == {"first": 4, "last": 6}
+    assert row["untrained"] == {"source": [4, 6], "target": [4, 6]}
 
 
 def test_only_a_learned_table_has_rows_that_no_step_trained():
     fields = {"max_length": 10, "max_positions": 51}
-    assert untrained_positions(RunConfig.from_fields(fields)) == {"first": 11, "last": 50}
+    assert untrained_positions(RunConfig.from_fields(fields)) == {"source": [11, 50], "target": [11, 50]}
+    doubled = RunConfig.from_fields({"task": "duplicate", "max_length": 10, "max_positions": 101})
+    assert untrained_positions(doubled) == {"source": [11, 100], "target": [21, 100]}
+    in_a_row = RunConfig.from_fields(fields | {"family": "decoder-only"})
+    assert untrained_positions(in_a_row) == {"row": [22, 101]}
+    assert untrained_positions(RunConfig.from_fields(fields | {"family": "recurrent"})) is None
     assert untrained_positions(RunConfig.from_fields({"max_length": 10})) is None
     assert untrained_positions(RunConfig.from_fields(fields | {"positions": "sinusoidal"})) is None
 

@@ -52,7 +52,7 @@ def test_medians_are_drawn_in_their_range_and_a_single_run_in_its_interval():
         assert axes.lines[0].get_xdata().tolist() == list(range(2, 13))  # of length 1 none is held out
         band = axes.collections[0].get_paths()[0].vertices
         assert min(y for x, y in band if x == 2) == pytest.approx(low)
-        assert "no step trained rows 5 to 12" in words(figure).replace("\n", " ")
+        assert "no step trained rows 5 to 12 of the source" in words(figure).replace("\n", " ")
 
 
 def test_the_heatmap_leaves_blank_what_was_not_asked():
