@@ -22,7 +22,8 @@ from torch import Tensor
 from playground.evaluation import evaluate
 from playground.families.family import Family
 from playground.models.config import SettingError
-from playground.plots.figures import cross_attention, save, training_curve, wilson
+from playground.plots.figures import cross_attention, save, training_curve
+from playground.statistics import wilson
 from playground.tasks import EOS, ROWS
 from playground.tasks.held_out import HELD_OUT_SHARE, HeldOut, held_out_set
 from playground.tasks.rows import RowsError
