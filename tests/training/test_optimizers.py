@@ -94,7 +94,7 @@ def test_what_one_optimizer_remembers_does_not_serve_another(tmp_path):
     mine = trainer(optimizer="adam")
     mine.step()
     save_checkpoint(tmp_path / "adam", mine, [])
-    with pytest.raises(CheckpointError, match="holds what adam remembers of its updates, not what sgd with momentum 0.9 needs"):
+    with pytest.raises(CheckpointError, match=r"holds what adam remembers of its updates, not what sgd with momentum 0\.9 needs"):
         load_trainer(tmp_path / "adam", optimizer="sgd")
     other, _ = load_trainer(tmp_path / "adam", optimizer="adamw", weight_decay=0.01)  # these two remember the same
     other.step()
