@@ -24,7 +24,19 @@ from playground.training.trainer import Trainer
 from tests.servers import ROOT, SHIPPED
 
 REVERSE = ROOT / "checkpoints/reverse"
-CODE = {"attention.py", "automodel.py", "config.py", "layers.py", "positions.py", "transformer.py"}
+CODE = {
+    "attention.py",
+    "automodel.py",
+    "config.py",
+    "layers.py",
+    "positions.py",
+    "transformer.py",
+    "places.py",
+    "relative.py",
+    "rotary.py",
+    "norms.py",
+    "gated.py",
+}
 ALWAYS = CODE | {"config.json", "generation_config.json", "model.safetensors", "playground.json", "tokenizer.json", "tokenizer_config.json"}
 
 # Two lines load what was published, in a process that has never heard of this project.
