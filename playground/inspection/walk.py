@@ -165,6 +165,7 @@ class Walk:
     def _call(self, module: str) -> Call:
         return self._calls[module][-1]
 
+    @torch.no_grad()
     def _attention(self, part: Component) -> _Meeting:
         if part.kind not in ATTENTION or part.module not in self._calls:
             raise NotInspectable(f"there is no {part.name} in this model")

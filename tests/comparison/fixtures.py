@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-import shutil
 import sys
 import tempfile
 import time
@@ -22,6 +21,7 @@ from typing import Any
 
 import torch
 import transformers
+from filelock import FileLock
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 from torch import Tensor
 from torch.nn.functional import cross_entropy
@@ -213,13 +213,11 @@ def kept(home: Path) -> Path:
     """Both fixtures, made only where this file or a version has changed since they were made in `home`."""
     made_of = [Path(__file__).read_bytes(), torch.__version__.encode(), transformers.__version__.encode()]
     folder = home / hashlib.sha256(b"".join(made_of)).hexdigest()[:16]
-    if not folder.is_dir():
-        fresh = Path(tempfile.mkdtemp(dir=home))
-        make(fresh)
-        try:
+    with FileLock(home / "making.lock"):  # several processes of one test session want them
+        if not folder.is_dir():
+            fresh = Path(tempfile.mkdtemp(dir=home))
+            make(fresh)
             fresh.rename(folder)
-        except OSError:  # somebody else was quicker
-            shutil.rmtree(fresh)
     return folder
 
 

@@ -1,3 +1,4 @@
+import dataclasses
 import hashlib
 import json
 import logging
@@ -15,6 +16,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, dynamic_module_ut
 from playground.families import FAMILIES
 from playground.hub.package import CannotPublish, build_package, to_checkpoint, tokenizer
 from playground.models.automodel import SIZES, register
+from playground.models.config import ModelConfig
 from playground.tasks import EOS, PAD, UnknownSymbol, Vocabulary, load_task
 from playground.tasks.held_out import held_out_set
 from playground.tasks.vocabulary import ALPHABET
@@ -24,7 +26,19 @@ from playground.training.trainer import Trainer
 from tests.servers import ROOT, SHIPPED
 
 REVERSE = ROOT / "checkpoints/reverse"
-CODE = {"attention.py", "automodel.py", "config.py", "layers.py", "positions.py", "transformer.py"}
+CODE = {
+    "attention.py",
+    "automodel.py",
+    "config.py",
+    "layers.py",
+    "positions.py",
+    "transformer.py",
+    "places.py",
+    "relative.py",
+    "rotary.py",
+    "norms.py",
+    "gated.py",
+}
 ALWAYS = CODE | {"config.json", "generation_config.json", "model.safetensors", "playground.json", "tokenizer.json", "tokenizer_config.json"}
 
 # Two lines load what was published, in a process that has never heard of this project.
@@ -126,7 +140,7 @@ def test_code_and_checkpoint_are_in_it_unchanged(package):
 def test_its_config_says_every_size_and_what_loads_it(package):
     config = json.loads((package / "config.json").read_text())
     sizes = json.loads((REVERSE / "config.json").read_text())["model"]
-    assert {name: config[name] for name in SIZES} == sizes
+    assert {name: config[name] for name in SIZES} == dataclasses.asdict(ModelConfig(**sizes))  # what the old file does not name, too
     assert config["auto_map"] == {
         "AutoConfig": "automodel.PlaygroundConfig",
         "AutoModelForSeq2SeqLM": "automodel.PlaygroundForSeq2SeqLM",

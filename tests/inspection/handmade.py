@@ -12,6 +12,15 @@ TOKENS = 13  # PAD, SOS, EOS and ten digits
 PLACES = slice(13, 19)
 WORKER = (0, 0)  # layer and head of the cross-attention that reverses
 
+PARTS = [  # models in which something is not as in the paper
+    {"positions": "none", "activation": "gelu", "bias": False},
+    {"positions": "from-the-end", "norm_kind": "rms", "norm": "post"},
+    {"positions": "rope", "kv_heads": 2, "d_k": 6, "d_v": 5},
+    {"positions": "alibi", "kv_heads": 1, "activation": "swiglu", "n_layers": 1},
+    {"positions": "t5", "norm_kind": "rms", "bias": False, "activation": "swiglu", "n_layers": 1},
+    {"positions": "randomised", "n_heads": 3, "d_k": 4, "d_v": 4, "n_layers": 1},
+]
+
 
 def random_subject(**changes):
     """A small model in which no bias and no norm is at its default, so that each of them matters."""
@@ -22,7 +31,7 @@ def random_subject(**changes):
     with torch.no_grad():
         for weight in family.parameters():
             weight += 0.1 * torch.randn_like(weight)
-    return Subject.of(config, family)
+    return Subject.of(config, family.eval())
 
 
 @torch.no_grad()

@@ -5,7 +5,7 @@ import torch
 
 from playground.inspection.components import Component, components, groups, heads, means, outputs, replaced, watched
 from playground.tasks import PAD
-from tests.inspection.handmade import random_subject
+from tests.inspection.handmade import PARTS, random_subject
 
 ZERO = torch.zeros(())
 
@@ -24,10 +24,44 @@ def silenced(family, part):
         module.output.weight.unflatten(1, (model.config.n_heads, -1))[:, part.head] = 0
     elif part.layer is not None:
         module.narrow.weight.zero_()
-        module.narrow.bias.zero_()
+        if module.narrow.bias is not None:
+            module.narrow.bias.zero_()
     else:
         module.positions.zero_()
     return model
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part["positions"])
+def test_parts_of_models_of_other_parts_are_replaced_as_well(part):
+    subject = random_subject(**part)
+    config, batch = subject.family.config, subject.held_out(8).batch
+    plain_BTV = logits(subject.family, batch)
+    assert ("source positions" in [each.kind for each in components(config)]) == bool(config.places)
+    for each in components(config):
+        with replaced(subject.family, {each: ZERO}):
+            changed_BTV = logits(subject.family, batch)
+            written_BT = subject.family.solve(batch.source_BS, 7)
+        expected = silenced(subject.family, each)
+        torch.testing.assert_close(changed_BTV, logits(expected, batch), atol=1e-5, rtol=1e-5)
+        assert torch.equal(written_BT, expected.solve(batch.source_BS, 7)), each.name
+        assert (changed_BTV - plain_BTV).abs().max() > 1e-5, each.name
+    with watched(subject.family) as calls:
+        logits(subject.family, batch)
+    with replaced(subject.family, outputs(subject.family, calls)):
+        assert torch.equal(logits(subject.family, batch), plain_BTV)
+    found = means(subject.family, batch)
+    assert list(found) == components(config)
+    with replaced(subject.family, found):
+        assert logits(subject.family, batch).isfinite().all()
+
+
+def test_positions_that_are_no_vectors_cannot_be_replaced():
+    family = random_subject(positions="rope").family
+    with (
+        pytest.raises(ValueError, match="no source positions to replace: with positions 'rope' no vectors"),
+        replaced(family, {Component("source positions"): ZERO}),
+    ):
+        pass
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])

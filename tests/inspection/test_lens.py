@@ -6,12 +6,14 @@ import torch
 from playground.inspection.components import Component, heads
 from playground.inspection.lens import contributions, logit_lens
 from playground.inspection.subject import NotInspectable
-from tests.inspection.handmade import WORKER, random_subject, reversing_subject
+from tests.inspection.handmade import PARTS, WORKER, random_subject, reversing_subject
 
 VARIANTS = [
     {},
     {"positions": "sinusoidal", "attention_bias": False, "n_layers": 3},
     {"share_embeddings": True, "tie_output": True, "n_heads": 1},
+    *(part for part in PARTS if part.get("norm") != "post"),
+    {"positions": "from-the-end", "norm_kind": "rms"},
 ]
 
 

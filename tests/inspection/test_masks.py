@@ -4,7 +4,7 @@ import torch
 from playground.inspection.masks import PUBLISHED, four_kinds, look_ahead, masked_softmax, padding
 from playground.inspection.recording import record_forced
 from playground.inspection.subject import NotInspectable
-from tests.inspection.handmade import random_subject
+from tests.inspection.handmade import PARTS, random_subject
 
 
 def test_the_padding_mask_is_one_at_real_tokens():
@@ -61,6 +61,15 @@ def test_four_kinds_of_attention_on_one_sequence():
     past = kinds["bidirectional"][0] * ~ahead  # the same scores with the future left out
     torch.testing.assert_close(kinds["causal"][0], past / past.sum(-1, keepdim=True))
     assert not torch.allclose(kinds["cross"], kinds["bidirectional"])
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part["positions"])
+def test_the_heads_of_a_model_of_other_parts_look_where_they_do(part):
+    subject = random_subject(**part)
+    batch = subject.read("3 1 4 1")
+    kinds = four_kinds(subject, batch)
+    torch.testing.assert_close(kinds["multi-head"], record_forced(subject.family, batch).attention["encoder"][0, 0])
+    assert all(weights.shape[-2:] == (5, 5) for weights in kinds.values())
 
 
 def test_where_a_model_has_one_head_that_head_is_the_bidirectional_one(one_head):

@@ -90,6 +90,11 @@ def test_contributions_are_told_where_the_model_is_least_sure(mixed):
     assert sum(row["logit"] for row in contribution_table(mixed, batch, position=2)) == pytest.approx(gaps[2], abs=1e-4)
 
 
+def test_a_model_that_adds_no_positions_has_no_picture_of_them():
+    assert positions(random_subject(positions="rope")) is None
+    assert positions(random_subject(positions="from-the-end"))["kind"] == "from-the-end"
+
+
 def test_positions_are_the_models_as_far_as_its_sequences_reach():
     subject = random_subject()  # six symbols; places for nine tokens
     found = positions(subject)

@@ -13,13 +13,14 @@ from playground.inspection.shown.apart import WAVES
 from playground.inspection.shown.origin import MOST_COLUMNS
 from playground.inspection.sizes import PUBLISHED_BASE
 from playground.inspection.walk import Walk
-from tests.inspection.handmade import random_subject
+from tests.inspection.handmade import PARTS, random_subject
 from tests.servers import ROOT
 
 RECIPES = [
     {"norm": "pre"},
     {"norm": "post", "positions": "sinusoidal", "attention_bias": False, "position_scale": 0.7},
     {"norm": "pre", "n_layers": 1, "n_heads": 1, "tie_output": True, "share_embeddings": True},
+    *PARTS,
 ]
 
 
@@ -157,6 +158,14 @@ def joined(origin, column):
         "exp(score − largest) / sum": lambda a, b: a / b,
         "exp(logit − largest) / sum": lambda a, b: a / b,
         "(x − mean) / deviation · gain + shift": lambda x, mean, deviation, gain, shift: (x - mean) / deviation * gain + shift,
+        "(x − mean) / deviation · gain": lambda x, mean, deviation, gain: (x - mean) / deviation * gain,
+        "x / root · gain": lambda x, root, gain: x / root * gain,
+        "a · chance": lambda a, chance: a * chance,
+        "g · sigmoid(g) · a": lambda g, sigmoid, a: g * sigmoid * a,
+        "first · cosine − second · sine": lambda first, second, cosine, sine: first * cosine - second * sine,
+        "second · cosine + first · sine": lambda first, second, cosine, sine: second * cosine + first * sine,
+        "−slope · places apart": lambda slope, apart: -slope * apart,
+        "learned, for this head and this bucket": lambda offset, bucket: origin["value"],
         "x + result": lambda x, result: x + result,
         "symbol + position": lambda symbol, position: symbol + position,
         "max(0, a)": lambda a: max(0, a),
@@ -245,6 +254,30 @@ def test_positions_neighbours_and_map_are_those_of_the_side_that_was_asked_for()
     torch.testing.assert_close(shown, subject.family.target_embedding.positions.detach(), rtol=1e-2, atol=1e-3)
     assert found["map"]["names"] == found["symbols"]
     assert ask(subject, "symbols", symbol="no longer there")["symbol"] == "0"
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [("none", "reads a set"), ("rope", "turns queries and keys"), ("alibi", "lowers scores"), ("t5", "learned number for the distance")],
+)
+def test_a_model_that_adds_no_positions_has_none_to_show_and_the_sentence_says_what_it_does_instead(kind, says):
+    found = ask(random_subject(positions=kind), "symbols")["positions"]
+    assert (found["weights"], found["of"], found["loudness"]) == ([], [0, 16], None)
+    assert found["told"].startswith("No vector is added to a symbol: ")
+    assert says in found["told"]
+
+
+def test_positions_on_show_are_those_that_are_taken():
+    ended = random_subject(positions="from-the-end")
+    found = ask(ended, "symbols")["positions"]
+    assert "counted from the end" in found["told"]
+    assert "counted from the end" not in ask(ended, "symbols", side="target")["positions"]["told"]
+    subject = random_subject(positions="randomised", position_range=27)
+    found = ask(subject, "symbols")["positions"]
+    assert found["of"] == [9, 16]
+    torch.testing.assert_close(
+        torch.tensor(found["weights"]), subject.family.source_embedding.positions.detach()[::3], rtol=1e-2, atol=1e-3
+    )
 
 
 def test_two_sentences_of_the_same_words_differ_by_their_places_alone():

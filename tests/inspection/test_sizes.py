@@ -17,6 +17,7 @@ from playground.inspection.sizes import (
 )
 from playground.inspection.subject import NotInspectable
 from playground.models.config import ModelConfig
+from tests.inspection.handmade import PARTS as OTHER_PARTS
 
 
 def test_the_base_model_counts_what_the_write_up_says_and_so_does_torchs():
@@ -52,6 +53,24 @@ def test_the_parts_sum_to_the_model_whatever_its_choices(norm, share, tie, bias)
 
 def test_where_ours_has_biases_and_final_norms_too_there_is_no_difference():
     assert all(part.ours == part.torchs and not part.why for part in compare_with_torch(ModelConfig(norm="pre")))
+
+
+@pytest.mark.parametrize("part", OTHER_PARTS, ids=lambda part: part["positions"])
+def test_a_model_of_other_parts_is_counted_and_compared_and_every_difference_has_its_reason(part):
+    config = ModelConfig(**part)
+    parts = compare_with_torch(config)
+    assert sum(count_parameters(config).values()) == sum(each.ours for each in parts) == config.parameter_count()
+    assert [each.part for each in parts if bool(each.why) != (each.ours != each.torchs)] == []
+    assert (count_parameters(config)["relative positions"] > 0) == (part["positions"] == "t5")
+
+
+def test_the_shape_table_shows_shared_keys_and_heads_of_other_sizes():
+    shapes = {row.name: row.shape for row in attention_shapes(ModelConfig(n_heads=4, kv_heads=2, d_k=6, d_v=5), 7)}
+    assert shapes == {
+        "X": (7, 64), "W_Q": (24, 64), "W_K": (12, 64), "W_V": (10, 64), "Q": (7, 24), "Q, one head": (7, 6),
+        "K, all heads": (2, 7, 6), "V, all heads": (2, 7, 5), "weights, all heads": (4, 7, 7), "one head's result": (7, 5),
+        "concatenation": (7, 20), "W_O": (64, 20), "result": (7, 64),
+    }  # fmt: skip
 
 
 def test_the_shape_table_is_that_of_the_model_at_hand():

@@ -10,16 +10,25 @@ from playground.inspection.subject import NotInspectable
 from playground.inspection.walk import AXES, Walk, line_of
 from playground.models.attention import attend
 from playground.models.layers import FeedForward
-from tests.inspection.handmade import random_subject
+from tests.inspection.handmade import PARTS, random_subject
 from tests.servers import ROOT
 
 RECIPES = [
     {"norm": "pre"},
     {"norm": "post", "positions": "sinusoidal", "attention_bias": False},
     {"norm": "pre", "n_layers": 1, "n_heads": 1, "tie_output": True, "share_embeddings": True},
+    *PARTS,
 ]
 ATTENTION = ["queries", "keys", "values", "scores", "mask", "masked scores", "softmax", "weighted sum", "output projection"]
-NETWORK = ["widen", "ReLU", "narrow"]
+NETWORK = {"relu": ["widen", "ReLU", "narrow"], "gelu": ["widen", "GELU", "narrow"], "swiglu": ["gate", "widen", "SwiGLU", "narrow"]}
+
+
+def own_attention(config):
+    """The stages of self-attention, where relative positions act."""
+    before, after = ATTENTION[: ATTENTION.index("scores")], ATTENTION[ATTENTION.index("scores") + 1 :]
+    turned = ["turned queries", "turned keys"] if config.positions == "rope" else []
+    distance = ["distance", "scores and distance"] if config.positions in ("alibi", "t5") else []
+    return [*before, *turned, "scores", *distance, *after]
 
 
 def walked(text="5 3 9", **changes):
@@ -36,21 +45,23 @@ def blocks(walk):
 def test_the_stages_stand_in_the_order_in_which_the_model_computes_them(recipe):
     subject, _, walk = walked(**recipe)
     found = {block: [stage.name for stage in stages] for block, stages in blocks(walk).items()}
-    pre = subject.family.config.norm == "pre"
-    expected = {"source embedding": ["symbols", "positions", "sum"]}
+    config = subject.family.config
+    pre, network, own = config.norm == "pre", NETWORK[config.activation], own_attention(config)
+    embedding = ["symbols", "positions", "sum"] if config.places else ["symbols"]
+    expected = {"source embedding": embedding}
     layers = range(1, subject.family.config.n_layers + 1)
 
     def sublayer(names):
         return ["norm", *names, "residual"] if pre else [*names, "residual", "norm"]
 
     for i in layers:
-        expected |= {f"encoder self-attention, layer {i}": sublayer(ATTENTION), f"encoder feed-forward, layer {i}": sublayer(NETWORK)}
+        expected |= {f"encoder self-attention, layer {i}": sublayer(own), f"encoder feed-forward, layer {i}": sublayer(network)}
     expected |= {"encoder final norm": ["norm"]} if pre else {}
-    expected |= {"target embedding": ["symbols", "positions", "sum"]}
+    expected |= {"target embedding": embedding}
     for i in layers:
-        for kind in ("decoder self-attention", "cross-attention"):
-            expected[f"{kind}, layer {i}"] = sublayer(ATTENTION)
-        expected[f"decoder feed-forward, layer {i}"] = sublayer(NETWORK)
+        expected[f"decoder self-attention, layer {i}"] = sublayer(own)
+        expected[f"cross-attention, layer {i}"] = sublayer(ATTENTION)
+        expected[f"decoder feed-forward, layer {i}"] = sublayer(network)
     expected |= {"decoder final norm": ["norm"]} if pre else {}
     expected |= {"output": ["logits", "probabilities"]}
     assert found == expected
@@ -71,9 +82,12 @@ def test_every_stage_follows_from_the_stages_before_it(recipe):
             tokens = walk.source if block.startswith("source") else walk.given
             table = family.source_embedding if block.startswith("source") else family.target_embedding
             torch.testing.assert_close(tensor["symbols"], table.tokens.weight.detach()[tokens] * table.scale)
-            assert torch.equal(tensor["positions"], table.positions.detach()[: len(tokens)])
-            torch.testing.assert_close(tensor["sum"], tensor["symbols"] + tensor["positions"])
-            x = tensor["sum"]
+            x = table(torch.tensor([tokens]))[0].detach()
+            if subject.family.config.places:
+                torch.testing.assert_close(tensor["sum"], tensor["symbols"] + tensor["positions"])
+            torch.testing.assert_close(tensor["sum" if subject.family.config.places else "symbols"], x)
+            if subject.family.config.positions in ("learned", "sinusoidal"):
+                assert torch.equal(tensor["positions"], table.positions.detach()[: len(tokens)])
         elif block.endswith("final norm"):
             norm = family.encoder_norm if block.startswith("encoder") else family.decoder_norm
             torch.testing.assert_close(tensor["norm"], norm(x).detach(), **close)
@@ -91,17 +105,30 @@ def test_every_stage_follows_from_the_stages_before_it(recipe):
                 torch.testing.assert_close(tensor["norm"], around.norm(x).detach(), **close)
             if "narrow" in tensor:
                 torch.testing.assert_close(tensor["widen"], module.widen(given).detach(), **close)
-                assert torch.equal(tensor["ReLU"], tensor["widen"].clamp(min=0))
+                if "gate" in tensor:
+                    inside = torch.nn.functional.silu(module.gate(given)) * tensor["widen"]
+                else:
+                    inside = getattr(torch.nn.functional, family.config.activation)(tensor["widen"])
+                shown = tensor[NETWORK[family.config.activation][-2]]
+                torch.testing.assert_close(shown, inside.detach(), **close)
                 result = tensor["narrow"]
-                torch.testing.assert_close(result, module.narrow(tensor["ReLU"]).detach(), **close)
+                torch.testing.assert_close(result, module.narrow(shown).detach(), **close)
             else:
                 key, value = module.keys_and_values((memory if part.kind == "cross" else given)[None])
-                torch.testing.assert_close(tensor["keys"], key[0].detach(), **close)
-                torch.testing.assert_close(tensor["values"], value[0].detach(), **close)
+                sharing = family.config.n_heads // family.config.key_value_heads
+                torch.testing.assert_close(tensor["keys"], key[0].detach().repeat_interleave(sharing, 0), **close)
+                torch.testing.assert_close(tensor["values"], value[0].detach().repeat_interleave(sharing, 0), **close)
                 queries = module.query(given).unflatten(-1, (family.config.n_heads, -1)).transpose(0, 1)
                 torch.testing.assert_close(tensor["queries"], queries.detach(), **close)
-                scores = torch.einsum("hqk,hmk->hqm", tensor["queries"], tensor["keys"]) / tensor["queries"].shape[-1] ** 0.5
+                if "turned queries" in tensor:
+                    asked, seen = module.relation.turn(tensor["queries"][None], tensor["keys"][None])
+                    torch.testing.assert_close(tensor["turned queries"], asked[0], **close)
+                    torch.testing.assert_close(tensor["turned keys"], seen[0], **close)
+                query, key = (tensor.get(f"turned {name}", tensor[name]) for name in ("queries", "keys"))
+                scores = torch.einsum("hqk,hmk->hqm", query, key) / query.shape[-1] ** 0.5
                 torch.testing.assert_close(tensor["scores"], scores, **close)
+                if "distance" in tensor:
+                    torch.testing.assert_close(tensor["scores and distance"], tensor["scores"] + tensor["distance"], **close)
                 assert torch.equal(tensor["masked scores"].isinf(), ~tensor["mask"].expand_as(scores))
                 assert torch.equal(tensor["masked scores"].softmax(-1), tensor["softmax"])
                 torch.testing.assert_close(tensor["weighted sum"], tensor["softmax"] @ tensor["values"])
@@ -178,6 +205,18 @@ def test_any_score_is_the_dot_product_that_made_it(kind):
         assert torch.equal(product.products_K, product.query_K * product.key_K)
         assert product.root == 2
         assert product.may_look == (kind != "decoder" or memory <= query)
+
+
+@pytest.mark.parametrize("positions", ["rope", "alibi", "t5"])
+def test_a_score_holds_what_self_attention_is_told_of_places(positions):
+    _, _, walk = walked("5 3 9 1", positions=positions, kv_heads=2)
+    for kind, query, memory in itertools.product(("encoder", "decoder", "cross"), range(5), range(5)):
+        product = walk.score(Component(kind, 1, 3), query, memory)
+        name = "scores and distance" if positions != "rope" and kind != "cross" else "scores"
+        shown = float(walk.stage(Component(kind, 1).name, name).tensor[3, query, memory])
+        assert product.score == pytest.approx(shown, abs=1e-5)
+        assert (product.bias is not None) == (name != "scores")
+        assert product.score == pytest.approx(sum(product.products_K.tolist()) / product.root + (product.bias or 0), abs=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
