@@ -10,12 +10,24 @@ from typing import Any
 
 import gradio as gr
 
+from playground.families import FAMILIES
 from playground.runs.registry import Refused, Registry
 from playground.training.config import Change, RunConfig
 from playground.training.presets import PRESETS
 
 from .acts import settings_from
-from .form import OF_RECIPE, build_form, preset_values, problems, run_config, weight_and_problem
+from .form import (
+    ADVANCED,
+    OF_RECIPE,
+    build_form,
+    family_values,
+    heard,
+    preset_values,
+    problems,
+    run_config,
+    shown_values,
+    weight_and_problem,
+)
 from .live import live_view
 from .subject import CHECKPOINT, RUN, WATCH
 from .visit import known, new_owner, visited
@@ -69,7 +81,7 @@ def build_train_tab(registry: Registry, visit: gr.BrowserState) -> tuple[list[An
 
     def filled(config: RunConfig) -> list[Any]:
         """What the form shows of a run, and which recipe it follows, if any."""
-        fields = config.to_fields()
+        fields = shown_values(config) | config.to_fields()
         recipe = next((name for name in PRESETS if preset_values(name).items() <= fields.items()), None)
         shown = gr.Radio(value=recipe, info=PRESETS[recipe].sentence if recipe else "Settings of a run or a link.")
         return [shown if name == "preset" else fields[name] for name in names]
@@ -96,6 +108,16 @@ def build_train_tab(registry: Registry, visit: gr.BrowserState) -> tuple[list[An
         values = preset_values(preset)
         return [gr.Radio(info=PRESETS[preset].sentence), *(values[name] for name in OF_RECIPE)]
 
+    def family_chosen(family: str) -> list[Any]:
+        values = family_values(family)
+        recipe = next((name for name in PRESETS if preset_values(name) == values), None)
+        info = PRESETS[recipe].sentence if recipe else "Settings with which this kind of model learns well."
+        return [gr.Radio(value=recipe, info=info), *(values[name] for name in OF_RECIPE if name != "family")]
+
+    def family_shown(family: str) -> list[Any]:
+        """Its sentence, and those settings that it listens to."""
+        return [gr.Dropdown(info=FAMILIES[family].sentence), *(gr.update(visible=heard(name, family)) for name in ADVANCED["Model"])]
+
     def weigh(*values: Any) -> tuple[str, str]:
         return weight_and_problem(valued(values))
 
@@ -105,6 +127,9 @@ def build_train_tab(registry: Registry, visit: gr.BrowserState) -> tuple[list[An
         button.click(None, None, None, js=COMMAND.format(command))
     live.select(copy_settings, None, components, **QUIET)
     form["preset"].input(recipe_chosen, [form["preset"]], [form["preset"], *(form[name] for name in OF_RECIPE)], **QUIET)
+    of_family = [form["preset"], *(form[name] for name in OF_RECIPE if name != "family")]
+    form["family"].input(family_chosen, [form["family"]], of_family, **QUIET)
+    form["family"].change(family_shown, [form["family"]], [form["family"], *(form[name] for name in ADVANCED["Model"])], **QUIET)
     gr.on([c.change for c in components], weigh, components, [size, problem], trigger_mode="always_last", **QUIET)
     return [live, problem, *components], opening
 
