@@ -7,6 +7,8 @@ import time
 
 import pytest
 
+from playground.__main__ import new_config
+from playground.training.presets import family_config
 from tests.servers import ROOT
 
 TINY = [
@@ -196,3 +198,10 @@ def test_a_run_that_diverges_keeps_the_weights_before_it_and_says_so(tmp_path):
     assert done.returncode == 1
     assert "lower learning_rate" in done.stderr
     assert json.loads((tmp_path / "wild" / "config.json").read_text())["step"] > 0
+
+
+def test_a_family_brings_its_recipe_unless_a_preset_was_asked_for():
+    given = {"family": "recurrent", "cell": "lstm", "max_length": 6}
+    assert new_config(dict(given), None) == family_config(**given, min_length=6)
+    assert new_config({"family": "prebuilt"}, "one-head").model.n_layers == 1
+    assert new_config({}, "bert").family == "bert"

@@ -54,7 +54,7 @@ def _inside(start: ModelConfig, wanted: int) -> dict[str, int]:
         reached: list[tuple[float, dict[str, int]]] = []
         for layers in range(1, min(48, 4 * start.n_layers) + 1):
             sizes = {"d_model": width, "n_layers": layers}
-            narrow, wide = (dataclasses.replace(start, **sizes, d_ff=d_ff).parameter_count() for d_ff in (1, 2))
+            narrow, wide = (dataclasses.replace(start, d_model=width, n_layers=layers, d_ff=d_ff).parameter_count() for d_ff in (1, 2))
             d_ff = 1 + round((wanted - narrow) / (wide - narrow))  # the count grows evenly with d_ff
             if width * usual / 8 <= d_ff <= min(16384, width * usual * 8):
                 reached.append((abs(math.log(d_ff / width / usual)), sizes | {"d_ff": d_ff}))
