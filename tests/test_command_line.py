@@ -7,6 +7,8 @@ import time
 
 import pytest
 
+from playground.__main__ import new_config
+from playground.training.presets import family_config
 from tests.servers import ROOT
 
 TINY = [
@@ -226,3 +228,10 @@ def test_rows_are_checked_trained_on_asked_and_scored(tmp_path):
         assert "are not kept here; bring them with `python -m playground rows FILE`" in lost.stderr
     playground("rows", tmp_path / "rows.csv", "--columns", "from,to", "--json", **elsewhere)
     assert playground("train", "--resume", out, "--steps", "25", **elsewhere).returncode == 0
+
+
+def test_a_family_brings_its_recipe_unless_a_preset_was_asked_for():
+    given = {"family": "recurrent", "cell": "lstm", "max_length": 6}
+    assert new_config(dict(given), None) == family_config(**given, min_length=6)
+    assert new_config({"family": "prebuilt"}, "one-head").model.n_layers == 1
+    assert new_config({}, "bert").family == "bert"

@@ -61,30 +61,35 @@ FAMILIES = {
         DecoderOnlyConfig,
         "Decoder only",
         "One stack that looks back only: the answer is the continuation of the sequence, symbol by symbol.",
+        {"steps": 400, "decay_steps": 400},
     ),
     "recurrent": Registered(
         "playground.families.recurrent:Recurrent",
         RecurrentConfig,
         "Recurrent",
         "RNN, LSTM or GRU: one network reads symbol by symbol, another writes, and may look back at the source.",
+        {"alignment": "additive", "n_layers": 1, "steps": 1000, "decay_steps": 1000},
     ),
     "bert": Registered(
         "playground.families.bert:Bert",
         BertSizes,
         "BERT, from scratch",
         "The architecture of BERT from transformers with random weights: it fills in all blanks of the answer at once.",
+        {"learning_rate": 2e-3, "steps": 400, "decay_steps": 400},
     ),
     "gpt2": Registered(
         "playground.families.gpt2:GPT2",
         GPT2Sizes,
         "GPT-2, from scratch",
         "The architecture of GPT-2 from transformers with random weights: it continues the sequence with the answer.",
+        {"learning_rate": 3e-3, "steps": 1000, "decay_steps": 1000},
     ),
     "bart": Registered(
         "playground.families.bart:Bart",
         BartSizes,
         "BART, from scratch",
         "The architecture of BART from transformers with random weights: an encoder reads, a decoder writes.",
+        {"learning_rate": 3e-3, "steps": 300, "decay_steps": 300},
     ),
 }
 

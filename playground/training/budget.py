@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import bisect
+import dataclasses
 import math
-from collections.abc import Iterator
-from typing import Any
 
 from playground.families import FAMILIES
-from playground.models.config import SettingError
+from playground.models.config import ModelConfig, SettingError
 
 from .config import RunConfig
 from .presets import family_config
@@ -29,41 +29,45 @@ def same_budget(config: RunConfig, family: str) -> RunConfig:
     Raises:
         SettingError: where no size comes near enough.
     """
-    wanted, fields, own = config.model.parameter_count(), config.to_fields(), FAMILIES[family].settings()
-    given = {name: fields[name] for name in CARRIED if name in own} | dict(FAMILIES[family].recipe)
-    given |= {name: fields[name] for name in KEPT}
-    if family == config.family:
-        return family_config(family, **given)
-    ratio = config.model.d_ff / config.model.d_model
-    best: tuple[tuple[bool, float], RunConfig] | None = None
-    for sizes in _candidates(given, "d_ff" in own, ratio, wanted, family):
-        try:
-            found = family_config(family, **given | sizes)
-        except SettingError:
-            continue
-        miss = abs(found.model.parameter_count() / wanted - 1)
-        changed = 4 * abs(math.log(found.model.d_model / config.model.d_model)) + abs(
-            math.log(found.model.d_ff / found.model.d_model / ratio)
-        )
-        score = (True, miss) if miss > TOLERANCE or "d_ff" not in own else (False, changed)
-        if best is None or score < best[0]:
-            best = score, found
-    if best is None or abs(best[1].model.parameter_count() / wanted - 1) > TOLERANCE:
-        raise SettingError("family", f"family {family!r} has no size near {wanted:,} parameters for this task; begin with a larger model")
-    return best[1]
+    if family not in FAMILIES or family == config.family:
+        return config.replace(family=family)
+    wanted, fields, kind = config.model.parameter_count(), config.to_fields(), FAMILIES[family]
+    carried = {name: fields[name] for name in CARRIED if name in kind.settings() and name in FAMILIES[config.family].settings()}
+    given = carried | dict(kind.recipe) | {name: fields[name] for name in KEPT}
+    heads = given.get("n_heads", kind.config.n_heads)
+    given["d_model"] = max(1, round(given["d_model"] / heads)) * heads
+    start = family_config(family, **given).model
+    sizes = _inside(start, wanted) if "d_ff" in kind.settings() else _width(start, wanted)
+    found = family_config(family, **given | sizes)
+    if abs(found.model.parameter_count() / wanted - 1) > TOLERANCE:
+        message = f"family is {family!r}, which has no size near {wanted:,} parameters on this task; begin with a larger model"
+        raise SettingError("family", message)
+    return found
 
 
-def _candidates(given: dict[str, Any], has_d_ff: bool, ratio: float, wanted: int, family: str) -> Iterator[dict[str, Any]]:
-    """Sizes worth a try: for each depth, and each width near the given one, the d_ff that comes nearest to the count."""
-    heads = given.get("n_heads", 1)
-    if not has_d_ff:
-        yield from ({"d_model": width} for width in range(1, 1 + int(math.sqrt(wanted))))
-        return
+def _inside(start: ModelConfig, wanted: int) -> dict[str, int]:
+    """d_model, n_layers and d_ff that come nearest to the count: of the depths that can reach it the one whose d_ff is nearest to the
+    usual, and a narrower or wider model only where no depth can."""
+    usual, far = start.d_ff / start.d_model, {"d_model": start.d_model, "n_layers": start.n_layers, "d_ff": start.d_ff}
     for part in (1, 3 / 4, 1 / 2, 3 / 2, 1 / 4, 2):
-        width = max(1, round(given["d_model"] * part / heads)) * heads
-        for layers in range(1, 4 * given["n_layers"] + 1):
+        width = min(4096, max(1, round(start.d_model * part / start.n_heads)) * start.n_heads)
+        reached: list[tuple[float, dict[str, int]]] = []
+        for layers in range(1, min(48, 4 * start.n_layers) + 1):
             sizes = {"d_model": width, "n_layers": layers}
-            narrow, wide = (family_config(family, **given | sizes | {"d_ff": d_ff}).model.parameter_count() for d_ff in (1, 2))
-            d_ff = 1 + round((wanted - narrow) / (wide - narrow))
-            if width * ratio / 8 <= d_ff <= width * ratio * 8:
-                yield sizes | {"d_ff": d_ff}
+            narrow, wide = (dataclasses.replace(start, d_model=width, n_layers=layers, d_ff=d_ff).parameter_count() for d_ff in (1, 2))
+            d_ff = 1 + round((wanted - narrow) / (wide - narrow))  # the count grows evenly with d_ff
+            if width * usual / 8 <= d_ff <= min(16384, width * usual * 8):
+                reached.append((abs(math.log(d_ff / width / usual)), sizes | {"d_ff": d_ff}))
+        if reached:
+            return min(reached, key=lambda each: each[0])[1]
+    return far
+
+
+def _width(start: ModelConfig, wanted: int) -> dict[str, int]:
+    """The d_model that comes nearest to the count."""
+
+    def miss(width: int) -> int:
+        return dataclasses.replace(start, d_model=width).parameter_count() - wanted
+
+    above = bisect.bisect_left(range(1, 4096), 0, key=miss) + 1
+    return {"d_model": min((max(1, above - 1), above), key=lambda width: abs(miss(width)))}

@@ -47,6 +47,21 @@ PRESETS = {
             "beta2": 0.999, "epsilon": 1e-8, "steps": 3000, "eval_every": 25,
         },
     ),
+    "bert": Preset(
+        "Same budget: BERT",
+        "BERT's architecture with random weights and about as many parameters as the usual transformer here: five layers that see all.",
+        {"family": "bert", **FAMILIES["bert"].recipe, "n_layers": 5},
+    ),
+    "gpt2": Preset(
+        "Same budget: GPT-2",
+        "GPT-2's architecture with random weights and about as many parameters as the usual transformer here: five layers that look back.",
+        {"family": "gpt2", **FAMILIES["gpt2"].recipe, "n_layers": 5},
+    ),
+    "bart": Preset(
+        "Same budget: BART",
+        "BART's architecture with random weights and about as many parameters as the usual transformer here: an encoder and a decoder.",
+        {"family": "bart", **FAMILIES["bart"].recipe},
+    ),
 }  # fmt: skip
 
 

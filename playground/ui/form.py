@@ -13,11 +13,12 @@ from playground.families import FAMILIES
 from playground.models.config import SettingError
 from playground.runs.memory import check_memory
 from playground.training.config import RunConfig, field_owner, setting_of
-from playground.training.presets import PRESETS
+from playground.training.presets import PRESETS, family_config, preset_config
 
 FIRST = ("task", "min_length", "max_length", "family", "preset", "device")
 ADVANCED = {
     "Model": (
+        "cell", "alignment",
         "d_model", "n_heads", "kv_heads", "d_k", "d_v", "n_layers", "d_ff", "activation", "dropout", "norm", "norm_kind",
         "positions", "position_scale", "position_range", "share_embeddings", "tie_output", "attention_bias", "bias",
     ),
@@ -46,9 +47,8 @@ ARROW_STEPS = {
     "weight_decay": 0.01, "momentum": 0.05, "epsilon": 1e-9, "label_smoothing": 0.05, "clip": 0.5, "until": 0.001,
 }  # fmt: skip
 AS_BUTTONS = 4  # choices that are all on show; more of them fold into a list
-OF_MODEL = ADVANCED["Model"]
 # What a recipe decides; it leaves alone what belongs to the task, to the machine and to the scoring.
-OF_RECIPE = tuple(n for n in (*ADVANCED["Model"], *ADVANCED["Training"], "eval_every"))
+OF_RECIPE = tuple(n for n in ("family", *ADVANCED["Model"], *ADVANCED["Training"], "eval_every"))
 
 
 def label_of(name: str) -> str:
@@ -60,8 +60,7 @@ def component_for(name: str, explain: bool = True) -> Any:
     """The Gradio component for one setting, with its default, range and sentence."""
     setting = setting_of(name)
     common = {"label": label_of(name), "info": setting.metadata["help"] if explain else None, "elem_id": f"field-{name}"}
-    if name in OF_MODEL:
-        common["visible"] = name in FAMILIES["transformer"].settings()
+    common["visible"] = heard(name, "transformer")
     if setting.metadata["choices"]:
         choices = [(CHOICE_LABELS.get(c, c), c) for c in setting.metadata["choices"]]
         if len(choices) > AS_BUTTONS:
@@ -72,6 +71,11 @@ def component_for(name: str, explain: bool = True) -> Any:
     return gr.Number(setting.default, step=ARROW_STEPS.get(name, 1), min_width=80, **common)
 
 
+def heard(name: str, family: str) -> bool:
+    """Whether a setting has a meaning for a family; those of task and training always have."""
+    return field_owner()[name] != "model" or name in FAMILIES[family].settings()
+
+
 def build_form() -> dict[str, Any]:
     """Place the form's components where it is called; returns them by setting name, `preset` among them."""
     form: dict[str, Any] = {}
@@ -79,8 +83,9 @@ def build_form() -> dict[str, Any]:
     with gr.Row(elem_classes="pair"):
         form["min_length"], form["max_length"] = component_for("min_length", False), component_for("max_length", False)
     families = [(family.title, name) for name, family in FAMILIES.items()]
-    sentence = FAMILIES["transformer"].sentence
-    form["family"] = gr.Dropdown(families, value="transformer", label="Model", info=sentence, elem_id="field-family")
+    form["family"] = gr.Dropdown(
+        families, value="transformer", label="Model", info=FAMILIES["transformer"].sentence, elem_id="field-family"
+    )  # fmt: skip
     choices = [(preset.title, name) for name, preset in PRESETS.items()]
     form["preset"] = gr.Radio(choices, value="fast", label="Recipe", info=PRESETS["fast"].sentence, elem_id="field-preset")
     form["device"] = component_for("device", explain=False)
@@ -93,16 +98,12 @@ def build_form() -> dict[str, Any]:
 
 
 def run_config(values: dict[str, Any]) -> RunConfig:
-    """The run that the form's values describe; fields that the chosen family does not use are hidden and do not count.
-
-    Raises:
-        SettingError: naming the field.
-    """
-    family = values.get("family")
-    used = FAMILIES[family].settings() if isinstance(family, str) and family in FAMILIES else OF_MODEL
-    given = {name: value for name, value in values.items() if name != "preset" and (name not in OF_MODEL or name in used)}
+    """The run that the form's values describe; what its family has no use for is left out. Raises SettingError, naming the field."""
+    family = values["family"]
+    if isinstance(family, str) and family in FAMILIES:  # another one is refused below
+        values = {name: value for name, value in values.items() if name in ("family", "preset") or heard(name, family)}
     whole = {n: int(v) if isinstance(v, float) and v.is_integer() and n != "family" and isinstance(setting_of(n).default, int) else v
-             for n, v in given.items()}  # fmt: skip
+             for n, v in values.items() if n != "preset"}  # fmt: skip
     return RunConfig.from_fields(whole)
 
 
@@ -123,15 +124,20 @@ def sentence(error: SettingError) -> str:
     return text + "."
 
 
-def preset_values(name: str, family: str = "transformer") -> dict[str, Any]:
-    """What a recipe puts into the form for a family; what this family has no use for is left out."""
-    registered = FAMILIES[family]
-    foreign = set(OF_MODEL) - set(registered.settings())
-    settings = {k: v for k, v in PRESETS[name].settings.items() if k not in foreign}
-    if name == "fast":  # what learns within seconds is another matter for each family
-        settings |= registered.recipe
-    fields = RunConfig.from_fields({"family": family, **settings}).to_fields()
-    return {setting: fields[setting] for setting in OF_RECIPE if setting in fields and setting not in foreign}
+def preset_values(name: str) -> dict[str, Any]:
+    """What a recipe puts into the form."""
+    return shown_values(preset_config(name))
+
+
+def family_values(name: str) -> dict[str, Any]:
+    """What choosing a family puts into the form: the settings with which it learns well."""
+    return shown_values(family_config(name))
+
+
+def shown_values(config: RunConfig) -> dict[str, Any]:
+    """What the form shows of a run, as far as a recipe decides it; what the family has no use for stands at its default."""
+    fields = config.to_fields()
+    return {name: fields[name] if name in fields else setting_of(name).default for name in OF_RECIPE}
 
 
 def weight_and_problem(values: dict[str, Any]) -> tuple[str, str]:

@@ -2,7 +2,7 @@ import pytest
 
 from playground.models.config import SettingError
 from playground.training.config import RunConfig, field_owner
-from playground.training.presets import PRESETS, preset_config
+from playground.training.presets import PRESETS, family_config, preset_config
 from playground.training.trainer import Trainer
 
 SHORT = {"steps": 3, "eval_every": 3, "eval_n": 16, "max_length": 4, "batch_size": 8, "device": "cpu"}
@@ -10,7 +10,7 @@ SHORT = {"steps": 3, "eval_every": 3, "eval_n": 16, "max_length": 4, "batch_size
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_builds_trains_and_names_known_settings_only(name):
-    assert set(PRESETS[name].settings) <= set(field_owner())
+    assert set(PRESETS[name].settings) <= {*field_owner(), "family"}
     trainer = Trainer(preset_config(name, SHORT))
     assert [metrics.step for metrics in trainer] == [1, 2, 3]
     assert trainer.config.to_fields() == RunConfig.from_fields({**PRESETS[name].settings, **SHORT}).to_fields()
@@ -30,6 +30,20 @@ def test_a_preset_says_what_it_is_for(name):
 
 def test_presets_are_different_runs():
     assert len({str(preset_config(name)) for name in PRESETS}) == len(PRESETS)
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "bart"])
+def test_the_same_budget_is_about_the_same(name):
+    run = preset_config(name)
+    assert run.family == name
+    assert run.model.parameter_count() == pytest.approx(RunConfig().model.parameter_count(), rel=0.05)
+
+
+def test_a_family_comes_with_its_recipe_and_values_lie_over_it():
+    run = family_config("bert", steps=7, max_length=4)
+    assert (run.family, run.training.learning_rate, run.training.steps, run.task.max_length) == ("bert", 2e-3, 7, 4)
+    with pytest.raises(SettingError, match="family is 'mamba'; choose one of transformer"):
+        family_config("mamba")
 
 
 def test_one_head_learns():

@@ -3,16 +3,27 @@ import math
 import pytest
 
 from playground.families import FAMILIES
-from playground.training.config import RunConfig, field_owner
-from playground.training.presets import PRESETS
+from playground.training.config import RunConfig, field_owner, setting_of
+from playground.training.presets import PRESETS, family_config
 from playground.ui import form
-from playground.ui.form import ADVANCED, FIRST, FITTED, OF_RECIPE, preset_values, problems, run_config, weight_and_problem
+from playground.ui.form import (
+    ADVANCED,
+    FIRST,
+    FITTED,
+    OF_RECIPE,
+    family_values,
+    heard,
+    preset_values,
+    problems,
+    run_config,
+    weight_and_problem,
+)
 
 NAMES = [*FIRST, *(name for names in ADVANCED.values() for name in names)]
 
 
 def values(**changed):
-    fields = RunConfig().to_fields() | {"preset": "fast"} | changed
+    fields = preset_values("fast") | RunConfig().to_fields() | {"preset": "fast"} | changed
     return [fields[name] for name in NAMES]
 
 
@@ -26,7 +37,7 @@ def test_every_component_has_a_label_a_sentence_and_the_settings_default():
         component = form.component_for(name)
         assert component.label
         assert component.info.endswith(".")
-        assert component.value == getattr(getattr(RunConfig(), field_owner()[name]), name)
+        assert component.value == setting_of(name).default
 
 
 def test_the_form_as_it_opens_describes_the_default_run():
@@ -78,20 +89,20 @@ def test_a_recipe_decides_about_model_and_training_and_leaves_task_and_machine_a
     assert now["d_model"] == 64
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("name", PRESETS)
-def test_a_recipe_fits_every_family_and_fields_without_a_meaning_for_it_do_not_count(name, family):
-    now = preset_values(name, family)
-    assert set(now) <= set(OF_RECIPE)
-    filled = values(**{"share_embeddings": True} | now, family=family)
-    config = run_config(dict(zip(NAMES, filled, strict=True)))
-    assert config.family == family
-    for key, value in now.items():
-        assert config.to_fields()[key] == value
+@pytest.mark.parametrize("name", FAMILIES)
+def test_choosing_a_family_fills_in_its_recipe_and_what_it_has_no_use_for_does_not_stand_in_its_way(name):
+    now = family_values(name)
+    assert set(now) == set(OF_RECIPE)
+    assert {key: now[key] for key in FAMILIES[name].recipe} == dict(FAMILIES[name].recipe)
+    assert run_config(dict(zip(NAMES, values(**now), strict=True))) == family_config(name)
+    stray = {"n_heads": 2, "norm": "post", "cell": "lstm", "tie_output": True}
+    run = run_config(dict(zip(NAMES, values(**now | stray), strict=True)))
+    for setting, value in stray.items():
+        assert (run.to_fields().get(setting) == value) == heard(setting, name)
 
 
-def test_a_family_that_does_not_exist_is_explained():
-    assert "choose one of transformer" in problems(NAMES, values(family="x"))["family"]
+def test_an_unknown_family_is_explained():
+    assert "choose one of transformer" in problems(NAMES, values(family="mamba"))["family"]
 
 
 def test_whole_numbers_may_come_as_floats_from_the_page():

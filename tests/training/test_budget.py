@@ -1,0 +1,53 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from playground.families import FAMILIES
+from playground.models.config import SettingError
+from playground.training.budget import KEPT, same_budget
+from playground.training.config import RunConfig
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@settings(max_examples=12)
+@given(
+    st.sampled_from([32, 64, 96, 128]), st.sampled_from([1, 2, 4]), st.integers(1, 4), st.sampled_from([1, 2, 4]), st.integers(3, 30)
+)  # fmt: skip
+def test_another_family_gets_as_many_parameters_on_the_same_data(family, d_model, n_heads, n_layers, ratio, max_length):
+    run = RunConfig.from_fields(
+        {"d_model": d_model, "n_heads": n_heads, "n_layers": n_layers, "d_ff": ratio * d_model, "max_length": max_length, "seed": 3}
+    )
+    other = same_budget(run, family)
+    assert other.family == family
+    assert other.model.parameter_count() == pytest.approx(run.model.parameter_count(), rel=0.05)
+    assert {name: other.to_fields()[name] for name in KEPT} == {name: run.to_fields()[name] for name in KEPT}
+    if "d_ff" in FAMILIES[family].settings():
+        assert other.model.n_heads == n_heads
+        assert d_model / 4 <= other.model.d_model <= 2 * d_model
+
+
+def test_width_and_heads_stay_where_depth_can_make_up_for_the_rest():
+    for family in ("prebuilt", "encoder-only", "decoder-only", "bert", "gpt2", "bart"):
+        model = same_budget(RunConfig(), family).model
+        assert (model.d_model, model.n_heads) == (64, 4)
+        assert 64 <= model.d_ff <= 256
+
+
+def test_the_learning_settings_are_the_familys_own():
+    run = same_budget(RunConfig.from_fields({"learning_rate": 0.1, "steps": 7}), "bert")
+    assert {name: run.to_fields()[name] for name in FAMILIES["bert"].recipe} == dict(FAMILIES["bert"].recipe)
+
+
+def test_the_familys_own_run_stays_as_it_is():
+    assert same_budget(RunConfig.from_fields({"steps": 7}), "transformer") == RunConfig.from_fields({"steps": 7})
+
+
+def test_the_way_back_leads_to_about_the_same_size():
+    there = same_budget(RunConfig(), "recurrent")
+    back = same_budget(there, "transformer")
+    assert back.model.parameter_count() == pytest.approx(RunConfig().model.parameter_count(), rel=0.1)
+
+
+def test_an_unknown_family_is_refused_by_name():
+    with pytest.raises(SettingError, match="family is 'mamba'; choose one of transformer"):
+        same_budget(RunConfig(), "mamba")
