@@ -137,6 +137,8 @@ def sentence(rows: Sequence[Mapping[str, Any]], trained: Sequence[int], longest:
     told += f" ({seeds})"
     if not rest:
         return f"{begin}{told}; beyond length {high} it is right on {percent(best['beyond']['median'])}."
+    further = max(done, key=lambda row: row["beyond"]["median"])
+    told += f"; beyond length {high}, {further['label']} is right most often, on {percent(further['beyond']['median'])}"
     second = rest[0]
     if min(best["n"], second["n"]) == 1:
         return f"{begin}{told}; with a single seed there is no telling whether this is more than chance."

@@ -102,7 +102,7 @@ def answers_by_length(found: Row) -> Figure:
         else:
             lengths, low, high = row["lengths"], row["low"], row["high"]
         axes.plot(row["lengths"], row["median"], linewidth=1.5, label=row["label"], **style)
-        axes.fill_between(lengths, low, high, color=style["color"], alpha=0.15, linewidth=0)
+        axes.fill_between(lengths, low, high, color=style["color"], alpha=0.12, linewidth=0)
     axes.set_ylim(-0.03, 1.05)
     axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
