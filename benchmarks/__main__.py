@@ -1,4 +1,4 @@
-"""python -m benchmarks [accuracy] [ingredients] [watching] [page] [inspecting] [startup]: measure, keep the figures, rewrite RESULTS.md."""
+"""python -m benchmarks [accuracy] [ingredients] [tasks] [watching] [page] [inspecting] [startup]: measure, keep, rewrite RESULTS.md."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import psutil
 
-from benchmarks import accuracy, ingredients, inspecting, page, startup, watching
+from benchmarks import accuracy, ingredients, inspecting, page, startup, tasks, watching
 from playground.training.manifest import current_versions
 
 HERE = Path(__file__).parent
@@ -22,6 +22,12 @@ SCORED = (
 SUBSETS = {
     "accuracy": (accuracy, "Steps to 99.9 % exact match", SCORED),
     "ingredients": (ingredients, "What each ingredient buys", f"Reversal; what is named is taken out, all else stays. {SCORED}"),
+    "tasks": (
+        tasks,
+        "How hard each task is",
+        f"The fast preset on lengths 1 to 10 of ten symbols (brackets: two), the learning rate falling over four fifths of {tasks.BUDGET} "
+        "steps; scored every 10 steps on 256 held-out sequences, and on 2,000, or as many as there are, to confirm.",
+    ),
     "watching": (
         watching,
         "What watching costs",

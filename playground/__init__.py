@@ -4,6 +4,7 @@ The floors, lowest first; a module imports only from floors below its own, or fr
 
     0  tasks/        vocabulary, batches, tasks, the held-out set
     0  models/       the transformer from scratch
+    0  statistics    intervals and medians
     1  decoding      answers symbol by symbol, with the past kept
     2  families/     what the Trainer trains
     3  evaluation    exact match and token accuracy on held-out sequences
@@ -12,6 +13,8 @@ The floors, lowest first; a module imports only from floors below its own, or fr
     6  runs/         a worker process per run, the registry, looking into checkpoints
     7  plots/        figures for papers and cards
     7  data          a task's data as a dataset
+    7  lab/          experiments, lengths, published claims
+    8  origins       where rows of a task come from, and where they are kept
     8  hub/          publishing, fetching, what others published
     9  comparison/   pretrained models, asked the same questions
    10  ui/           the page

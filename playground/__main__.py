@@ -1,4 +1,4 @@
-"""The command line: python -m playground train | evaluate | predict | inspect | compare | finetune | push | pull | reproduce | gallery."""
+"""The command line: python -m playground COMMAND; --help lists them."""
 
 from __future__ import annotations
 
@@ -19,17 +19,24 @@ from tqdm import tqdm
 
 from playground import __version__
 from playground.comparison.work import QUIET
+from playground.families import FAMILIES
 from playground.models.config import SettingError
+from playground.origins import from_argument, is_argument, keep
 from playground.runs.memory import check_memory
-from playground.training.config import RunConfig, field_owner, setting_of, settings_at
+from playground.tasks import TASKS
+from playground.tasks.rows import RowsError
+from playground.training.config import RunConfig, TaskConfig, field_owner, setting_of, settings_at
 from playground.training.manifest import CheckpointError, read_manifest
-from playground.training.presets import PRESETS, preset_config
+from playground.training.presets import PRESETS, family_config, preset_config
 
 if TYPE_CHECKING:
     from playground.training.trainer import Trainer
 
 CHECKPOINTS = Path(__file__).resolve().parent.parent / "checkpoints"
-NAMED_APART = ("task", "min_length", "max_length", "source_vocabulary", "target_vocabulary")
+NAMED_APART = (
+    "task", "min_length", "max_length", "source_vocabulary", "target_vocabulary", "rows", "vocabulary", "longest_answer",
+)  # fmt: skip
+SCHEMES = ("learned", "sinusoidal", "rope", "alibi", "t5")
 CHANGED_ON_RESUME = ("steps", "until", "eval_every", "eval_n", "device")
 
 
@@ -45,7 +52,7 @@ def option_name(setting: str) -> str:
 
 def speak_flags(error: SettingError) -> str:
     """A setting's error with the command line's spelling of its name."""
-    flag = {"max_length": "--length"}.get(error.field, option_name(error.field))
+    flag = {"max_length": "--length", "rows": "--task"}.get(error.field, option_name(error.field))
     return str(error).replace(error.field, flag, 1)
 
 
@@ -63,6 +70,12 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """How rows of somebody's own are read."""
+    apart = click.option("--words/--characters", "words", default=None, help="What a symbol of the rows is. [default: as found]")
+    return click.option("--columns", default="", metavar="SOURCE,TARGET", help="The columns of a table that hold the rows.")(apart(command))
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
 @click.version_option(__version__, prog_name="playground")
 def main() -> None:
@@ -70,10 +83,18 @@ def main() -> None:
 
 
 @main.command()
-@click.option("--task", default=None, help="What is learned: reverse or copy. [default: reverse]")
+@click.option(
+    "--task",
+    default=None,
+    help=f"What is learned: {', '.join(TASKS)}; or rows.tsv, data.csv, hub:user/dataset, path.py:function. [default: reverse]",
+)
+@row_options
 @click.option("--length", "max_length", type=int, default=None, help="Longest sequence. [default: 10]")
 @click.option("--min-length", type=int, default=None, help="Shortest sequence. [default: the same as --length]")
-@click.option("--preset", type=click.Choice(list(PRESETS)), default=None, help="Settings that go together. [default: fast]")
+@click.option("--family", type=click.Choice(list(FAMILIES)), default=None, help="What kind of model learns it. [default: transformer]")
+@click.option(
+    "--preset", type=click.Choice(list(PRESETS)), default=None, help="Settings that go together. [default: fast, or the family's]"
+)
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), default=None, help="The checkpoint's folder. [default: in checkpoints/runs]"
 )
@@ -83,12 +104,16 @@ def main() -> None:
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
 @setting_options
 def train(
-    task: str | None, max_length: int | None, min_length: int | None, preset: str | None, out: Path | None, overwrite: bool,
-    resume: Path | None, weights_only: bool, as_json: bool, **settings: Any,
+    task: str | None, columns: str, words: bool | None, max_length: int | None, min_length: int | None, preset: str | None,
+    out: Path | None, overwrite: bool, resume: Path | None, weights_only: bool, as_json: bool, **settings: Any,
 ) -> None:  # fmt: skip
     """Train a model and keep its checkpoint."""
     given = {k: v for k, v in settings.items() if v is not None}
     given |= {k: v for k, v in (("task", task), ("max_length", max_length), ("min_length", min_length)) if v is not None}
+    if resume is None and task is not None and is_argument(task):
+        given |= rows_given(task, columns, words, given)
+    elif columns or words is not None:
+        refuse("--columns, --words and --characters say how rows are read; name the rows with --task")
     if resume is not None:
         if weights_only and out in (None, resume):
             refuse("--weights-only would leave nothing to resume in its place; name another folder with --out")
@@ -104,6 +129,7 @@ def train(
 
     try:
         trainer, metrics = load_trainer(resume, **given) if resume is not None else (Trainer(config), [])
+        trainer.task.prepare(trainer.config.task.min_length, trainer.config.task.max_length)
     except SettingError as error:
         refuse(speak_flags(error))
     except ValueError as error:
@@ -136,6 +162,18 @@ def train(
 
 
 @main.command()
+@click.argument("task", metavar="ROWS")
+@row_options
+@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
+def rows(task: str, columns: str, words: bool | None, as_json: bool) -> None:
+    """Check rows of a task (a file of source, tab, target; a CSV; hub:user/dataset), show the first, and keep them here, where
+    checkpoints that were trained on them find them."""
+    found = rows_given(task, columns, words, {}, shown=0 if as_json else 8)
+    if as_json:
+        click.echo(json.dumps(found))
+
+
+@main.command()
 @click.argument("checkpoint", type=click.Path(path_type=Path))
 @click.option("--n", type=click.IntRange(1, 100_000), default=2000, show_default=True, help="Held-out sequences to ask.")
 @click.option("--min-length", type=int, default=None, help="Shortest sequence. [default: the model's own]")
@@ -154,11 +192,13 @@ def evaluate(checkpoint: Path, n: int, min_length: int | None, max_length: int |
         refuse(speak_flags(error))
 
     from playground.evaluation import evaluate as score
-    from playground.tasks import load_task
     from playground.tasks.held_out import held_out_set
 
     _, family = model_of(checkpoint)
-    scores = score(family, held_out_set(load_task(task.task, task.symbols), n, task.min_length, task.max_length))
+    try:
+        scores = score(family, held_out_set(task.load(), n, task.min_length, task.max_length))
+    except RowsError as error:
+        refuse(str(error))
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(scores) | {"checkpoint": str(checkpoint)}))
         return
@@ -177,10 +217,9 @@ def predict(checkpoint: Path, sequence: str) -> None:
     import torch
 
     from playground.runs.view import View
-    from playground.tasks import load_task
 
     config = manifest.config
-    reply = View(load_task(config.task.task, config.task.symbols), config, torch.device("cpu")).answer(family, sequence)
+    reply = View(config.task.load(), config, torch.device("cpu")).answer(family, sequence)
     if "error" in reply:
         refuse(reply["error"])
     if reply["note"]:
@@ -236,23 +275,26 @@ def inspect(checkpoint: Path, sequence: str, out: Path, n: int, as_json: bool) -
     click.echo(f"{len(found)} figures with their data in {out}: {', '.join(found)}")
 
 
-class SeveralAfterOneFlag(click.Command):
-    """Takes `--models gpt2 bert-base-uncased` as well as `--models gpt2 --models bert-base-uncased`."""
+class Several(click.Option):
+    """An option that takes every word until the next option: --schemes learned rope."""
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        flag = ""
-        spread: list[str] = []
-        for each in args:
-            several = flag and not each.startswith("-")
-            spread += [flag, each] if several and spread[-1] != flag else [each]
-            flag = each if each == "--models" else flag if several else ""
-        return super().parse_args(ctx, spread)
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        super().add_to_parser(parser, ctx)
+        option = next(found for name in self.opts if (found := parser._long_opt.get(name)))
+        take = option.process
+
+        def process(value: str, state: Any) -> None:
+            take(value, state)
+            while state.rargs and not state.rargs[0].startswith("-"):
+                take(state.rargs.pop(0), state)
+
+        option.process = process
 
 
-@main.command(cls=SeveralAfterOneFlag)
+@main.command()
 @click.argument("checkpoint", type=click.Path(path_type=Path))
 @click.option(
-    "--models", multiple=True, metavar="MODEL ...", show_default=True, default=("gpt2", "bert-base-uncased"),
+    "--models", cls=Several, multiple=True, metavar="MODEL ...", show_default=True, default=("gpt2", "bert-base-uncased"),
     help="Pretrained models: names on the Hub, or folders that hold one; several after one flag.",
 )  # fmt: skip
 @click.option("--n", type=click.IntRange(1, 500), default=20, show_default=True, help="Held-out sequences to ask.")
@@ -374,6 +416,314 @@ def carry_out(kind: str, what: dict[str, Any], told: list[dict[str, Any]]) -> tu
         except Refused as error:
             refuse(str(error))
     return result, told_to_end[0] if told_to_end else 0
+
+
+def lab_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """What every command of the lab takes."""
+    command = click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")(command)
+    command = click.option("--csv", "table", type=click.Path(path_type=Path, dir_okay=False), help="Write what was found as a table.")(
+        command
+    )
+    return click.option(
+        "--set", "settings", cls=Several, multiple=True, metavar="NAME=VALUE ...", help="Settings of every run: steps=500 norm=post."
+    )(command)  # fmt: skip
+
+
+def lab_home(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "--out", type=click.Path(path_type=Path, file_okay=False), default=None,
+        help="The folder of runs and figures; what is finished there is not trained again. [default: in checkpoints/runs]",
+    )(command)  # fmt: skip
+
+
+@main.command()
+@click.argument("checkpoints", metavar="[CHECKPOINT ...]", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--schemes", cls=Several, multiple=True, help=f"Positions to compare. [default: {' '.join(SCHEMES)}]")
+@click.option("--seeds", type=click.IntRange(1, 20), default=3, show_default=True, help="Runs of each scheme, seeds 0, 1, ...")
+@click.option("--length", type=int, default=10, show_default=True, help="Longest sequence in training.")
+@click.option("--times", type=int, default=5, show_default=True, help="Ask sequences up to so many times as long.")
+@click.option("--n", type=int, default=200, show_default=True, help="Held-out sequences of each length.")
+@lab_home
+@lab_options
+def lengths(
+    checkpoints: tuple[Path, ...], schemes: tuple[str, ...], seeds: int, length: int, times: int, n: int, out: Path | None,
+    settings: tuple[str, ...], table: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Train on sequences up to a length, ask for longer ones, and draw how far each scheme of positions reaches. Ctrl-C ends it; the
+    same command goes on. With CHECKPOINTs, nothing is trained and those are asked."""
+    if checkpoints:
+        found = asked_by_length(checkpoints, times, n)
+        tell_lengths(found, out, table, as_json)
+        return
+    given = read_settings(settings)
+    base = {"task": "reverse", "min_length": 1, "max_length": length, "steps": 1000, "eval_every": 50} | given
+    base.setdefault("decay_steps", base["steps"])
+    spec = {"name": "lengths", "base": base, "grid": {"positions": list(schemes or SCHEMES)}, "seeds": list(range(seeds))}
+    out = out or CHECKPOINTS / "runs" / "lengths"
+    found = carried_out(spec | {"kind": "lengths", "times": times, "n": n}, out)["lengths"]
+    tell_lengths(found, out, table, as_json)
+
+
+@main.command()
+@click.argument("question", required=False)
+@click.option("--vary", cls=Several, multiple=True, metavar="NAME=V,V ...", help="One or two settings, family and task too, with values.")
+@click.option("--seeds", type=click.IntRange(1, 20), default=None, help="Runs of each combination, seeds 0, 1, ... [default: 3]")
+@lab_home
+@lab_options
+def experiment(
+    question: str | None, vary: tuple[str, ...], seeds: int | None, out: Path | None, settings: tuple[str, ...], table: Path | None,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Change one or two settings, train every combination with several seeds, and say what it bought. QUESTION is a prepared one;
+    without it, give --vary. Without either, the prepared questions are listed. Ctrl-C ends it; the same command goes on."""
+    from playground.lab.experiment import LENGTHS, value_of
+    from playground.lab.questions import questions
+    from playground.lab.questions import spec as prepared
+
+    if question is None and not vary:
+        told = questions()
+        for line in [] if as_json else told:
+            click.echo(f"{line['name']:14} {line['title']} {line['missing'] or '{} runs'.format(line['runs'])}")
+        if as_json:
+            click.echo(json.dumps(told))
+        return
+    try:
+        if question is not None:
+            spec = prepared(question)
+        else:
+            spec = {"name": "experiment", "base": {"min_length": 1}, "grid": {}, "seeds": [0, 1, 2]}
+        if vary:
+            pairs = [word.partition("=")[::2] for word in vary]
+            spec["grid"] = {name: [value_of(name, text) for text in texts.split(",")] for name, texts in pairs}
+        spec["base"] |= read_settings(settings)
+        spec["seeds"] = list(range(seeds)) if seeds else spec["seeds"]
+    except SettingError as error:
+        refuse(str(error))
+    out = out or CHECKPOINTS / "runs" / "experiments"
+    report = carried_out(spec, out)
+    if report["kind"] == LENGTHS:
+        tell_lengths(report["lengths"], out, table, as_json)
+        return
+    from playground.lab.results import to_csv
+    from playground.plots.lab import write
+
+    found = report["results"]
+    files = write(out, "experiment", found)
+    if table:
+        table.write_text(to_csv(found["fields"], found["cells"]), encoding="utf-8")
+    if as_json:
+        click.echo(json.dumps(found | {"out": str(out), "files": [str(path) for path in files]}))
+        return
+    for cell in found["cells"]:
+        click.echo(cell_in_words(cell))
+    click.echo(found["sentence"])
+    click.echo(f"{files[0]}")
+
+
+@main.command()
+@click.argument("name", required=False)
+@click.option("--seed", type=int, default=0, show_default=True, help="The run's seed.")
+@click.option("--threads", type=int, default=1, show_default=True, help="Processor threads.")
+@lab_home
+@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
+def published(name: str | None, seed: int, threads: int, out: Path | None, as_json: bool) -> None:
+    """Reproduce a published claim: train as published, measure the same, and put both figures side by side. Without NAME, the claims
+    are listed. Exit code 1 where ours does not agree."""
+    from playground.lab.published import CLAIMS, claims, config_of, facts_of_lines, verdict, verdict_of_lengths
+
+    if name is None:
+        told = claims()
+        for line in [] if as_json else told:
+            click.echo(f"{line['name']:20} {line['title']}: {line['told']} ({line['source']})")
+            click.echo(f"{'':20} {line['missing'] or line['command']}")
+        if as_json:
+            click.echo(json.dumps(told))
+        return
+    out = out or CHECKPOINTS / "runs" / f"published-{name}"
+    try:
+        if name in CLAIMS and (asked := CLAIMS[name].experiment) is not None:
+            result = verdict_of_lengths(carried_out(dict(asked), out)["lengths"])
+        else:
+            config = config_of(name, seed).replace(threads=threads)
+            check_memory(config)
+            result = verdict(name, measured(config, out, facts_of_lines, CLAIMS[name].measure))
+    except SettingError as error:
+        refuse(speak_flags(error))
+    if as_json:
+        click.echo(json.dumps(result | {"out": str(out), "seed": seed}))
+    else:
+        click.echo(result["sentence"])
+    if not result["passed"]:
+        raise SystemExit(1)
+
+
+def measured(config: RunConfig, out: Path, facts_of_lines: Callable[..., dict[str, Any]], measure: str) -> dict[str, Any]:
+    """Train a run, keep its checkpoint, and gather what it measured."""
+    from playground.models.transformer import Transformer
+    from playground.training.checkpoint import as_line, save_checkpoint
+    from playground.training.trainer import Trainer
+
+    if (out / "config.json").is_file():
+        refuse(f"--out {out} already holds a checkpoint; choose another folder, or remove it")
+    check_out(out, keeps_what_is_there=True)
+    trainer, metrics = Trainer(config), list[Any]()
+    failure, exit_code = learn(trainer, metrics)
+    scores = None if failure else trainer.evaluate()
+    try:
+        save_checkpoint(out, trainer, metrics, scores)
+    except CheckpointError as error:
+        failure, exit_code = str(error), exit_code or 1
+    if failure or scores is None:
+        click.echo(f"playground: {failure}", err=True)
+        raise SystemExit(exit_code)
+    facts = facts_of_lines(config, [as_line(line) for line in metrics], dataclasses.asdict(scores))
+    if measure == "symbol_loss" and isinstance(trainer.family, Transformer):
+        from playground.evaluation import symbol_loss
+        from playground.tasks.held_out import held_out_set
+        from playground.training.trainer import CONFIRMING_N
+
+        held_out = held_out_set(trainer.task, CONFIRMING_N, config.task.min_length, config.task.max_length)
+        facts["symbol_loss"] = symbol_loss(trainer.family.cpu(), held_out)
+    return facts
+
+
+def read_settings(words: tuple[str, ...]) -> dict[str, Any]:
+    """NAME=VALUE words as settings."""
+    from playground.lab.experiment import value_of
+
+    given = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals:
+            refuse(f"--set {word} is no setting; write NAME=VALUE, such as steps=500")
+        try:
+            given[name] = value_of(name, text)
+        except SettingError as error:
+            refuse(str(error))
+    return given
+
+
+def carried_out(spec: dict[str, Any], out: Path) -> dict[str, Any]:
+    """Everything about an experiment once it is over. What `out` holds of the same one is taken up, what is finished not repeated; a
+    signal saves and ends."""
+    from playground.lab.experiment import Experiment
+    from playground.lab.laboratory import Laboratory
+    from playground.runs.registry import Refused, Registry
+    from playground.runs.run import fingerprint
+
+    owner = "the command line"
+    told_to_end: list[int] = []
+    registry, lab = None, None
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        TemporaryFile(dir=out).close()
+        asked = Experiment(owner=fingerprint(owner), **spec)
+        registry = Registry(out, lease=0, reap=0)
+        lab = Laboratory(registry)
+        found = next((each for each in lab.of_owner(owner) if each.same_as(asked)), None)
+        found = found or lab.begin(spec, owner)
+        lab.resume(found, owner)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda number, frame: told_to_end.append(number))
+        estimate = lab.estimate(found, owner)["sentence"]
+        click.echo(f"{found.n_runs} runs; {estimate}", err=True)
+        at, of = lab.progress(found, owner)
+        with tqdm(total=of, initial=at, unit="step", disable=None, file=sys.stderr) as bar:
+            while (state := lab.state(found, owner)) == "going" and not told_to_end:
+                time.sleep(0.2)
+                at, _ = lab.progress(found, owner)
+                bar.update(at - bar.n)
+                bar.set_postfix(lab.row(found, owner)["statuses"])
+        report = lab.report(found, owner)
+    except SettingError as error:
+        refuse(speak_flags(error))
+    except Refused as error:
+        refuse(str(error))
+    except OSError as error:
+        refuse(f"--out {out} cannot be written: {error.strerror}; choose another folder")
+    finally:
+        if lab:
+            lab.close()
+        if registry:
+            registry.shutdown(20)
+    failed = [line for line in report["lines"] if line["status"] == "failed"]
+    if told_to_end or state != "done" or failed:
+        why = report["message"] or next((line["message"] for line in failed), "told to end")
+        click.echo(f"playground: {why}; the same command goes on from here", err=True)
+        raise SystemExit(128 + told_to_end[0] if told_to_end else 1)
+    return report
+
+
+def asked_by_length(checkpoints: tuple[Path, ...], times: int, n: int) -> dict[str, Any]:
+    """What checkpoints answer at each length up to so many times their training's, or as far as they have positions."""
+    import torch
+
+    from playground.evaluation import right_at
+    from playground.lab.lengths import scheme_result, scores, sentence
+    from playground.tasks import ROWS, TASKS
+    from playground.tasks.rows import RowsError
+
+    torch.set_num_threads(1)  # more only get into each other's way at this size
+    rows, trained, longest = [], [], 0
+    for checkpoint in checkpoints:
+        manifest, family = model_of(checkpoint)
+        own = manifest.config.task
+        task, counts = own.load(), []
+        shortest, longest_asked = (
+            (own.min_length, own.max_length) if own.task == ROWS else (TASKS[own.task].shortest, times * own.max_length)
+        )
+        lengths = range(shortest, longest_asked + 1)
+        for length in tqdm(lengths, desc=checkpoint.name, unit="length", disable=None, file=sys.stderr):
+            if max(length, task.answer_length(length)) + 1 > manifest.config.model.max_positions:
+                click.echo(f"playground: {checkpoint} has positions for {length - 1} symbols; longer ones are not asked", err=True)
+                break
+            try:
+                right, asked = right_at(family, task, length, n)
+            except RowsError as error:
+                refuse(str(error))
+            counts.append({"length": length, "right": right, "n": asked})
+        told = [{"seed": manifest.config.training.seed, "scores": scores(counts)}]
+        rows.append(scheme_result(checkpoint.name, told, manifest.config))
+        trained.append([own.min_length, own.max_length])
+        longest = max(longest, *(line["length"] for line in counts))
+    together = [min(low for low, _ in trained), max(high for _, high in trained)]
+    return {"trained": together, "longest": longest, "asked": n, "rows": rows, "sentence": sentence(rows, together, longest)}
+
+
+def tell_lengths(found: dict[str, Any], out: Path | None, table: Path | None, as_json: bool) -> None:
+    """Draw and print what is right at each length."""
+    from playground.lab.lengths import to_csv
+    from playground.plots.lab import write
+
+    files: list[Path] = []
+    try:
+        if out is not None:
+            out.mkdir(parents=True, exist_ok=True)
+            files = [*write(out, "answers-by-length", found), *write(out, "lengths-heatmap", found)]
+        if table:
+            table.write_text(to_csv(found["rows"]), encoding="utf-8")
+    except OSError as error:
+        refuse(f"{error.filename} cannot be written: {error.strerror}; choose another place")
+    if as_json:
+        click.echo(json.dumps(found | {"out": str(out) if out else None, "files": [str(path) for path in files]}))
+        return
+    for row in found["rows"]:
+        sides = ", ".join(f"{first} to {last} of its {side}" for side, (first, last) in (row["untrained"] or {}).items())
+        rows = f"; no step trained positions {sides}" if sides else ""
+        reach = row["reach"]
+        click.echo(f"{row['label']:24} 99 % up to length {reach['median']:g} (range {reach['low']:g} to {reach['high']:g}){rows}")
+    click.echo(found["sentence"])
+    for path in files[:4:3]:
+        click.echo(f"{path}")
+
+
+def cell_in_words(cell: dict[str, Any]) -> str:
+    """One combination of an experiment in a line."""
+    exact, steps = cell["exact_match"], cell["steps_to"]
+    when = f"99 % after {steps['median']:,.0f} steps" if steps["median"] is not None else f"99 % not reached in {cell['steps']:,}"
+    if 0 < steps["reached"] < steps["n"]:
+        when += f" ({steps['reached']} of {steps['n']} seeds)"
+    return f"{cell['label']:28} exact match {exact['median']:7.2%} ({exact['low']:.2%} to {exact['high']:.2%}), {when}"
 
 
 def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -503,11 +853,30 @@ def new_config(given: dict[str, Any], preset: str | None) -> RunConfig:
     """The run that the options describe; it fits this machine."""
     given.setdefault("min_length", given.get("max_length", 10))
     try:
-        config = preset_config(preset or "fast", given)
+        config = preset_config(preset or "fast", given) if preset or "family" not in given else family_config(**given)
         check_memory(config)
     except SettingError as error:
         refuse(speak_flags(error))
     return config
+
+
+def rows_given(task: str, columns: str, words: bool | None, given: dict[str, Any], shown: int = 0) -> dict[str, Any]:
+    """The settings of a run on the rows that `task` names, which are kept here from now on; what was found in them is told, with
+    the first ones where that is wanted."""
+    longest = given.get("max_length", TaskConfig().max_length)
+    drawn = {"symbols": given.get("symbols", 10), "min_length": given.get("min_length", longest), "max_length": longest}
+    try:
+        found = from_argument(task, [name.strip() for name in columns.split(",")] if columns else [], words, **drawn)
+        keep(found)
+    except RowsError as error:
+        refuse(str(error))
+    except OSError as error:
+        refuse(f"the rows cannot be kept: {error.strerror or error}; make room, or set PLAYGROUND_CHECKPOINTS to another folder")
+    for source, target in found.preview(shown):
+        click.echo(f"{' '.join(source)} → {' '.join(target)}")
+    for sentence in found.in_words():
+        click.echo(f"playground: {sentence}", err=True)
+    return found.settings() | {name: given[name] for name in ("min_length", "max_length") if name in given}
 
 
 def resumed_config(checkpoint: Path, given: dict[str, Any], preset: str | None) -> RunConfig:

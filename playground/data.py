@@ -1,23 +1,27 @@
 """A run's data as a dataset: the sequences that trained a model, in the order in which they did, and those it is scored on.
 
 Both come from the code that the Trainer and the evaluation use, so the dataset is the training set and not one like it.
+The other way round, `stream_columns` reads somebody's dataset on the Hub, for a task made of its rows.
 """
 
 from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from datasets import Dataset, Features, Value  # type: ignore[import-untyped]
+from datasets import Dataset, Features, Value, load_dataset  # type: ignore[import-untyped]
 from datasets.arrow_writer import ArrowWriter  # type: ignore[import-untyped]
-from huggingface_hub import DatasetCardData
+from huggingface_hub import DatasetCardData, HfApi
+from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
+from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
 
-from playground.tasks import load_task
+from playground.tasks import ROWS, TASKS
 from playground.tasks.held_out import HELD_OUT_SHARE, HeldOut, held_out_set, training_batch
+from playground.tasks.rows import RowsError
 from playground.tasks.task import Batch, Task
 from playground.training.config import RunConfig
 from playground.training.manifest import Manifest
@@ -25,6 +29,7 @@ from playground.training.trainer import CONFIRMING_N, resolve_device
 
 MOST_ROWS = 2_000_000
 FEATURES = Features({"step": Value("int32"), "source": Value("string"), "target": Value("string")})
+READERS = {"parquet": (".parquet",), "csv": (".csv",), "json": (".jsonl", ".json")}  # of tables, without code
 SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"), (10_000_000, "1M<n<10M"))
 
 
@@ -41,7 +46,7 @@ def training_set(config: RunConfig, steps: int, cache_dir: Path) -> Dataset:
     check_rows(config, steps)
     with tempfile.NamedTemporaryFile(dir=cache_dir, prefix="train-", suffix=".arrow", delete=False) as file:
         path = file.name
-    task = load_task(config.task.task, config.task.symbols)
+    task = config.task.load()
     with ArrowWriter(features=FEATURES, path=path) as writer:
         for step, batch in enumerate(_batches(task, config, steps), start=1):
             writer.write_batch(_columns(task, batch.rows(batch.weight_B > 0), step))
@@ -52,7 +57,7 @@ def training_set(config: RunConfig, steps: int, cache_dir: Path) -> Dataset:
 def scored_set(manifest: Manifest) -> HeldOut:
     """The held-out sequences that the scores of a checkpoint were measured on; without scores, those that would be."""
     asked = manifest.config.task
-    task = load_task(asked.task, asked.symbols)
+    task = asked.load()
     usual = held_out_set(task, CONFIRMING_N, asked.min_length, asked.max_length)
     if manifest.scores is None or manifest.scores["n"] == len(usual.lengths_B):
         return usual
@@ -76,7 +81,7 @@ def write_dataset(folder: Path, manifest: Manifest, *, repo: str, model: str) ->
     check_rows(config, manifest.step)
     (folder / "data").mkdir(parents=True, exist_ok=True)
     held_out = scored_set(manifest)
-    test = Dataset.from_dict(_columns(load_task(config.task.task, config.task.symbols), held_out.batch, None), features=FEATURES)
+    test = Dataset.from_dict(_columns(config.task.load(), held_out.batch, None), features=FEATURES)
     test.to_parquet(folder / "data" / "test.parquet")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
         train = training_set(config, manifest.step, Path(scratch))
@@ -84,6 +89,43 @@ def write_dataset(folder: Path, manifest: Manifest, *, repo: str, model: str) ->
         rows, first = len(train), train[0]
         del train
     (folder / "README.md").write_bytes(_card(config, manifest.step, rows, len(test), first, repo, model).encode())
+
+
+def stream_columns(
+    repo: str, columns: Sequence[str], choose: Callable[[Sequence[str], Sequence[str]], Sequence[str]], token: str | bool = False
+) -> Iterator[tuple[Any, Any]]:  # fmt: skip
+    """Two columns of a dataset on the Hub, row by row, fetched as they are read. `choose` picks them from the names that are there.
+
+    Only its files of tables are opened, by readers that run no code: what the repository's own settings say is not followed, and
+    formats that may hold code (pickle) are not among them. Files with "train" in their path are read where there are any.
+
+    Raises:
+        RowsError: for what is no dataset with such a file, or cannot be fetched.
+    """
+    if not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", repo, re.ASCII):
+        raise RowsError(f"{repo[:120]!r} is no dataset; name one as user/name")
+    try:
+        info = HfApi(token=token).dataset_info(repo)
+        found = sorted(file.rfilename for file in info.siblings or [])
+        kind = next((kind for kind in READERS if any(name.lower().endswith(READERS[kind]) for name in found)), None)
+        if kind is None:
+            raise RowsError(f"the dataset {repo} has no file of tables; {', '.join(READERS)} files can be read")
+        files = [name for name in found if name.lower().endswith(READERS[kind])]
+        files = [name for name in files if "train" in name.lower()] or files
+        paths = [f"hf://datasets/{repo}@{info.sha}/{name}" for name in files]
+        data = load_dataset(kind, data_files=paths, split="train", streaming=True, token=token)
+        names = data.column_names or list(next(iter(data), {}))
+        source, target = choose(names, columns)
+        for row in data.select_columns([source, target]):
+            yield row[source], row[target]
+    except RepositoryNotFoundError:
+        raise RowsError(f"there is no dataset {repo} on the Hub, or it is private; check its name") from None
+    except (httpx.HTTPError, HfHubHTTPError, OSError) as error:
+        raise RowsError(f"the dataset {repo} cannot be fetched ({type(error).__name__}); try again, or bring its rows as a file") from None
+    except RowsError:
+        raise
+    except Exception as error:  # readers of tables fail on broken files in ways that cannot be listed
+        raise RowsError(f"the dataset {repo} cannot be read as {kind}: {type(error).__name__}: {str(error)[:200]}") from None
 
 
 def check_rows(config: RunConfig, steps: int) -> None:
@@ -109,7 +151,7 @@ def _columns(task: Task, batch: Batch, step: int | None) -> dict[str, list[Any]]
 def _card(config: RunConfig, steps: int, train: int, test: int, first: dict[str, Any], repo: str, model: str) -> str:
     task = config.task
     lengths = f"{task.min_length} to {task.max_length}" if task.min_length < task.max_length else f"{task.max_length}"
-    symbols = load_task(task.task, task.symbols).vocabulary.describe()
+    symbols = task.load().vocabulary.describe()
     data = DatasetCardData(
         license="mit",
         tags=["transformer-playground", task.task],
@@ -148,7 +190,7 @@ print(data["train"][0], data["test"][0])
 
 ## How it was made
 
-From seed {config.training.seed}, by the same code that fed the training: every length and every symbol equally often. Train may repeat \
+From seed {config.training.seed}, by the same code that fed the training: {_drawn(task.task)}. Train may repeat \
 a sequence, short ones above all. Which sequences are held out, a fixed hash of the sequence decides, one in \
 {round(1 / HELD_OUT_SHARE)}, for every seed alike.
 
@@ -156,3 +198,10 @@ a sequence, short ones above all. Which sequences are held out, a fixed hash of 
 
 MIT.
 """
+
+
+def _drawn(task: str) -> str:
+    """How often which sequence trains."""
+    if task == ROWS:
+        return "drawn from rows that somebody brought, every row equally often"
+    return "every length" + ("" if TASKS[task].extra else " and every symbol") + " equally often"

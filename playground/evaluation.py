@@ -9,10 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 
-from playground.families.family import Family
+from playground.families.family import Family, looking
+from playground.models.transformer import Transformer
 from playground.tasks import PAD
-from playground.tasks.held_out import HeldOut
+from playground.tasks.held_out import HeldOut, held_out_set
+from playground.tasks.task import Task
+from playground.tasks.vocabulary import SPECIAL
 
 
 @dataclass(frozen=True)
@@ -70,3 +74,51 @@ def evaluate(family: Family, held_out: HeldOut) -> Evaluation:
         by_length.append(LengthScore(length, n, available, exact, token))
     n = len(right_B)
     return Evaluation(n, ratio(int(right_B.sum()), n), ratio(int(right_tokens_B.sum()), int(tokens_B.sum())), tuple(by_length))
+
+
+def right_at(family: Family, task: Task, length: int, n: int) -> tuple[int, int]:
+    """How many of up to `n` distinct held-out sequences of one length are answered exactly right, and how many were asked; fewer
+    than `n` only where fewer exist.
+
+    Raises:
+        ValueError: where the family has no positions for that length.
+    """
+    needed, given = max(length, task.answer_length(length)) + 1, family.config.max_positions
+    if needed > given:
+        raise ValueError(f"length {length} needs {needed} positions, but the model has max_positions {given}; ask shorter sequences")
+    held_out = held_out_set(task, n, length, length)
+    if not len(held_out.lengths_B):
+        return 0, 0
+    device = next(family.parameters()).device
+    width = family.config.row_width(held_out.batch.source_BS.shape[1], held_out.batch.target_BT.shape[1])
+    right = 0
+    for rows in torch.arange(len(held_out.lengths_B)).split(family.config.rows_at_a_time(width)):
+        right += int(family.solves(held_out.batch.rows(rows).to(device)).sum())
+    return right, len(held_out.lengths_B)
+
+
+@torch.no_grad()
+def symbol_loss(model: Transformer, held_out: HeldOut, smoothing: float = 0.0) -> float:
+    """The loss of The Annotated Transformer (Rush 2018, sections "Label Smoothing" and "A First Example"): the Kullback-Leibler
+    divergence in nats from the smoothed right answer to the model's distribution, given the right answer so far, divided by the
+    number of tokens.
+
+    The smoothed answer has 1 - smoothing on the right token and smoothing / (V - 2) on every other one but padding; with
+    smoothing 0, as in its copy example, this is the mean negative log-probability. Counted are the symbols alone: its sequences
+    have no EOS, which would be an easy token in ours.
+    """
+    total = torch.zeros((), dtype=torch.float64)
+    count = 0
+    width = model.config.row_width(held_out.batch.source_BS.shape[1], held_out.batch.target_BT.shape[1])
+    with looking(model):
+        for rows in torch.arange(len(held_out.lengths_B)).split(model.config.rows_at_a_time(width)):
+            batch = held_out.batch.rows(rows)
+            memory_BSD = model.encode(batch.source_BS)
+            log_p_BTV = model.project(model.decode(batch.decoder_input_BT, memory_BSD, batch.source_BS))
+            wanted_BTV = torch.full_like(log_p_BTV, smoothing / (log_p_BTV.shape[-1] - 2))
+            wanted_BTV.scatter_(2, batch.labels_BT[..., None], 1 - smoothing)
+            wanted_BTV[..., PAD] = 0
+            symbols_BT = batch.labels_BT >= len(SPECIAL)
+            total += F.kl_div(log_p_BTV, wanted_BTV, reduction="none").sum(-1)[symbols_BT].double().sum()
+            count += int(symbols_BT.sum())
+    return float(total) / count

@@ -48,7 +48,9 @@ def test_train_ends_with_one_json_line(trained):
     assert (told["steps"], told["device"], told["checkpoint"]) == (30, "cpu", str(out))
     assert 0 <= told["exact_match"] <= told["token_accuracy"] <= 1
     assert {path.name for path in out.iterdir()} == {"config.json", "model.safetensors", "training.safetensors", "metrics.jsonl"}
-    assert json.loads((out / "config.json").read_text())["task"] == {"task": "reverse", "symbols": 10, "min_length": 4, "max_length": 4}
+    assert json.loads((out / "config.json").read_text())["task"] == {
+        "task": "reverse", "symbols": 10, "min_length": 4, "max_length": 4, "rows": "", "vocabulary": "", "longest_answer": 1,
+    }  # fmt: skip
 
 
 def test_evaluate_scores_what_train_scored(trained):
@@ -119,6 +121,13 @@ def test_inspect_draws_what_happens_inside_with_the_data_beside_each_figure(trai
         (("train", "--length", "5", "--min-length", "9"), "min-length is 9, above"),
         (("train", "--length", "40", "--max-positions", "20"), "raise max_positions"),
         (("train", "--task", "sing"), "choose one of reverse, copy"),
+        (("train", "--task", "rows"), "--task is ''; the task rows needs"),
+        (("train", "--task", "nowhere.tsv"), "nowhere.tsv cannot be read"),
+        (("train", "--task", "README.md"), "lines cannot be taken: line 1 has no tab"),
+        (("train", "--task", "addition", "--length", "2"), "addition has no sequence of fewer than 3 symbols"),
+        (("train", "--columns", "a,b"), "name the rows with --task"),
+        (("rows", "hub:nothing"), "'nothing' is no dataset"),
+        (("rows", "nowhere.py:f"), "nowhere.py is no file"),
         (("train", "--preset", "best"), "'best' is not one of"),
         (("train", "--d-model", "100000000"), "it must be a whole number from 1 to 4,096"),
         (("train", "--d-model", "4096", "--n-layers", "48", "--d-ff", "16384"), "GB are free; use a smaller"),
@@ -196,3 +205,24 @@ def test_a_run_that_diverges_keeps_the_weights_before_it_and_says_so(tmp_path):
     assert done.returncode == 1
     assert "lower learning_rate" in done.stderr
     assert json.loads((tmp_path / "wild" / "config.json").read_text())["step"] > 0
+
+
+def test_rows_are_checked_trained_on_asked_and_scored(tmp_path):
+    (tmp_path / "rows.csv").write_text("n,from,to\n" + "".join(f"{i},w{i % 15} w{i // 15},w{i // 15} end\n" for i in range(225)))
+    here = {"PLAYGROUND_CHECKPOINTS": str(tmp_path / "kept")}
+    shown = playground("rows", tmp_path / "rows.csv", "--columns", "from,to", **here)
+    assert shown.stdout.splitlines()[1] == "w1 w0 → w0 end"
+    assert "225 rows of 16 different symbols" in shown.stderr
+    out = tmp_path / "model"
+    done = playground("train", "--task", tmp_path / "rows.csv", "--columns", "from,to", "--steps", "20", "--out", out, *TINY, **here)
+    assert done.returncode == 0, done.stderr
+    assert playground("predict", out, "w3 w4", **here).returncode == 0
+    assert "length   2" in playground("evaluate", out, **here).stdout
+    elsewhere = {"PLAYGROUND_CHECKPOINTS": str(tmp_path / "elsewhere")}
+    assert playground("predict", out, "w3 w4", **elsewhere).returncode == 0
+    for command in (("evaluate", out), ("train", "--resume", out, "--steps", "25")):
+        lost = playground(*command, **elsewhere)
+        assert (lost.returncode, lost.stdout) == (2, "")
+        assert "are not kept here; bring them with `python -m playground rows FILE`" in lost.stderr
+    playground("rows", tmp_path / "rows.csv", "--columns", "from,to", "--json", **elsewhere)
+    assert playground("train", "--resume", out, "--steps", "25", **elsewhere).returncode == 0

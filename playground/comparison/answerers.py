@@ -134,7 +134,7 @@ class Scratch(Answerer):
         names = [self.task.vocabulary.name(token) for token in ids]
         ended = [self.task.vocabulary.name(token) for token in written if token != PAD]
         symbols = tuple(self.task.vocabulary.decode(written))
-        read = symbols if "EOS" in ended and all(len(each) == 1 for each in symbols) else None
+        read = symbols if "EOS" in ended and set(symbols) <= set(self.task.vocabulary.symbols) else None
         return Answer(item.asked, names, ids, " ".join(ended), read)
 
     @torch.no_grad()
@@ -158,8 +158,8 @@ def _summed(logits_BTV: Tensor, labels_BT: Tensor, counts_BT: Tensor) -> list[fl
 class Pretrained(Answerer):
     """What the two kinds share: a pipeline, the worked examples that fit, what the tokenizer makes of a text."""
 
-    def __init__(self, name: str, what: str, pipe: Any, symbols: str, tell: Tell) -> None:
-        self.name, self.what, self.pipe, self.symbols, self.tell = name, what, pipe, symbols, tell
+    def __init__(self, name: str, what: str, pipe: Any, symbols: Sequence[str], tell: Tell) -> None:
+        self.name, self.what, self.pipe, self.symbols, self.tell = name, what, pipe, tuple(symbols), tell
         self.model, self.tokenizer = pipe.model, pipe.tokenizer
         self.parameters = sum(each.numel() for each in self.model.parameters())
         self.weights = sum(each.numel() * each.element_size() for each in self.model.parameters())
@@ -204,7 +204,15 @@ class Causal(Pretrained):
     ranks = True
 
     def __init__(
-        self, name: str, what: str, pipe: Any, symbols: str, tell: Tell, items: Sequence[Item], examples: Sequence[Item], wanted: int
+        self,
+        name: str,
+        what: str,
+        pipe: Any,
+        symbols: Sequence[str],
+        tell: Tell,
+        items: Sequence[Item],
+        examples: Sequence[Item],
+        wanted: int,
     ) -> None:
         super().__init__(name, what, pipe, symbols, tell)
         longest = max(items, key=lambda item: len(self.ids_of(f"{item.asked} {item.right}")))
@@ -293,7 +301,8 @@ class Masked(Pretrained):
     """
 
     def __init__(
-        self, name: str, what: str, pipe: Any, symbols: str, tell: Tell, items: Sequence[Item], examples: Sequence[Item], wanted: int,
+        self, name: str, what: str, pipe: Any, symbols: Sequence[str], tell: Tell,
+        items: Sequence[Item], examples: Sequence[Item], wanted: int,
         at_once: bool,
     ) -> None:  # fmt: skip
         super().__init__(name, what, pipe, symbols, tell)
@@ -343,7 +352,7 @@ class Masked(Pretrained):
             written += best
             summed += float(log_GV.cpu().gather(1, right[sorted(each)][:, None]).sum())
         assert first is not None  # an answer has a symbol
-        read = tuple(each if each in self.symbols and len(each) == 1 else None for each in written)
+        read = tuple(each if each in self.symbols else None for each in written)
         return Answer(first[0], self.pieces(first[1]), first[1], " ".join(written), read, summed)
 
     @torch.no_grad()

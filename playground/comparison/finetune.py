@@ -25,7 +25,6 @@ from safetensors import SafetensorError
 
 from playground.models.config import ModelConfig, SettingError
 from playground.runs.memory import free_memory
-from playground.tasks import load_task
 from playground.tasks.vocabulary import SPECIAL
 from playground.training.checkpoint import as_line
 from playground.training.config import RunConfig, TaskConfig, TrainConfig
@@ -97,8 +96,8 @@ class Asked:
 
     def run_config(self, task: TaskConfig) -> RunConfig:
         """The settings of the Trainer; its model part only says what the task needs, for the family is there already."""
-        vocabulary = task.symbols + len(SPECIAL)
-        positions = max(task.max_length, load_task(task.task, task.symbols).answer_length(task.max_length)) + 1
+        vocabulary = task.vocabulary_size + len(SPECIAL)
+        positions = task.longest + 1
         training = TrainConfig(
             steps=self.steps, batch_size=self.batch_size, learning_rate=self.learning_rate, schedule="cosine",
             warmup=round(WARMUP_SHARE * self.steps), decay_steps=self.steps, beta2=0.999, epsilon=1e-8,
@@ -125,7 +124,7 @@ def finetune(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     tell.row({"kind": "memory", "bytes": sum(parts.values()), "parts": parts, "free": free_memory(), "model": name})
     pipe, kind = open_of_a_kind(found, tell)
     let_go(found.folder)  # it is ours alone from here on: its weights will be others
-    rules = load_task(task.task, task.symbols)
+    rules = task.load()
     family = (TunedCausal if kind == CAUSAL else TunedMasked)(pipe.model, pipe.tokenizer, rules, found.name)
     family.check_width(task.max_length)
     trainer = Trainer(asked.run_config(task), family=family)
@@ -203,7 +202,7 @@ def cost(found: Found, config: dict[str, Any], task: TaskConfig, batch_size: int
     """
     from transformers import AutoConfig
 
-    answer = load_task(task.task, task.symbols).answer_length(task.max_length)
+    answer = task.load().answer_length(task.max_length)
     try:
         told = AutoConfig.from_pretrained(found.folder, trust_remote_code=False)
         sizes = TunedConfig.of(told, MOST_POSITIONS, WORDING, found.parameters, kind_of(config) != CAUSAL)

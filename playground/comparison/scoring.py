@@ -23,11 +23,11 @@ def wilson(right: int, n: int) -> tuple[float, float] | None:
     return (0.0 if right == 0 else middle - half, 1.0 if right == n else middle + half)
 
 
-def read_answer(text: str, symbols: str) -> tuple[str, ...] | None:
+def read_answer(text: str, symbols: Sequence[str]) -> tuple[str, ...] | None:
     """The symbols of an answer that holds nothing but symbols with blanks between them; None for anything else."""
     parts = text.split(" ")
     read = tuple(part for part in parts if part)
-    return read if read and all(len(part) == 1 and part in symbols for part in read) else None
+    return read if read and set(read) <= set(symbols) else None
 
 
 def right_places(given: Sequence[str | None] | None, answer: Sequence[str]) -> list[bool]:

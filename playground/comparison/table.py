@@ -15,14 +15,13 @@ import dataclasses
 import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from playground.tasks import load_task
 from playground.training.checkpoint import load_model
 from playground.training.config import TaskConfig
 
@@ -91,11 +90,11 @@ def table(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     torch.set_num_threads(1)  # more only get into each other's way at this size; pretrained models take more (pretrained.py)
     manifest, family = load_model(Path(asked.checkpoint))
     settings = manifest.config.task
-    task = load_task(settings.task, settings.symbols)
+    task = settings.load()
     questions = draw_questions(task, asked.n, settings.min_length, settings.max_length)
     if not questions.items:
         raise Refused(f"no held-out sequence of {settings.max_length} symbols or fewer can be asked; choose a checkpoint of longer ones")
-    table = Table(asked, questions, settings, task.vocabulary.symbols, tell)
+    table = Table(asked, questions, settings, tuple(task.vocabulary.symbols), tell)
     scratch = Scratch(asked.name, task, family)
     tell.row({"kind": "settings", "note": questions.note, "caption": table.caption(scratch.parameters or 0),
               "examples": [[each.asked, each.right] for each in questions.examples[: asked.shots]], "asked": dataclasses.asdict(asked),
@@ -113,7 +112,7 @@ def table(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
 class Table:
     """The rows so far."""
 
-    def __init__(self, asked: Asked, questions: Questions, task: TaskConfig, symbols: str, tell: Tell) -> None:
+    def __init__(self, asked: Asked, questions: Questions, task: TaskConfig, symbols: Sequence[str], tell: Tell) -> None:
         self.asked, self.questions, self.task, self.symbols, self.tell = asked, questions, task, symbols, tell
         self.items = questions.items
         self.ranked = [item for item in self.items if len(candidates_for(item)) > 1][: asked.rank]

@@ -13,6 +13,7 @@ Shapes: B batch, S source, T target, P tokens of a prompt, W tokens of a row, V 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,7 +93,7 @@ class Wording:
         return len(self.before) + len(self.between) + len(self.behind)
 
     @classmethod
-    def of(cls, tokenizer: Any, symbols: str, name: str, kind: str) -> Wording:
+    def of(cls, tokenizer: Any, symbols: Sequence[str], name: str, kind: str) -> Wording:
         """Take the prompt apart, and see whether the parts put together are what the tokenizer makes of a whole prompt.
 
         Raises:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from playground.models.config import ModelConfig
-from playground.models.sizes import EncoderOnlyConfig
+from playground.models.sizes import (
+    BartSizes,
+    BertSizes,
+    DecoderOnlyConfig,
+    EncoderOnlyConfig,
+    GPT2Sizes,
+    PrebuiltConfig,
+    RecurrentConfig,
+)
 
 if TYPE_CHECKING:
     from .family import Family
@@ -21,6 +30,7 @@ class Registered:
     config: type[ModelConfig]
     title: str
     sentence: str
+    recipe: Mapping[str, Any] = field(default_factory=dict)  # settings, other than the defaults, with which it learns well
 
     def settings(self) -> list[str]:
         """The settings that this family listens to; the others have no meaning for it."""
@@ -34,11 +44,47 @@ FAMILIES = {
         "Transformer",
         "Encoder and decoder, as in the paper: the encoder reads the sequence, the decoder writes the answer symbol by symbol.",
     ),
+    "prebuilt": Registered(
+        "playground.families.prebuilt:Prebuilt",
+        PrebuiltConfig,
+        "Transformer, prebuilt",
+        "The same network put together from PyTorch's own layers, as most tutorials build it.",
+    ),
     "encoder-only": Registered(
         "playground.families.encoder_only:EncoderOnly",
         EncoderOnlyConfig,
         "Encoder only",
         "One stack that sees the whole sequence and writes the whole answer at once, each symbol in its place.",
+    ),
+    "decoder-only": Registered(
+        "playground.families.decoder_only:DecoderOnly",
+        DecoderOnlyConfig,
+        "Decoder only",
+        "One stack that looks back only: the answer is the continuation of the sequence, symbol by symbol.",
+    ),
+    "recurrent": Registered(
+        "playground.families.recurrent:Recurrent",
+        RecurrentConfig,
+        "Recurrent",
+        "RNN, LSTM or GRU: one network reads symbol by symbol, another writes, and may look back at the source.",
+    ),
+    "bert": Registered(
+        "playground.families.bert:Bert",
+        BertSizes,
+        "BERT, from scratch",
+        "The architecture of BERT from transformers with random weights: it fills in all blanks of the answer at once.",
+    ),
+    "gpt2": Registered(
+        "playground.families.gpt2:GPT2",
+        GPT2Sizes,
+        "GPT-2, from scratch",
+        "The architecture of GPT-2 from transformers with random weights: it continues the sequence with the answer.",
+    ),
+    "bart": Registered(
+        "playground.families.bart:Bart",
+        BartSizes,
+        "BART, from scratch",
+        "The architecture of BART from transformers with random weights: an encoder reads, a decoder writes.",
     ),
 }
 

@@ -10,10 +10,9 @@ from torch import Tensor
 
 from playground.decoding import decode
 from playground.models.transformer import AttentionRecord, Transformer
-from playground.tasks import PAD
 from playground.tasks.task import Batch
 
-from .family import Family, cross_entropy, looking
+from .family import Family, all_right, cross_entropy, looking
 
 
 class EncoderDecoder(Transformer, Family):
@@ -33,8 +32,7 @@ class EncoderDecoder(Transformer, Family):
         that very prefix, and so the same tokens; where some token is not, it leaves the right answer there.
         """
         with looking(self):
-            choice_BT = self(batch.source_BS, batch.decoder_input_BT).argmax(-1)
-        return ((choice_BT == batch.labels_BT) | (batch.labels_BT == PAD)).all(1)
+            return all_right(self(batch.source_BS, batch.decoder_input_BT), batch)
 
     @torch.no_grad()
     def record(self, batch: Batch) -> AttentionRecord:

@@ -9,55 +9,62 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from playground.models.attention import padding_mask
 from playground.models.encoder_only import EncoderOnly as Encoder
 from playground.models.sizes import EncoderOnlyConfig
 from playground.models.transformer import AttentionRecord
 from playground.tasks import EOS, PAD, SOS
 from playground.tasks.task import Batch
 
-from .family import Family, cross_entropy, looking
+from .family import Family, all_right, check_room, cross_entropy, looking
 
 
 class EncoderOnly(Encoder, Family):
-    """Place t of the row is read off as the answer's token t. Where the answer may outgrow the sequence, blanks (SOS, which no
-    sequence holds) stand behind it; padding is blank too, since the model is not told how long the answer will be."""
+    """Place t of the row is read off as the answer's token t. An answer may outgrow its sequence, so blanks (SOS, which no
+    sequence holds) stand behind it. They look at the sequence and nobody looks at them: how many there are changes nothing."""
 
     config: EncoderOnlyConfig
 
     def loss(self, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
-        logits_BTV = self.logits(batch.source_BS, batch.labels_BT.shape[1])
-        return cross_entropy(logits_BTV, batch, label_smoothing)
+        return cross_entropy(self.answers(batch.source_BS, batch.labels_BT.shape[1]), batch, label_smoothing)
 
     @torch.no_grad()
     def solve(self, source_BS: Tensor, max_tokens: int) -> Tensor:
+        check_room(self.config, source_BS, max_tokens)
         with looking(self):
-            answer_BT = self.logits(source_BS, max_tokens).argmax(-1)
-        behind_BT = (answer_BT == EOS).cumsum(1) - (answer_BT == EOS).long() > 0
-        return answer_BT.masked_fill(behind_BT, PAD)
+            return up_to_eos(self.answers(source_BS, max_tokens))
 
     @torch.no_grad()
     def solves(self, batch: Batch) -> Tensor:
         with looking(self):
-            choice_BT = self.logits(batch.source_BS, batch.labels_BT.shape[1]).argmax(-1)
-        return ((choice_BT == batch.labels_BT) | (batch.labels_BT == PAD)).all(1)
+            return all_right(self.answers(batch.source_BS, batch.labels_BT.shape[1]), batch)
 
     @torch.no_grad()
     def record(self, batch: Batch) -> AttentionRecord:
         record = AttentionRecord()
         with looking(self):
-            self(row_of(batch.source_BS, batch.labels_BT.shape[1]), record.encoder_attention)
+            self.answers(batch.source_BS, batch.labels_BT.shape[1], record.encoder_attention)
         return record
 
     def axes(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
         row_BW = row_of(batch.source_BS, batch.labels_BT.shape[1])
         return {"encoder": (row_BW, row_BW)}
 
-    def logits(self, source_BS: Tensor, n_tokens: int) -> Tensor:
-        """Scores (BTV) of the first `n_tokens` places."""
-        return self(row_of(source_BS, n_tokens))[:, :n_tokens]
+    def answers(self, source_BS: Tensor, n_tokens: int, weights: list[Tensor] | None = None) -> Tensor:
+        """Scores (BTV) of the first `n_tokens` places; each layer's attention is appended to `weights`."""
+        row_BW = row_of(source_BS, n_tokens)
+        may_look = padding_mask(F.pad(source_BS, (0, row_BW.shape[1] - source_BS.shape[1]), value=PAD))
+        return self(row_BW, may_look, weights)[:, :n_tokens]
 
 
 def row_of(source_BS: Tensor, n_tokens: int) -> Tensor:
     """The source with a blank wherever it holds nothing, at least `n_tokens` wide (BW)."""
     wider_BW = F.pad(source_BS, (0, max(0, n_tokens - source_BS.shape[1])), value=PAD)
     return wider_BW.masked_fill(wider_BW == PAD, SOS)
+
+
+def up_to_eos(logits_BTV: Tensor) -> Tensor:
+    """The most likely token at each place (BT), PAD behind the first EOS."""
+    answer_BT = logits_BTV.argmax(-1)
+    behind_BT = (answer_BT == EOS).cumsum(1) - (answer_BT == EOS).long() > 0
+    return answer_BT.masked_fill(behind_BT, PAD)

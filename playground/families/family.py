@@ -6,15 +6,16 @@ Shapes: B batch, S source, T target, Q queries, M memory, V vocabulary.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from playground.models.config import ModelConfig
 from playground.models.transformer import AttentionRecord
-from playground.tasks import PAD
+from playground.tasks import EOS, PAD, SOS
 from playground.tasks.task import Batch
 
 
@@ -52,6 +53,32 @@ def cross_entropy(logits_BTV: Tensor, batch: Batch, label_smoothing: float) -> T
     loss_BT = F.cross_entropy(logits_BTV.transpose(1, 2), labels_BT, reduction="none", label_smoothing=label_smoothing)
     weight_BT = (labels_BT != PAD) * batch.weight_B[:, None]
     return (loss_BT * weight_BT).sum() / weight_BT.sum().clamp(min=1)
+
+
+def all_right(logits_BTV: Tensor, batch: Batch) -> Tensor:
+    """For each row (B booleans), whether the most likely token is the right one at every place."""
+    return ((logits_BTV.argmax(-1) == batch.labels_BT) | (batch.labels_BT == PAD)).all(1)
+
+
+def check_room(config: ModelConfig, source_BS: Tensor, max_tokens: int) -> None:
+    """Raises ValueError for sources or answers longer than the model has positions for."""
+    if source_BS.shape[1] > config.max_positions:
+        raise ValueError(f"a source has {source_BS.shape[1]} tokens, but the model has max_positions {config.max_positions}")
+    if max_tokens > config.max_positions:
+        raise ValueError(f"max_tokens is {max_tokens}, but the model has max_positions {config.max_positions}")
+
+
+def written(next_token: Callable[[Tensor], Tensor], source_BS: Tensor, max_tokens: int) -> Tensor:
+    """Answers (BT) token by token: `next_token` is given SOS and what was written so far, and scores (BV) what comes next."""
+    given_BT = torch.full_like(source_BS[:, :1], SOS)
+    ended_B = torch.zeros_like(source_BS[:, 0], dtype=torch.bool)
+    for t in range(max_tokens):
+        token_B = next_token(given_BT).argmax(-1).masked_fill(ended_B, PAD)
+        given_BT = torch.cat([given_BT, token_B[:, None]], dim=1)
+        ended_B |= token_B == EOS
+        if t % 4 == 3 and bool(ended_B.all()):  # asking at every token would make a GPU wait for each
+            break
+    return F.pad(given_BT[:, 1:], (0, max_tokens + 1 - given_BT.shape[1]), value=PAD)
 
 
 @contextmanager

@@ -22,9 +22,11 @@ from torch import Tensor
 from playground.evaluation import evaluate
 from playground.families.family import Family
 from playground.models.config import SettingError
-from playground.plots.figures import cross_attention, save, training_curve, wilson
-from playground.tasks import EOS, load_task
+from playground.plots.figures import cross_attention, save, training_curve
+from playground.statistics import wilson
+from playground.tasks import EOS, ROWS
 from playground.tasks.held_out import HELD_OUT_SHARE, HeldOut, held_out_set
+from playground.tasks.rows import RowsError
 from playground.tasks.task import Task
 from playground.training.checkpoint import load_model, read_metrics
 from playground.training.config import RunConfig, TaskConfig, setting_of
@@ -60,23 +62,30 @@ def write_card(package: Path, checkpoint: Path, *, repo: str, dataset: str | Non
     Raises:
         HubError: for what is no name of a repository.
         CheckpointError: when the checkpoint cannot be read.
+        RowsError: for a checkpoint without scores whose task is made of rows that are not here.
         OSError: as the system reports it.
     """
     for name in (repo, dataset) if dataset else (repo,):
         check_repo(name)
     manifest, family = load_model(checkpoint)
-    task = load_task(manifest.config.task.task, manifest.config.task.symbols)
+    task = manifest.config.task.load()
     low, high = manifest.config.task.min_length, manifest.config.task.max_length
-    held_out = held_out_set(task, CONFIRMING_N, low, high)
-    scores = manifest.scores or dataclasses.asdict(evaluate(family, held_out))
-    others = other_lengths(family, task, manifest.config)
-    examples = worked_examples(family, task, held_out, low, high)
+    try:
+        held_out = held_out_set(task, CONFIRMING_N, low, high)
+        scores = manifest.scores or dataclasses.asdict(evaluate(family, held_out))
+    except RowsError:  # the rows of its task are elsewhere: the card tells what was measured where they were
+        if manifest.scores is None:
+            raise
+        held_out, scores = None, manifest.scores
+    others = other_lengths(family, task, manifest.config) if held_out else []
+    examples = worked_examples(family, task, held_out, low, high) if held_out else []
     lines = [line for line in read_metrics(checkpoint) if line["step"] <= manifest.step and _is_measured(line)]
     pictures = []
     if lines:
         save(training_curve(lines), package / "training.png")
         pictures.append(f"![{_training_alt(lines)}](training.png)")
-    shown = attention_picture(family, task, held_out, max(low, min(high, PROBE_LENGTH)), package / "cross-attention.png")
+    length, picture = max(low, min(high, PROBE_LENGTH)), package / "cross-attention.png"
+    shown = attention_picture(family, task, held_out, length, picture) if held_out else ""
     if shown:
         pictures.append(
             f"Where each head of the decoder looks in the source, given the right answer so far:\n\n![{shown}](cross-attention.png)"
@@ -86,7 +95,7 @@ def write_card(package: Path, checkpoint: Path, *, repo: str, dataset: str | Non
         _what_it_is(manifest, task, scores),
         _in_notes(notes),
         _in_examples(examples, task),
-        _how_to_load(repo, examples),
+        _how_to_load(repo, examples, task),
         _how_well(scores, others, manifest),
         _in_pictures(pictures),
         _what_it_learned_from(manifest, task, dataset),
@@ -174,13 +183,14 @@ def attention_picture(family: Family, task: Task, held_out: HeldOut, length: int
 
 
 def command_line(manifest: Manifest) -> str | None:
-    """The command that trains this model again on such a device; None where there is none: an untrained model, a family or a length
-    of training that the command line does not offer. Changes of the learning rate on the way are not in it."""
+    """The command that trains this model again on such a device; None where there is none: an untrained model, a task of rows, whose
+    file the checkpoint does not know, a family or a length of training that the command line does not offer. Changes of the learning
+    rate on the way are not in it."""
     try:
         config = manifest.config.replace(steps=manifest.step, device=manifest.device)
     except SettingError:
         return None
-    if config.family != RunConfig().family:
+    if config.family != RunConfig().family or config.task.task == ROWS:
         return None
     task = config.task
     fixed = {"task": task.task, "symbols": task.symbols, "min_length": task.min_length, "max_length": task.max_length}
@@ -231,10 +241,9 @@ def _metadata(repo: str, dataset: str | None, manifest: Manifest, task: Task, sc
 
 def _what_it_is(manifest: Manifest, task: Task, scores: Mapping[str, Any]) -> str:
     config, model = manifest.config, manifest.config.model
-    source = task.vocabulary.example()
-    tokens = torch.tensor([task.vocabulary.encode(source)])
-    answer_BL, lengths_B = task.answer(tokens, torch.tensor([tokens.shape[1]]))
-    answer = _text(task, answer_BL[0, : int(lengths_B)].tolist())
+    source = task.question()
+    right_answer = task.right(task.vocabulary.encode(source))
+    shown = f": {_code(source)} → {_code(_text(task, right_answer))}" if right_answer is not None else ""
     rule = (type(task).__doc__ or "").split(":")[0].strip().rstrip(".")
     rule = f" ({rule[0].lower()}{rule[1:]})" if rule and "\n" not in rule else ""
     right = round(scores["exact_match"] * scores["n"])
@@ -242,9 +251,9 @@ def _what_it_is(manifest: Manifest, task: Task, scores: Mapping[str, Any]) -> st
     share = scores["exact_match"]
     verdict = " **It has not learned its task.**" if share < 0.1 else " It has learned its task in part only." if share < 0.9 else ""
     return (
-        f"{size} encoder-decoder transformer, trained from scratch on one task, *{task.name}*{rule}: `{source}` → `{answer}`. It has "
+        f"{size} encoder-decoder transformer, trained from scratch on one task, *{task.name}*{rule}{shown}. It has "
         f"{model.parameter_count():,} parameters in {model.n_layers}+{model.n_layers} layers with {_count(model.n_heads, 'head')} "
-        f"each, was trained on sequences of {_lengths(config.task)} of the symbols {task.vocabulary.describe()}, and answers {right:,} of "
+        f"each, was trained on sequences of {_lengths(config.task)} of the symbols {_symbols(task)}, and answers {right:,} of "
         f"{scores['n']:,} sequences that it never trained on entirely right ({_percent(share)}).{verdict}"
     )
 
@@ -259,18 +268,25 @@ def _in_examples(examples: list[Example], task: Task) -> str:
         if example.given == example.answer and example.ended:
             return "right"
         unended = "" if example.ended else ", and it did not stop"
-        return f"**wrong**: `{example.answer}` is right{unended}"
+        return f"**wrong**: {_code(example.answer, in_table=True)} is right{unended}"
+
+    def cell(text: str) -> str:
+        return _code(text, in_table=True) if text else "nothing"
+
+    if not examples:
+        return ""
 
     table = _table(
         ["held-out sequence", "this model's answer", ""],
-        [[f"`{example.source}`", f"`{example.given}`" if example.given else "nothing", verdict(example)] for example in examples],
+        [[cell(example.source), cell(example.given), verdict(example)] for example in examples],
     )
     return f"{table}\n\nThese are the first held-out sequences of their lengths, not picked by how it did."
 
 
-def _how_to_load(repo: str, examples: list[Example]) -> str:
+def _how_to_load(repo: str, examples: list[Example], task: Task) -> str:
     best = next((each for each in examples if each.given == each.answer and each.ended), None)
     printed = f"  # {best.given}" if best else ""
+    asked = json.dumps(best.source if best else examples[0].source if examples else task.question(), ensure_ascii=False)
     return f"""## Use it
 
 ```python
@@ -279,7 +295,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 tokenizer = AutoTokenizer.from_pretrained("{repo}", trust_remote_code=True)
 model = AutoModelForSeq2SeqLM.from_pretrained("{repo}", trust_remote_code=True)
 
-inputs = tokenizer("{(best or examples[0]).source}", return_tensors="pt")
+inputs = tokenizer({asked}, return_tensors="pt")
 answer = model.generate(**inputs)
 print(tokenizer.decode(answer[0], skip_special_tokens=True)){printed}
 ```
@@ -346,9 +362,17 @@ def _what_it_learned_from(manifest: Manifest, task: Task, dataset: str | None) -
         else ""
     )
     seen = f"{_count(manifest.step, 'step')} of {config.training.batch_size:,} drew {drawn:,} of them" if drawn else "They are drawn"
+    if config.task.task == ROWS:
+        return f"""## What it learned from
+
+Rows of a source and a target that somebody brought, known by the SHA-256 of their content, `{config.task.rows}`: sources of \
+{_lengths(config.task)} symbols, of {len(task.vocabulary.symbols)} different ones in all ({_symbols(task)}). {seen} from seed \
+{config.training.seed}, every row equally often. A fixed hash of the source holds one row in {round(1 / HELD_OUT_SHARE)} out; the scores \
+above are on such ones alone.{data}"""
+    often = "every length equally often" + (" from three symbols on" if task.about.shortest == 3 else "")
     return f"""## What it learned from
 
-Sequences made on the spot, of {_lengths(config.task)} symbols ({task.vocabulary.describe()}), every length equally often, and the answer \
+Sequences made on the spot, of {_lengths(config.task)} symbols ({_symbols(task)}), {often}, and the answer \
 that the rule gives. {seen} from seed {config.training.seed}. A fixed hash of the sequence holds one in {round(1 / HELD_OUT_SHARE)} \
 out: where such a one was drawn, it counted for nothing, and the scores above are on such ones alone.{data}"""
 
@@ -362,7 +386,9 @@ def _how_it_was_made(manifest: Manifest) -> str:
     repeated = f"This trains it again:\n\n```\n{command}\n```" if command else ""
     if command and any(each.setting == "learning_rate" for each in changed):
         repeated = f"This repeats its settings, though not the changes made on the way:\n\n```\n{command}\n```"
-    settings = [[f"`{key}`", f"{value}", setting_of(key).metadata["help"]] for key, value in config.to_fields().items() if key != "family"]
+    settings = [
+        [f"`{key}`", _escaped(f"{value}"), setting_of(key).metadata["help"]] for key, value in config.to_fields().items() if key != "family"
+    ]
     return "\n\n".join(part for part in (
         "## How it was made",
         f"{_count(manifest.step, 'step')} in {manifest.seconds:,.1f} seconds {where}, scoring included; {versions}.",
@@ -376,7 +402,7 @@ def _limits(manifest: Manifest, task: Task, scores: Mapping[str, Any], others: l
     config = manifest.config
     positions = config.model.max_positions - 1
     points = [
-        f"It does this one task and knows these symbols only: {task.vocabulary.describe()}. It understands no language; what it is for is "
+        f"It does this one task and knows these symbols only: {_symbols(task)}. It understands no language; what it is for is "
         "being looked into."
     ]
     for line in others:
@@ -401,6 +427,17 @@ def _escaped(text: str) -> str:
     plain = "".join(sign if sign.isprintable() else " " for sign in text).strip()
     kept = "".join(entities.get(sign) or (f"\\{sign}" if sign in "\\`*_[]!~|$" else sign) for sign in plain)
     return re.sub(r"^(\d*)([-+=#]|[.)](?=\s|$))", r"\1\\\2", kept)  # what begins a heading, a list or a rule
+
+
+def _code(text: str, *, in_table: bool = False) -> str:
+    """Text as Markdown's code, whatever stands in it."""
+    fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
+    blank = " " if text[:1] == "`" or text[-1:] == "`" else ""
+    return f"{fence}{blank}{text}{blank}{fence}".replace("|", "\\|" if in_table else "|")
+
+
+def _symbols(task: Task) -> str:
+    return _escaped(task.vocabulary.describe())
 
 
 def _table(heads: list[str], lines: list[list[str]], *, right: bool = False) -> str:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 import shutil
 from pathlib import Path
+from typing import Any
 
 from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers, processors
 from tokenizers.models import WordLevel
@@ -25,7 +26,7 @@ from transformers.dynamic_module_utils import get_relative_import_files
 from playground.models import automodel
 from playground.models.automodel import PlaygroundConfig, PlaygroundForSeq2SeqLM
 from playground.models.config import ModelConfig
-from playground.tasks import EOS, PAD, SOS, Vocabulary, load_task
+from playground.tasks import EOS, PAD, SOS, Vocabulary
 from playground.tasks.vocabulary import SPECIAL
 from playground.training.checkpoint import load_model
 from playground.training.files import write_folder
@@ -66,7 +67,7 @@ def build_package(checkpoint: Path, folder: Path) -> list[Path]:
     config = _config(sizes)
     config.save_pretrained(folder)
     config.generation().save_pretrained(folder)
-    tokenizer(load_task(task.task, task.symbols).vocabulary, sizes.max_positions).save_pretrained(folder)
+    tokenizer(task.load().vocabulary, sizes.max_positions).save_pretrained(folder)
     for path in {automodel.__file__, *get_relative_import_files(automodel.__file__)}:
         shutil.copyfile(path, folder / Path(path).name)
     return sorted(folder.iterdir())
@@ -100,14 +101,18 @@ def to_checkpoint(package: Path, folder: Path) -> None:
 def tokenizer(vocabulary: Vocabulary, max_positions: int) -> PreTrainedTokenizerFast:
     """What `Vocabulary.encode` does, and EOS behind it, as every source and every label row ends.
 
-    As there, blanks and commas between symbols are optional and an unknown symbol is an error: there is no token for it.
-    Special tokens are written <PAD>, <SOS> and <EOS>, which no text in symbols can hold.
+    As there, blanks and commas between symbols of one character are optional, words stand apart by blanks, and an unknown symbol
+    is an error: there is no token for it. Special tokens are written <PAD>, <SOS> and <EOS>, which no text in symbols can hold.
     """
     pad, sos, eos = (f"<{name}>" for name in SPECIAL)
-    numbers = {pad: PAD, sos: SOS, eos: EOS} | {symbol: token for token, symbol in enumerate(vocabulary.symbols, start=len(SPECIAL))}
+    numbers = {pad: PAD, sos: SOS, eos: EOS} | vocabulary.numbers
     words = Tokenizer(WordLevel(numbers))
-    words.normalizer = normalizers.Replace(",", " ")
-    words.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Split(Regex("."), behavior="isolated")])
+    apart: list[Any] = [pre_tokenizers.WhitespaceSplit()]
+    if vocabulary.compact:
+        apart.append(pre_tokenizers.Split(Regex("."), behavior="isolated"))
+        if "," not in vocabulary.numbers:
+            words.normalizer = normalizers.Replace(",", " ")
+    words.pre_tokenizer = pre_tokenizers.Sequence(apart)
     words.post_processor = processors.TemplateProcessing(single=f"$A {eos}", special_tokens=[(eos, EOS)])
     return PreTrainedTokenizerFast(
         tokenizer_object=words,

@@ -224,7 +224,6 @@ class Runner:
     def reproduce(self) -> dict[str, Any]:
         """A published model's score, measured here on as many sequences as its card names."""
         from playground.evaluation import evaluate
-        from playground.tasks import load_task
         from playground.tasks.held_out import held_out_set
         from playground.training.checkpoint import load_model
 
@@ -236,7 +235,7 @@ class Runner:
         n = (told["card"] or {}).get("n") or 2000
         self.say(f"Asking it {n:,} held-out sequences", 600.0)
         started = time.perf_counter()
-        scores = evaluate(family, held_out_set(load_task(task.task, task.symbols), min(n, 100_000), task.min_length, task.max_length))
+        scores = evaluate(family, held_out_set(task.load(), min(n, 100_000), task.min_length, task.max_length))
         return told | {"measured": asdict(scores), "measured_seconds": round(time.perf_counter() - started, 2)}
 
     # Publishing

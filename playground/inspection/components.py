@@ -24,7 +24,7 @@ from playground.models.attention import MultiHeadAttention
 from playground.models.config import ModelConfig
 from playground.models.positions import Embedding
 from playground.models.transformer import Transformer
-from playground.tasks import PAD
+from playground.tasks import EOS, PAD
 from playground.tasks.task import Batch
 
 ATTENTION = ("encoder", "decoder", "cross")  # encoder self-attention, decoder self-attention, cross-attention
@@ -72,9 +72,9 @@ def heads(config: ModelConfig, *kinds: str) -> list[Component]:
 
 
 def components(config: ModelConfig) -> list[Component]:
-    """Everything that can be replaced: heads, feed-forward networks, position vectors."""
+    """Everything that can be replaced: heads, feed-forward networks, and position vectors where the model adds any."""
     networks = [Component(kind, layer) for kind in FEED_FORWARD for layer in range(config.n_layers)]
-    return [*heads(config), *networks, *(Component(kind) for kind in POSITIONS)]
+    return [*heads(config), *networks, *(Component(kind) for kind in POSITIONS if config.places)]
 
 
 def groups(config: ModelConfig) -> dict[str, list[Component]]:
@@ -137,8 +137,9 @@ def outputs(model: Transformer, calls: Mapping[str, list[Call]]) -> dict[Compone
 def replaced(model: Transformer, values: Mapping[Component, Tensor]) -> Iterator[None]:
     """Put `values` in the place of components' outputs while the block lasts.
 
-    A value is a number for all, or PX or BPX with a row for each position (X: K for heads, D otherwise), of which a decoder
-    that goes symbol by symbol takes the row where it stands. For positions it takes the place of the position vectors.
+    A value is a number for all, or PX or BPX with a row for each position (X: the size of a head's values for heads, D otherwise),
+    of which a decoder that goes symbol by symbol takes the row where it stands. For positions it takes the place of the position
+    vectors.
 
     Raises:
         ValueError: for a component that the model does not have.
@@ -146,6 +147,8 @@ def replaced(model: Transformer, values: Mapping[Component, Tensor]) -> Iterator
     known = components(model.config)
     for part in values:
         if part not in known:
+            if part.kind in POSITIONS:
+                raise ValueError(f"there are no {part.name} to replace: with positions {model.config.positions!r} no vectors are added")
             raise ValueError(
                 f"there is no {part.name}: this model has layers 1 to {model.config.n_layers} and heads 1 to {model.config.n_heads}"
             )
@@ -174,8 +177,9 @@ def replaced(model: Transformer, values: Mapping[Component, Tensor]) -> Iterator
 
     def replace_positions(part: Component) -> Any:
         def hook(module: nn.Module, given: tuple[Tensor], result_BSD: Tensor) -> Tensor:
-            n, embedding = result_BSD.shape[1], cast(Embedding, module)
-            return result_BSD - rows(embedding.positions, part.side, n) + rows(values[part], part.side, n)
+            positions_SD = cast(Embedding, module).placed(given[0], first[part.side])
+            assert positions_SD is not None
+            return result_BSD - positions_SD + rows(values[part], part.side, result_BSD.shape[1])
 
         return hook
 
@@ -222,8 +226,9 @@ def means(model: Transformer, batch: Batch) -> dict[Component, Tensor]:
         mean_PX = everywhere_X.repeat(model.config.max_positions, 1)
         mean_PX[: len(sum_QX)] = torch.where(n_Q1 > 0, sum_QX / n_Q1.clamp(min=1), everywhere_X)
         found[part] = mean_PX
-    for part in map(Component, POSITIONS):
-        positions_PD = cast(Embedding, model.get_submodule(part.module)).positions
-        used_PD = positions_PD[: real[part.side].shape[1]]
-        found[part] = used_PD.mean(0).expand_as(positions_PD)
+    for part in (part for part in components(model.config) if part.kind in POSITIONS):
+        tokens_1P = batch.source_BS.new_full((1, real[part.side].shape[1]), EOS)  # the longest of the sequences
+        used_PD = cast(Embedding, model.get_submodule(part.module)).placed(tokens_1P)
+        assert used_PD is not None
+        found[part] = used_PD.reshape(-1, used_PD.shape[-1]).mean(0).expand(model.config.max_positions, -1)
     return found

@@ -78,16 +78,27 @@ class SymbolMap:
     explained: tuple[float, float]
 
 
+@torch.no_grad()
+def position_table(subject: Subject, side: str) -> Tensor | None:
+    """The vectors (PD) that tell one side's positions, one for each that there is room for, in the order in which the model counts
+    them; None where it adds no vectors (none, rope, alibi, t5). Randomised positions: those that are taken when the model is asked.
+
+    Raises:
+        NotInspectable: for a side other than source and target.
+    """
+    embedding = _embedding(subject, side)
+    if embedding.positions is None or embedding.kind != "randomised":
+        return embedding.positions
+    return embedding.placed(torch.ones(1, embedding.max_positions, dtype=torch.long, device=embedding.positions.device))
+
+
 def symbol_vectors(subject: Subject, side: str) -> tuple[list[str], Tensor]:
     """The learned vectors (ND) of one side's symbols, EOS and SOS included, PAD left out because nobody ever reads it.
 
     Raises:
         NotInspectable: for a side other than source and target.
     """
-    if side not in ("source", "target"):
-        raise NotInspectable(f"side is {side!r}; choose source or target")
-    embedding = subject.family.source_embedding if side == "source" else subject.family.target_embedding
-    table_ND = embedding.tokens.weight.detach()
+    table_ND = _embedding(subject, side).tokens.weight.detach()
     return subject.names(list(range(1, len(table_ND)))), table_ND[1:]
 
 
@@ -114,3 +125,9 @@ def symbol_map(subject: Subject, side: str) -> SymbolMap:
     places_N2 *= places_N2.gather(0, places_N2.abs().argmax(0, keepdim=True)).sign()
     share_N = size_N**2 / (size_N**2).sum()
     return SymbolMap(names, [(x, y) for x, y in places_N2.tolist()], (float(share_N[0]), float(share_N[1])))
+
+
+def _embedding(subject: Subject, side: str) -> Embedding:
+    if side not in ("source", "target"):
+        raise NotInspectable(f"side is {side!r}; choose source or target")
+    return subject.family.source_embedding if side == "source" else subject.family.target_embedding

@@ -4,10 +4,11 @@ The logit lens (nostalgebraist 2020) reads the decoder's vectors after each laye
 norm, where there is one, and the output layer. At the last layer it is the model's output.
 
 The contributions take one logit apart. In a pre-norm model, the vector that reaches the final norm is a plain sum: the
-symbol's vector, its position's, and what every head, every feed-forward network and the biases of the attentions added. The
-final norm subtracts the mean and divides by the standard deviation; with that one number, its scale, held fixed at what it
-was (frozen), it is linear too, and the logit is exactly the sum of the parts' own logits. What a part would change in the
-scale is not counted: contributions say how a logit is made up, not what would happen without the part (see ablation).
+symbol's vector, its position's where there is one, and what every head, every feed-forward network and the biases of the
+attentions added. The final norm subtracts the mean and divides by the standard deviation (RMSNorm: divides by the root mean
+square); with that one number, its scale, held fixed at what it was (frozen), it is linear too, and the logit is exactly the sum
+of the parts' own logits. What a part would change in the scale is not counted: contributions say how a logit is made up, not
+what would happen without the part (see ablation).
 
 In a post-norm model every sublayer is followed by a norm that rescales all that came before, so there is no such sum; the
 lens works there, and so do ablation and patching, the contributions do not.
@@ -24,6 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from playground.models.attention import MultiHeadAttention
+from playground.models.norms import EPSILON, RMSNorm
 from playground.models.transformer import Transformer
 from playground.tasks.task import Batch
 
@@ -78,23 +80,21 @@ def contributions(model: Transformer, batch: Batch, position: int, token: int, a
 
     with watched(model) as calls:
         model(batch.source_BS, batch.decoder_input_BT)
-    norm = cast(nn.LayerNorm, model.decoder_norm)
+    norm = cast(nn.LayerNorm | RMSNorm, model.decoder_norm)
+    centres = isinstance(norm, nn.LayerNorm)  # RMSNorm takes the vector as it is
     last_D = calls["decoder_norm"][-1].given[0][0, position]
-    scale = (last_D.var(correction=0) + norm.eps).sqrt()
-    bias_V, direction_D = model.output.bias, model.output.weight[token]
-    constant = bias_V[token]
-    if against is not None:
-        direction_D, constant = direction_D - model.output.weight[against], constant - bias_V[against]
+    scale = (last_D.var(correction=0) + EPSILON).sqrt() if centres else (last_D.pow(2).mean() + EPSILON).sqrt()
+    direction_D = model.output.weight[token] - (0 if against is None else model.output.weight[against])
 
     def own_logit(vector_D: Tensor) -> float:
-        return float((vector_D - vector_D.mean()) / scale * norm.weight @ direction_D)
+        return float((vector_D - vector_D.mean() if centres else vector_D) / scale * norm.weight @ direction_D)
 
     embedding = model.target_embedding
     symbol_D = embedding.tokens.weight[batch.decoder_input_BT[0, position]] * embedding.scale
-    found = [
-        Contribution("symbol vector", None, own_logit(symbol_D)),
-        Contribution("position vector", Component("target positions"), own_logit(embedding.positions[position])),
-    ]
+    found = [Contribution("symbol vector", None, own_logit(symbol_D))]
+    positions_TD = embedding.placed(batch.decoder_input_BT)
+    if positions_TD is not None:
+        found.append(Contribution("position vector", Component("target positions"), own_logit(positions_TD[position])))
     spoken = outputs(model, calls)
     for layer in range(model.config.n_layers):
         for kind in ATTENTION[1:]:
@@ -107,6 +107,9 @@ def contributions(model: Transformer, batch: Batch, position: int, token: int, a
                 found.append(Contribution(f"{Component(kind, layer).name}, bias", None, own_logit(attention.output.bias)))
         part = Component("decoder feed-forward", layer)
         found.append(Contribution(part.name, part, own_logit(spoken[part][0, position])))
-    found.append(Contribution("final norm, bias", None, float(norm.bias @ direction_D)))
-    found.append(Contribution("output layer, bias", None, float(constant)))
+    if isinstance(norm, nn.LayerNorm) and model.config.bias:
+        found.append(Contribution("final norm, bias", None, float(norm.bias @ direction_D)))
+    if model.config.bias:
+        bias_V = model.output.bias
+        found.append(Contribution("output layer, bias", None, float(bias_V[token] - (0 if against is None else bias_V[against]))))
     return found

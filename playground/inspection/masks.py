@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor
 
-from playground.models.attention import attend, causal_mask, padding_mask
+from playground.models.attention import MultiHeadAttention, attend, causal_mask, padding_mask
 from playground.tasks.task import Batch
 
 from .components import Component, watched
@@ -73,6 +74,8 @@ def four_kinds(subject: Subject, batch: Batch, layer: int = 0) -> dict[str, Tens
     cross           the target looks at the source; one head as wide as the model
     multi-head      the source looks at the source with the heads that the model has
 
+    A bias that each head adds to its scores for distance (ALiBi, T5) is that of no wider head: it is in the last one only.
+
     Raises:
         NotInspectable: for more than one sequence, or a layer that there is not.
     """
@@ -87,13 +90,16 @@ def four_kinds(subject: Subject, batch: Batch, layer: int = 0) -> dict[str, Tens
 
     def weights(module: str, n_heads: int, causal: bool = False) -> Tensor:
         """The attention of a module on what it was given in the pass, cut into so many heads."""
-        _, key_BHMK, value_BHMK, may_look = calls[module][-1].given
+        _, key_BGMK, value_BGMK, may_look = calls[module][-1].given
         query_BQD = calls[f"{module}.query"][-1].result
-        key_BMD, value_BMD = (x.transpose(1, 2).flatten(2) for x in (key_BHMK, value_BHMK))
+        attention = cast(MultiHeadAttention, family.get_submodule(module))
+        query_BHQK, key_BGMK = attention.relation.turn(query_BQD.unflatten(-1, (family.config.n_heads, -1)).transpose(1, 2), key_BGMK)
+        bias_HQM = attention.relation.bias(query_BHQK, key_BGMK) if n_heads == family.config.n_heads else None
         if causal:
             may_look = causal_mask(query_BQD.shape[1], query_BQD.device)
-        split = [x.unflatten(-1, (n_heads, -1)).transpose(1, 2) for x in (query_BQD, key_BMD, value_BMD)]
-        return attend(split[0], split[1], split[2], may_look)[1][0]
+        every = (query_BHQK, attention.shared(key_BGMK), attention.shared(value_BGMK))
+        split = [x.transpose(1, 2).flatten(2).unflatten(-1, (n_heads, -1)).transpose(1, 2) for x in every]
+        return attend(split[0], split[1], split[2], may_look, bias_HQM)[1][0]
 
     return {
         "bidirectional": weights(own, 1),

@@ -15,7 +15,7 @@ from playground.tasks.task import Batch
 
 from .ablation import SEQUENCES, WAYS, Ablation, Effect
 from .components import ATTENTION, Component, heads
-from .embeddings import wavelength
+from .embeddings import position_table, wavelength
 from .heads import PATTERNS, HeadScore, score_heads, scores_over_training
 from .lens import contributions, logit_lens
 from .recording import Recording, record_free
@@ -138,14 +138,17 @@ def contribution_table(subject: Subject, batch: Batch, position: int | None = No
     ]
 
 
-def positions(subject: Subject) -> dict[str, Any]:
-    """The position vectors of both sides, [position][dimension], learned or sine waves, as far as the task's sequences reach."""
-    source, target = subject.family.source_embedding.positions, subject.family.target_embedding.positions
+def positions(subject: Subject) -> dict[str, Any] | None:
+    """The position vectors of both sides, [position][dimension], as far as the task's sequences reach; None for a model that
+    adds none. Vectors of a source that are counted from its end stand in that order, its EOS first."""
     longest = subject.config.task.max_length + 1
+    source_PD, target_PD = position_table(subject, "source"), position_table(subject, "target")
+    if source_PD is None or target_PD is None:
+        return None
     return {
         "kind": subject.family.config.positions,
-        "source": _numbers(source[:longest].detach()),
-        "target": _numbers(target[: subject.max_tokens].detach()),
+        "source": _numbers(source_PD[:longest]),
+        "target": _numbers(target_PD[: subject.max_tokens]),
     }
 
 
@@ -171,7 +174,10 @@ def report(
     found["logit-lens"] = lens(subject, batch)
     if subject.family.config.norm == "pre":
         found["contributions"] = contribution_table(subject, batch)
-    found["positions"], found["sine-waves"] = positions(subject), sine_waves()
+    vectors = positions(subject)
+    if vectors is not None:
+        found["positions"] = vectors
+    found["sine-waves"] = sine_waves()
     tell("scoring heads")
     found["head-scores"] = head_table(score_heads(subject))
     ablation = Ablation(subject, n)

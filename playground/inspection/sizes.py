@@ -26,7 +26,8 @@ PARTS = {  # what a parameter belongs to, by its name in our model or in torch's
     "target positions": r"target_embedding\.positions",
     "attention, weights": r"\.(self|cross)_attention\.\w+\.weight|(attn|multihead_attn)\.(in_proj_|out_proj\.)weight",
     "attention, biases": r"\.(self|cross)_attention\.\w+\.bias|(attn|multihead_attn)\.(in_proj_|out_proj\.)bias",
-    "feed-forward": r"feed_forward\.(widen|narrow)|linear[12]\.",
+    "relative positions": r"\.self_attention\.relation\.",
+    "feed-forward": r"feed_forward\.(gate|widen|narrow)|linear[12]\.",
     "norms in the layers": r"around_\w+\.norm\.|\.norm[123]\.",
     "final norms": r"^(en|de)coder[._]norm\.",
     "output layer": r"^output\.",
@@ -89,23 +90,37 @@ def compare_with_torch(config: ModelConfig) -> list[PartCount]:
     around = [(n, w.numel()) for n, w in model.named_parameters() if n.startswith(("source_", "target_", "output."))]
     ours = _count((name, weight.numel()) for name, weight in model.named_parameters())
     torchs = _count([*around, *((name, weight.numel()) for name, weight in theirs.named_parameters())])
+    sizes, layer_norm = (config.n_heads * config.key_size, config.n_heads * config.value_size), config.norm_kind == "layer"
+    own_sizes = "torch's heads are d_model / n_heads wide, here their sizes are others; " if set(sizes) != {config.d_model} else ""
+    fewer = "torch has keys and values for every head, here heads share them; " if config.key_value_heads < config.n_heads else ""
+    no_shift = "" if layer_norm else "torch's layer norms have a shift, RMSNorm has none"
+    post = "" if config.norm == "pre" else "nn.Transformer ends each stack with a layer norm; the post-norm paper and this model do not"
+    no_biases = "torch's attention has biases in all four projections, here they are turned off"
     why = {
-        "attention, biases": "torch's attention has biases in all four projections, here they are turned off",
-        "final norms": "nn.Transformer ends each stack with a layer norm; the post-norm paper and this model do not",
+        "attention, weights": f"{own_sizes}{fewer}".removesuffix("; "),
+        "attention, biases": f"{own_sizes}{fewer}".removesuffix("; ") if config.bias and config.attention_bias else no_biases,
+        "relative positions": "nn.Transformer has no positions in its attention",
+        "feed-forward": "SwiGLU has a gate, a third matrix that nn.Transformer lacks",
+        "norms in the layers": no_shift,
+        "final norms": post or no_shift,
     }
     return [PartCount(part, ours[part], torchs[part], why.get(part, "") if ours[part] != torchs[part] else "") for part in PARTS]
 
 
 def prebuilt(config: ModelConfig) -> nn.Transformer:
-    """torch's own encoder and decoder stacks of the same sizes, with the final norms that nn.Transformer gives them."""
-    d, first = config.d_model, config.norm == "pre"
-    encoder = nn.TransformerEncoderLayer(d, config.n_heads, config.d_ff, config.dropout, batch_first=True, norm_first=first)
-    decoder = nn.TransformerDecoderLayer(d, config.n_heads, config.d_ff, config.dropout, batch_first=True, norm_first=first)
+    """torch's own encoder and decoder stacks of the same sizes, with the final norms that nn.Transformer gives them. Its heads
+    have the size d_model / n_heads; where that is no whole number, it gets one head, which weighs the same."""
+    n_heads = config.n_heads if config.d_model % config.n_heads == 0 else 1
+    sizes: tuple[int, int, int, float] = (config.d_model, n_heads, config.d_ff, config.dropout)
+    activation, first, bias = "relu" if config.activation == "relu" else "gelu", config.norm == "pre", config.bias
+    encoder = nn.TransformerEncoderLayer(*sizes, activation, batch_first=True, norm_first=first, bias=bias)
+    decoder = nn.TransformerDecoderLayer(*sizes, activation, batch_first=True, norm_first=first, bias=bias)
+    final = [nn.LayerNorm(config.d_model, bias=bias) for _ in range(2)]
     return nn.Transformer(
-        d,
-        config.n_heads,
-        custom_encoder=nn.TransformerEncoder(encoder, config.n_layers, nn.LayerNorm(d), enable_nested_tensor=False),
-        custom_decoder=nn.TransformerDecoder(decoder, config.n_layers, nn.LayerNorm(d)),
+        config.d_model,
+        n_heads,
+        custom_encoder=nn.TransformerEncoder(encoder, config.n_layers, final[0], enable_nested_tensor=False),
+        custom_decoder=nn.TransformerDecoder(decoder, config.n_layers, final[1]),
         batch_first=True,
     )
 
@@ -115,23 +130,29 @@ def attention_shapes(config: ModelConfig, length: int) -> list[TensorShape]:
     with torch.device("meta"):
         attention = MultiHeadAttention(config)
         x_BQD = torch.empty(1, length, config.d_model)
-        key_BHMK, value_BHMK = attention.keys_and_values(x_BQD)
+        key_BGMK, value_BGMK = attention.keys_and_values(x_BQD)
         joined: list[torch.Tensor] = []
         handle = attention.output.register_forward_pre_hook(lambda module, given: joined.append(given[0]))
-        result_BQD, weights_BHQM = attention(x_BQD, key_BHMK, value_BHMK, torch.ones(1, 1, dtype=torch.bool))
+        result_BQD, weights_BHQM = attention(x_BQD, key_BGMK, value_BGMK, torch.ones(1, 1, dtype=torch.bool))
         handle.remove()
         query_BQD = attention.query(x_BQD)
-    n_heads, width = config.n_heads, key_BHMK.shape[-1]
-    one_head = (length, width)
-    assert width * n_heads == config.d_model
+    n_heads, shared = config.n_heads, config.key_value_heads
+    cut = "cut into heads" if shared == n_heads else f"cut into {shared} of which each serves {n_heads // shared} heads"
+    alike = query_BQD.shape[-1] == key_BGMK.shape[1] * key_BGMK.shape[3] == value_BGMK.shape[1] * value_BGMK.shape[3]
+    query, (key, value) = attention.query.weight, attention.key_value.weight.split(attention.sizes)
+    projections = [(name, f"the projection {name[2:]}", weight.shape) for name, weight in (("W_Q", query), ("W_K", key), ("W_V", value))]
+    keys_and_values = [("K, all heads", f"X W_K, {cut}", key_BGMK.shape[1:]), ("V, all heads", f"X W_V, {cut}", value_BGMK.shape[1:])]
+    if alike:
+        projections = [("W_Q, W_K, W_V", "the three projections", query.shape)]
+        keys_and_values = [("K, V, all heads", "X W_K and X W_V, cut into heads", key_BGMK.shape[1:])]
     rows = [
         ("X", "what comes in, a row for each token", x_BQD.shape[1:]),
-        ("W_Q, W_K, W_V", "the three projections", attention.query.weight.shape),
+        *projections,
         ("Q", "X W_Q", query_BQD.shape[1:]),
-        ("Q, one head", f"a slice of Q, {n_heads} in all", one_head),
-        ("K, V, all heads", "X W_K and X W_V, cut into heads", key_BHMK.shape[1:]),
+        ("Q, one head", f"a slice of Q, {n_heads} in all", (length, config.key_size)),
+        *keys_and_values,
         ("weights, all heads", "softmax(Q Kᵀ / sqrt(size of a head))", weights_BHQM.shape[1:]),
-        ("one head's result", "its weights times its V", one_head),
+        ("one head's result", "its weights times its V", (length, config.value_size)),
         ("concatenation", "the heads' results side by side", joined[0].shape[1:]),
         ("W_O", "the output projection", attention.output.weight.shape),
         ("result", "concatenation W_O", result_BQD.shape[1:]),

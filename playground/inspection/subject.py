@@ -15,9 +15,9 @@ from playground.families import FAMILIES
 from playground.families.encoder_decoder import EncoderDecoder
 from playground.families.family import Family
 from playground.models.transformer import Transformer
-from playground.tasks import load_task
+from playground.tasks import EOS, SOS
 from playground.tasks.held_out import HeldOut, held_out_set
-from playground.tasks.task import Batch, Task, make_batch
+from playground.tasks.task import Batch, Task
 from playground.training.checkpoint import load_model
 from playground.training.config import RunConfig
 
@@ -37,7 +37,7 @@ class Subject:
     @classmethod
     def of(cls, config: RunConfig, family: Family) -> Subject:
         """A family that is at hand; it is put into evaluation mode, without dropout, and stays there."""
-        return cls(config, family.eval(), load_task(config.task.task, config.task.symbols))
+        return cls(config, family.eval(), config.task.load())
 
     @property
     def family(self) -> EncoderDecoder:
@@ -56,7 +56,8 @@ class Subject:
         return next(self.model.parameters()).device
 
     def read(self, text: str) -> Batch:
-        """A visitor's sequence with its right answer, as a batch of one row (source 1S, target 1T).
+        """A visitor's sequence with its right answer, as a batch of one row (source 1S, target 1T). Where nobody knows the right
+        answer, as in a task of rows without this one, the model's own stands in its place.
 
         Raises:
             UnknownSymbol: for what is no symbol of the task.
@@ -66,12 +67,19 @@ class Subject:
         tokens = vocabulary.encode(text)
         if not tokens:
             raise NotInspectable(
-                f"there is no symbol in {text[:20]!r}; type a sequence of {vocabulary.describe()}, as in {vocabulary.example()}"
+                f"there is no symbol in {text[:20]!r}; type a sequence of {vocabulary.describe()}, as in {self.task.question()}"
             )
+        if problem := self.task.problem(tokens):
+            raise NotInspectable(problem)
         longest = self.model.config.max_positions - 1
         if max(len(tokens), self.task.answer_length(len(tokens))) > longest:
             raise NotInspectable(f"that is {len(tokens)} symbols; this model has positions for {longest}, so type at most as many")
-        return make_batch(self.task, torch.tensor([tokens], device=self.device), torch.tensor([len(tokens)], device=self.device))
+        source_BS = torch.tensor([[*tokens, EOS]], device=self.device)
+        right = self.task.right(tokens)
+        if right is None:
+            written = self.model.solve(source_BS, self.max_tokens)[0].tolist()
+            right = written[: written.index(EOS)] if EOS in written else written[:-1]
+        return Batch(source_BS, torch.tensor([[SOS, *right, EOS]], device=self.device), torch.ones(1, device=self.device))
 
     def held_out(self, n: int) -> HeldOut:
         """`n` held-out sequences of the lengths that the model was trained on, the same at every call."""

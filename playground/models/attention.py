@@ -1,6 +1,7 @@
 """Scaled dot-product attention and its multi-head form (Vaswani et al. 2017, section 3.2).
 
-Shapes: B batch, Q queries, M memory (what is looked at), H heads, K numbers a head, D d_model.
+Shapes: B batch, Q queries, M memory (what is looked at), H heads, G heads of keys and values (as many as H, unless query
+heads share them), K numbers a head, D d_model.
 """
 
 from __future__ import annotations
@@ -11,14 +12,20 @@ import torch
 from torch import Tensor, nn
 
 from .config import ModelConfig
+from .relative import Relation
 
 
-def attend(query_BHQK: Tensor, key_BHMK: Tensor, value_BHMK: Tensor, may_look: Tensor) -> tuple[Tensor, Tensor]:
+def attend(
+    query_BHQK: Tensor, key_BHMK: Tensor, value_BHMK: Tensor, may_look: Tensor, bias_HQM: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """softmax(Q K^T / sqrt(K)) V, equation 1 of the paper: each query's mix of the values, and the weights of the mix.
 
     `may_look` is true where a query may look and broadcasts to BHQM; elsewhere the weight is exactly zero.
+    A bias, where positions are told by one, is added to the scores.
     """
     scores_BHQM = query_BHQK @ key_BHMK.transpose(-2, -1) / math.sqrt(query_BHQK.shape[-1])
+    if bias_HQM is not None:
+        scores_BHQM += bias_HQM
     weights_BHQM = scores_BHQM.masked_fill(~may_look, -torch.inf).softmax(-1)
     return weights_BHQM @ value_BHMK, weights_BHQM
 
@@ -36,32 +43,43 @@ def causal_mask(length: int, device: torch.device) -> Tensor:
 class MultiHeadAttention(nn.Module):
     """Several small attentions side by side, each in its own projection of the same vectors (section 3.2.2).
 
-    Keys and values are one call of their own, because a decoder computes them once and uses them for many queries.
+    Keys and values are one call of their own, because a decoder computes them once and uses them for many queries. With fewer
+    heads of keys and values than of queries, neighbouring query heads share one: grouped-query attention (Ainslie et al. 2023,
+    section 2.2), or with a single one multi-query attention (Shazeer 2019, section 3). What is kept is then as much smaller.
     """
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, relation: Relation | None = None) -> None:
         super().__init__()
-        d, bias = config.d_model, config.attention_bias
-        self.n_heads = config.n_heads
-        self.query = nn.Linear(d, d, bias=bias)
-        self.key_value = nn.Linear(d, 2 * d, bias=bias)  # two projections in one product: the keys, then the values
-        self.output = nn.Linear(d, d, bias=bias)
+        d, bias = config.d_model, config.bias and config.attention_bias
+        self.n_heads, self.kv_heads = config.n_heads, config.key_value_heads
+        self.sizes = [self.kv_heads * config.key_size, self.kv_heads * config.value_size]
+        self.query = nn.Linear(d, config.n_heads * config.key_size, bias=bias)
+        self.key_value = nn.Linear(d, sum(self.sizes), bias=bias)  # two projections in one product: the keys, then the values
+        self.output = nn.Linear(config.n_heads * config.value_size, d, bias=bias)
+        self.relation = relation or Relation()  # to queries and keys, what positions have to say
         # Glorot and Bengio 2010, made smaller where scores are formed: attention begins soft and finds its place sooner.
-        key_weight, value_weight = self.key_value.weight.chunk(2)
+        key_weight, value_weight = self.key_value.weight.split(self.sizes)
         for weight, gain in ((self.query.weight, 0.5), (key_weight, 0.5), (value_weight, 0.7), (self.output.weight, 1.0)):
             nn.init.xavier_uniform_(weight, gain)
 
     def keys_and_values(self, memory_BMD: Tensor) -> tuple[Tensor, Tensor]:
-        """key_BHMK and value_BHMK of what can be looked at."""
-        key_BMD, value_BMD = self.key_value(memory_BMD).chunk(2, dim=-1)
-        return self._split(key_BMD), self._split(value_BMD)
+        """key_BGMK and value_BGMK of what can be looked at."""
+        key_BMD, value_BMD = self.key_value(memory_BMD).split(self.sizes, dim=-1)
+        return self._split(key_BMD, self.kv_heads), self._split(value_BMD, self.kv_heads)
 
-    def forward(self, x_BQD: Tensor, key_BHMK: Tensor, value_BHMK: Tensor, may_look: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, x_BQD: Tensor, key_BGMK: Tensor, value_BGMK: Tensor, may_look: Tensor) -> tuple[Tensor, Tensor]:
         """What each position gathers (BQD), and where it looked (weights_BHQM)."""
-        mix_BHQK, weights_BHQM = attend(self._split(self.query(x_BQD)), key_BHMK, value_BHMK, may_look)
+        query_BHQK, key_BGMK = self.relation.turn(self._split(self.query(x_BQD), self.n_heads), key_BGMK)
+        bias_HQM = self.relation.bias(query_BHQK, key_BGMK)
+        mix_BHQK, weights_BHQM = attend(query_BHQK, self.shared(key_BGMK), self.shared(value_BGMK), may_look, bias_HQM)
         mix_BQD = mix_BHQK.transpose(1, 2).flatten(2)  # the heads' results, one behind the other
         return self.output(mix_BQD), weights_BHQM
 
-    def _split(self, x_BMD: Tensor) -> Tensor:
+    def shared(self, x_BGMK: Tensor) -> Tensor:
+        """BGMK -> BHMK: keys or values as each query head meets them."""
+        return x_BGMK if self.kv_heads == self.n_heads else x_BGMK.repeat_interleave(self.n_heads // self.kv_heads, dim=1)
+
+    @staticmethod
+    def _split(x_BMD: Tensor, n_heads: int) -> Tensor:
         """BMD -> BHMK: head h owns the h-th slice of every vector."""
-        return x_BMD.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
+        return x_BMD.unflatten(-1, (n_heads, -1)).transpose(1, 2)

@@ -127,7 +127,7 @@ class PlaygroundForSeq2SeqLM(PreTrainedModel, GenerationMixin):
 
         What is trained starts as transformer.py has it.
         """
-        if isinstance(module, Embedding) and not isinstance(module.positions, nn.Parameter):
+        if isinstance(module, Embedding) and module.kind == "sinusoidal" and module.positions is not None:
             sizes = self.transformer.config
             module.positions.copy_(sizes.position_scale * sinusoid(sizes.max_positions, sizes.d_model))
 

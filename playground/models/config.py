@@ -6,6 +6,10 @@ import math
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
+POSITIONS = ("learned", "sinusoidal", "none", "from-the-end", "rope", "alibi", "t5", "randomised")
+WITHOUT_VECTORS = ("none", "rope", "alibi", "t5")  # positions that are no vectors added to the symbols
+T5_BUCKETS = 32  # relative distances that T5 tells apart
+
 SCORES_AT_A_TIME = 4_000_000  # attention scores of one layer that may exist at once: 16 MB
 
 
@@ -72,20 +76,43 @@ class ModelConfig:
     unused: ClassVar[frozenset[str]] = frozenset()  # settings without a meaning for this family, which keep their defaults
 
     d_model: int = setting(64, "Width of every vector that travels through the model.", low=1, high=4096)
-    n_heads: int = setting(4, "Attention heads in each layer; d_model must be divisible by it.", low=1, high=64)
-    n_layers: int = setting(2, "Encoder layers, and as many decoder layers.", low=1, high=48)
+    n_heads: int = setting(4, "Attention heads in each layer; d_model divisible by it, or d_k and d_v given.", low=1, high=64)
+    kv_heads: int = setting(
+        0, "Heads of keys and values, each shared by as many query heads (grouped-query); 1 is multi-query, 0 one for each.", low=0, high=64
+    )
+    d_k: int = setting(0, "Size of a head's queries and keys; 0 is d_model / n_heads.", low=0, high=4096)
+    d_v: int = setting(0, "Size of a head's values; 0 is d_model / n_heads.", low=0, high=4096)
+    n_layers: int = setting(2, "Layers in each stack: so many in the encoder, as many in the decoder.", low=1, high=48)
     d_ff: int = setting(128, "Width inside the feed-forward network of each layer.", low=1, high=16384)
+    activation: str = setting(
+        "relu",
+        "Between the two products of the feed-forward network: ReLU, GELU, or SwiGLU, whose third matrix makes it half as large again "
+        "(with two thirds of d_ff it is as large as the others).",
+        choices=("relu", "gelu", "swiglu"),
+    )
     dropout: float = setting(0.0, "Share of values zeroed after the embedding and each sublayer while training.", low=0, high=0.9)
     norm: str = setting(
         "pre", "Layer norm before each sublayer (pre) or after its result was added (post, the paper's).", choices=("pre", "post")
     )
-    positions: str = setting("learned", "A trained vector for each position, or fixed sine waves.", choices=("learned", "sinusoidal"))
+    norm_kind: str = setting(
+        "layer", "Layer norm, or RMSNorm, which neither subtracts the mean nor adds a shift.", choices=("layer", "rms")
+    )
+    positions: str = setting(
+        "learned",
+        "How the model knows where a symbol stands. Vectors added to the symbols: learned, fixed sine waves, learned and counted from the "
+        "source's end, learned at places drawn at random. Inside self-attention: rope, alibi, t5. Or not at all.",
+        choices=POSITIONS,
+    )
     position_scale: float = setting(
         1.0, "Factor on sinusoidal positions, which must be as loud as the symbols; learned ones do not use it.", low=0, high=100
+    )
+    position_range: int = setting(
+        0, "Randomised positions only: how many places they are drawn from; 0 is four times max_positions.", low=0, high=1_000_000
     )
     share_embeddings: bool = setting(False, "Source and target use one table of symbol vectors.")
     tie_output: bool = setting(False, "The output layer reuses the target's symbol vectors as its weights.")
     attention_bias: bool = setting(True, "Biases in the query, key, value and output projections of attention.")
+    bias: bool = setting(True, "Biases anywhere: without them no projection and no norm adds a constant, those of attention included.")
     source_vocabulary: int = setting(13, "Tokens that a source may hold, PAD, SOS and EOS included.", low=4, high=1_000_000)
     target_vocabulary: int = setting(13, "Tokens that a target may hold, PAD, SOS and EOS included.", low=4, high=1_000_000)
     max_positions: int = setting(11, "Tokens that fit in a sequence: the longest, plus one for EOS or SOS.", low=2, high=1_000_000)
@@ -96,11 +123,18 @@ class ModelConfig:
             if each.name in self.unused and getattr(self, each.name) != each.default:
                 given = shown(getattr(self, each.name))
                 raise SettingError(each.name, f"{each.name} is {given}, but this family has no use for it; leave it at {each.default}")
-        if self.d_model % self.n_heads:
+        if self.d_model % self.n_heads and not (self.d_k and self.d_v):
             fit = [n for n in range(1, min(self.d_model, 64) + 1) if self.d_model % n == 0]
             raise SettingError(
                 "n_heads",
-                f"n_heads is {self.n_heads}, which does not divide d_model {self.d_model}; use one of {', '.join(map(str, fit))}",
+                f"n_heads is {self.n_heads}, which does not divide d_model {self.d_model}; use one of {', '.join(map(str, fit))}, "
+                f"or give heads sizes of their own by d_k and d_v",
+            )
+        if self.kv_heads and self.n_heads % self.kv_heads:
+            fit = [n for n in range(1, self.n_heads + 1) if self.n_heads % n == 0]
+            raise SettingError(
+                "kv_heads",
+                f"kv_heads is {self.kv_heads}, which does not divide n_heads {self.n_heads}; use one of {', '.join(map(str, fit))}",
             )
         if self.share_embeddings and self.source_vocabulary != self.target_vocabulary:
             raise SettingError(
@@ -110,6 +144,51 @@ class ModelConfig:
             )
         if self.positions == "sinusoidal" and self.d_model % 2:
             raise SettingError("d_model", f"d_model is {self.d_model}; sinusoidal positions pair sines with cosines and need it even")
+        if self.positions == "rope" and self.key_size % 2:
+            name = "d_k" if self.d_k else "n_heads"
+            raise SettingError(
+                name,
+                f"{name} is {getattr(self, name)}, which makes queries and keys of {self.key_size} numbers; rope turns them in pairs and "
+                f"needs an even size: change {name}" + ("" if self.d_k else " or set d_k"),
+            )
+        if self.positions == "randomised" and self.places < self.max_positions:
+            raise SettingError(
+                "position_range",
+                f"position_range is {self.position_range}, but {self.max_positions} different places (max_positions) are to be drawn from "
+                f"it; make it at least as large, or 0",
+            )
+
+    @property
+    def key_size(self) -> int:
+        """Numbers in a head's query or key."""
+        return self.d_k or self.d_model // self.n_heads
+
+    @property
+    def value_size(self) -> int:
+        """Numbers in a head's value."""
+        return self.d_v or self.d_model // self.n_heads
+
+    @property
+    def key_value_heads(self) -> int:
+        """Heads that keys and values are made for."""
+        return self.kv_heads or self.n_heads
+
+    @property
+    def places(self) -> int:
+        """Position vectors on each side; 0 where none are added to the symbols."""
+        if self.positions in WITHOUT_VECTORS:
+            return 0
+        return (self.position_range or 4 * self.max_positions) if self.positions == "randomised" else self.max_positions
+
+    def untrained_places(self, source_tokens: int, target_tokens: int) -> dict[str, range]:
+        """For each side, the rows of its table of learned positions that training never reaches, if no source has more than
+        `source_tokens` (EOS included) and no target is given more than `target_tokens` (SOS included). They are as random at
+        the end as at the beginning, so a longer sequence meets noise there.
+
+        Sine waves and relative positions train nothing of the kind, and randomised places are drawn from all rows.
+        """
+        rows = self.places if self.positions in ("learned", "from-the-end") else 0
+        return {"source": range(min(source_tokens, rows), rows), "target": range(min(target_tokens, rows), rows)}
 
     @classmethod
     def paper_base(cls, vocabulary: int = 30_000, max_positions: int = 5_000) -> ModelConfig:
@@ -121,16 +200,26 @@ class ModelConfig:
 
     def parameter_count(self) -> int:
         """Trainable numbers of the model that this config builds, counted without building it."""
-        d = self.d_model
-        norm = 2 * d
-        attention = 4 * d * d + (4 * d if self.attention_bias else 0)
-        feed_forward = 2 * d * self.d_ff + self.d_ff + d
-        layers = self.n_layers * ((attention + feed_forward + 2 * norm) + (2 * attention + feed_forward + 3 * norm))
+        d, bias = self.d_model, int(self.bias)
+        attention, relation, feed_forward, norm = self.part_counts()
+        encoder_layer = attention + relation + feed_forward + 2 * norm
+        decoder_layer = 2 * attention + relation + feed_forward + 3 * norm
         final_norms = 2 * norm if self.norm == "pre" else 0
         symbols = self.target_vocabulary * d + (0 if self.share_embeddings else self.source_vocabulary * d)
-        positions = 2 * self.max_positions * d if self.positions == "learned" else 0
-        output = self.target_vocabulary + (0 if self.tie_output else self.target_vocabulary * d)
-        return layers + final_norms + symbols + positions + output
+        positions = 0 if self.positions == "sinusoidal" else 2 * self.places * d
+        output = bias * self.target_vocabulary + (0 if self.tie_output else self.target_vocabulary * d)
+        return self.n_layers * (encoder_layer + decoder_layer) + final_norms + symbols + positions + output
+
+    def part_counts(self) -> tuple[int, int, int, int]:
+        """Numbers in an attention, in what positions have to say to one, in a feed-forward network and in a norm."""
+        d, bias = self.d_model, int(self.bias)
+        queries, shared = self.n_heads * self.key_size, self.key_value_heads * (self.key_size + self.value_size)
+        mixed = self.n_heads * self.value_size
+        attention = d * (queries + shared + mixed) + (queries + shared + d if self.bias and self.attention_bias else 0)
+        relation = T5_BUCKETS * self.n_heads if self.positions == "t5" else 0
+        wide = 2 if self.activation == "swiglu" else 1  # projections into d_ff
+        feed_forward = (wide + 1) * d * self.d_ff + bias * (wide * self.d_ff + d)
+        return attention, relation, feed_forward, d + (d * bias if self.norm_kind == "layer" else 0)
 
     def row_width(self, source: int, target: int) -> int:
         """How many tokens stand in one row that the model works on, for so many of the source and of the target."""

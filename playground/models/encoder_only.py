@@ -8,30 +8,29 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from .layers import EncoderLayer
+from .norms import norm
 from .positions import Embedding, token_table
 from .sizes import EncoderOnlyConfig
 
 
 class EncoderOnly(nn.Module):
-    """Encoder layers over the row, and a linear layer that scores every symbol at every place.
-
-    Nothing is hidden from anybody, not even what stands behind the sequence: a place where an answer may have to be written
-    must be able to look around.
-    """
+    """Encoder layers over the row, and a linear layer that scores every symbol at every place."""
 
     def __init__(self, config: EncoderOnlyConfig) -> None:
         super().__init__()
         self.config = config
         self.embedding = Embedding(config, token_table(config.source_vocabulary, config.d_model))
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.n_layers))
-        self.norm = nn.LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
-        self.output = nn.Linear(config.d_model, config.target_vocabulary)
+        self.norm = norm(config) if config.norm == "pre" else nn.Identity()
+        self.output = nn.Linear(config.d_model, config.target_vocabulary, bias=config.bias)
         nn.init.xavier_uniform_(self.output.weight)
 
-    def forward(self, row_BW: Tensor, weights: list[Tensor] | None = None) -> Tensor:
-        """Logits (BWV) of the symbol that belongs at each place; each layer's attention (BHWW) is appended to `weights`."""
+    def forward(self, row_BW: Tensor, may_look: Tensor, weights: list[Tensor] | None = None) -> Tensor:
+        """Logits (BWV) of the symbol that belongs at each place; each layer's attention (BHWW) is appended to `weights`.
+
+        `may_look` is true at what may be looked at and broadcasts to BHWW.
+        """
         x_BWD = self.embedding(row_BW)
-        may_look = row_BW.new_ones(1, 1, 1, row_BW.shape[1]).bool()
         for layer in self.layers:
             x_BWD, weights_BHWW = layer(x_BWD, may_look)
             if weights is not None:

@@ -1,6 +1,6 @@
 """The encoder layer and the decoder layer (Vaswani et al. 2017, section 3.1).
 
-Shapes: B batch, S source, T target, M memory or past, H heads, K numbers a head, D d_model, F d_ff.
+Shapes: B batch, S source, T target, M memory or past, H heads, G heads of keys and values, K numbers a head, D d_model, F d_ff.
 """
 
 from __future__ import annotations
@@ -9,6 +9,10 @@ from torch import Tensor, nn
 
 from .attention import MultiHeadAttention
 from .config import ModelConfig
+from .gated import GatedFeedForward, GeluFeedForward
+from .norms import norm
+from .relative import Alibi, Buckets, Relation
+from .rotary import Rotary
 
 
 class FeedForward(nn.Module):
@@ -16,8 +20,8 @@ class FeedForward(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.widen = nn.Linear(config.d_model, config.d_ff)
-        self.narrow = nn.Linear(config.d_ff, config.d_model)
+        self.widen = nn.Linear(config.d_model, config.d_ff, bias=config.bias)
+        self.narrow = nn.Linear(config.d_ff, config.d_model, bias=config.bias)
         nn.init.xavier_uniform_(self.widen.weight)
         nn.init.xavier_uniform_(self.narrow.weight)
 
@@ -25,16 +29,26 @@ class FeedForward(nn.Module):
         return self.narrow(self.widen(x_BSD).relu())
 
 
+FEED_FORWARD = {"relu": FeedForward, "gelu": GeluFeedForward, "swiglu": GatedFeedForward}
+
+
+def self_attention(config: ModelConfig, causal: bool) -> MultiHeadAttention:
+    """Attention within one sequence, where relative positions act; `causal` where nobody looks ahead."""
+    relations = {"rope": Rotary, "alibi": Alibi, "t5": Buckets}
+    relation = relations[config.positions](config, causal) if config.positions in relations else Relation()
+    return MultiHeadAttention(config, relation)
+
+
 class AddAndNorm(nn.Module):
     """What stands around every sublayer.
 
-    post, the paper's:             LayerNorm(x + Dropout(Sublayer(x)))
-    pre (Xiong et al. 2020):       x + Dropout(Sublayer(LayerNorm(x)))
+    post, the paper's:             Norm(x + Dropout(Sublayer(x)))
+    pre (Xiong et al. 2020):       x + Dropout(Sublayer(Norm(x)))
     """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(config.d_model)
+        self.norm = norm(config)
         self.dropout = nn.Dropout(config.dropout)
         self.pre = config.norm == "pre"
 
@@ -49,13 +63,14 @@ class AddAndNorm(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention over the source, then the feed-forward network."""
+    """Self-attention over the source, then the feed-forward network. With `causal` its relative positions look back only, for a
+    decoder without cross-attention, which has the same parts; the mask is given all the same."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, causal: bool = False) -> None:
         super().__init__()
-        self.self_attention = MultiHeadAttention(config)
+        self.self_attention = self_attention(config, causal)
         self.around_self_attention = AddAndNorm(config)
-        self.feed_forward = FeedForward(config)
+        self.feed_forward = FEED_FORWARD[config.activation](config)
         self.around_feed_forward = AddAndNorm(config)
 
     def forward(self, x_BSD: Tensor, may_look: Tensor) -> tuple[Tensor, Tensor]:
@@ -71,16 +86,16 @@ class EncoderLayer(nn.Module):
 class Past:
     """Keys and values of the target positions already decoded, one layer's share, in room reserved beforehand."""
 
-    def __init__(self, key_BHMK: Tensor, value_BHMK: Tensor) -> None:
-        self.key_BHMK, self.value_BHMK = key_BHMK, value_BHMK
+    def __init__(self, key_BGMK: Tensor, value_BGMK: Tensor) -> None:
+        self.key_BGMK, self.value_BGMK = key_BGMK, value_BGMK
         self.length = 0
 
-    def extend(self, key_BHTK: Tensor, value_BHTK: Tensor) -> tuple[Tensor, Tensor]:
+    def extend(self, key_BGTK: Tensor, value_BGTK: Tensor) -> tuple[Tensor, Tensor]:
         """Append new positions; returns keys and values of everything so far."""
-        start, self.length = self.length, self.length + key_BHTK.shape[2]
-        self.key_BHMK[:, :, start : self.length] = key_BHTK
-        self.value_BHMK[:, :, start : self.length] = value_BHTK
-        return self.key_BHMK[:, :, : self.length], self.value_BHMK[:, :, : self.length]
+        start, self.length = self.length, self.length + key_BGTK.shape[2]
+        self.key_BGMK[:, :, start : self.length] = key_BGTK
+        self.value_BGMK[:, :, start : self.length] = value_BGTK
+        return self.key_BGMK[:, :, : self.length], self.value_BGMK[:, :, : self.length]
 
 
 class DecoderLayer(nn.Module):
@@ -88,11 +103,11 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.self_attention = MultiHeadAttention(config)
+        self.self_attention = self_attention(config, causal=True)
         self.around_self_attention = AddAndNorm(config)
         self.cross_attention = MultiHeadAttention(config)
         self.around_cross_attention = AddAndNorm(config)
-        self.feed_forward = FeedForward(config)
+        self.feed_forward = FEED_FORWARD[config.activation](config)
         self.around_feed_forward = AddAndNorm(config)
 
     def forward(
@@ -105,14 +120,14 @@ class DecoderLayer(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The layer's output (BTD), its self-attention (BHTM) and its cross-attention (BHTS).
 
-        `memory` holds the keys and values (BHSK each) that `cross_attention` made of the encoder's output; with a `past`,
+        `memory` holds the keys and values (BGSK each) that `cross_attention` made of the encoder's output; with a `past`,
         x_BTD holds the new positions alone.
         """
         y_BTD = self.around_self_attention.before(x_BTD)
-        key_BHMK, value_BHMK = self.self_attention.keys_and_values(y_BTD)
+        key_BGMK, value_BGMK = self.self_attention.keys_and_values(y_BTD)
         if past is not None:
-            key_BHMK, value_BHMK = past.extend(key_BHMK, value_BHMK)
-        y_BTD, self_weights_BHTM = self.self_attention(y_BTD, key_BHMK, value_BHMK, may_look_back)
+            key_BGMK, value_BGMK = past.extend(key_BGMK, value_BGMK)
+        y_BTD, self_weights_BHTM = self.self_attention(y_BTD, key_BGMK, value_BGMK, may_look_back)
         x_BTD = self.around_self_attention.after(x_BTD, y_BTD)
 
         y_BTD, cross_weights_BHTS = self.cross_attention(self.around_cross_attention.before(x_BTD), *memory, may_look_across)

@@ -1,22 +1,187 @@
-"""Sizes of the families beside the encoder-decoder. No torch in here: forms and command lines read it too."""
+"""Sizes of the families beside the encoder-decoder. No torch in here: forms and command lines read it too.
+
+What a family does not use it refuses, so that no setting seems to do what it does not.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import ClassVar
 
-from .config import ModelConfig
+from .config import POSITIONS, SCORES_AT_A_TIME, ModelConfig, SettingError, setting
+
+
+def all_but(*used: str) -> frozenset[str]:
+    """The settings of the transformer from scratch without these and without those that follow from the task."""
+    return frozenset(each.name for each in fields(ModelConfig)) - {*used, "source_vocabulary", "target_vocabulary", "max_positions"}
+
+
+def attention_count(d: int, bias: bool = True) -> int:
+    """Numbers in the query, key, value and output projections of one attention."""
+    return 4 * d * d + (4 * d if bias else 0)
+
+
+def feed_forward_count(d: int, d_ff: int) -> int:
+    """Numbers in a position-wise network D -> F -> D with biases."""
+    return 2 * d * d_ff + d_ff + d
+
+
+@dataclass(frozen=True)
+class OneVocabularyConfig(ModelConfig):
+    """Sizes of a model that has one table of symbols for what it reads and what it writes."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.source_vocabulary != self.target_vocabulary:
+            raise SettingError(
+                "target_vocabulary",
+                f"target_vocabulary is {self.target_vocabulary}, but this family reads and writes the same symbols; make it "
+                f"{self.source_vocabulary}, as source_vocabulary is",
+            )
+
+
+@dataclass(frozen=True)
+class PrebuiltConfig(ModelConfig):
+    """Sizes of the encoder-decoder made of torch's own layers."""
+
+    unused: ClassVar[frozenset[str]] = all_but("d_model", "n_heads", "n_layers", "d_ff", "dropout", "norm")
+
+    def parameter_count(self) -> int:
+        d, norm = self.d_model, 2 * self.d_model
+        encoder_layer = attention_count(d) + feed_forward_count(d, self.d_ff) + 2 * norm
+        decoder_layer = 2 * attention_count(d) + feed_forward_count(d, self.d_ff) + 3 * norm
+        final_norms = 2 * norm if self.norm == "pre" else 0
+        tables = (self.source_vocabulary + self.target_vocabulary + 2 * self.max_positions + 1) * d
+        return self.n_layers * (encoder_layer + decoder_layer) + final_norms + tables + self.target_vocabulary * (d + 1)
+
+
+# What the families with one stack of our own layers can be made of.
+OF_ONE_STACK = (
+    "d_model", "n_heads", "kv_heads", "d_k", "d_v", "n_layers", "d_ff", "activation", "dropout", "norm", "norm_kind",
+    "positions", "position_scale", "attention_bias", "bias",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class EncoderOnlyConfig(ModelConfig):
     """One stack of encoder layers over the source, and a symbol read off at each place (as in BERT; Devlin et al. 2019)."""
 
-    unused: ClassVar[frozenset[str]] = frozenset({"share_embeddings", "tie_output"})
+    unused: ClassVar[frozenset[str]] = all_but(*OF_ONE_STACK)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positions(self)
 
     def parameter_count(self) -> int:
-        d = self.d_model
-        attention = 4 * d * d + (4 * d if self.attention_bias else 0)
-        layers = self.n_layers * (attention + 2 * d * self.d_ff + self.d_ff + d + 4 * d)
-        positions = self.max_positions * d if self.positions == "learned" else 0
-        return layers + (2 * d if self.norm == "pre" else 0) + self.source_vocabulary * d + positions + self.target_vocabulary * (d + 1)
+        positions = self.max_positions * self.d_model if self.positions == "learned" else 0
+        output = self.target_vocabulary * (self.d_model + int(self.bias))
+        return one_stack_count(self) + positions + self.source_vocabulary * self.d_model + output
+
+
+@dataclass(frozen=True)
+class DecoderOnlyConfig(OneVocabularyConfig):
+    """One stack of layers that look back only, over a row of question and answer (as in GPT; Radford et al. 2018)."""
+
+    unused: ClassVar[frozenset[str]] = all_but(*OF_ONE_STACK, "tie_output")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positions(self)
+
+    def parameter_count(self) -> int:
+        positions = self.row_width(self.max_positions, self.max_positions) * self.d_model if self.positions == "learned" else 0
+        output = int(self.bias) * self.target_vocabulary + (0 if self.tie_output else self.target_vocabulary * self.d_model)
+        return one_stack_count(self) + positions + self.source_vocabulary * self.d_model + output
+
+    def row_width(self, source: int, target: int) -> int:
+        return source + target
+
+
+def one_stack_count(config: ModelConfig) -> int:
+    """Numbers in a stack of the playground's own encoder layers and the norm that closes it."""
+    attention, relation, feed_forward, norm = config.part_counts()
+    return config.n_layers * (attention + relation + feed_forward + 2 * norm) + (norm if config.norm == "pre" else 0)
+
+
+def check_positions(config: ModelConfig) -> None:
+    """Refuse positions that need to know where a source ends and an answer begins."""
+    if config.positions in ("from-the-end", "randomised"):
+        raise SettingError(
+            "positions",
+            f"positions is {config.positions!r}, which only the encoder-decoder has; choose one of "
+            f"{', '.join(each for each in POSITIONS if each not in ('from-the-end', 'randomised'))}",
+        )
+
+
+GATES = {"rnn": 1, "lstm": 4, "gru": 3}
+
+
+@dataclass(frozen=True)
+class RecurrentConfig(ModelConfig):
+    """Sizes of a recurrent encoder and decoder; d_model is the size of the hidden state."""
+
+    unused: ClassVar[frozenset[str]] = all_but("d_model", "n_layers", "dropout")
+
+    n_heads: int = setting(1, "Where a recurrent model looks, it looks in one way.", low=1, high=64)
+    cell: str = setting("gru", "What carries the past from symbol to symbol: a plain recurrent cell, LSTM or GRU.", choices=tuple(GATES))
+    alignment: str = setting(
+        "none",
+        "How a recurrent decoder looks back at the source: not at all, by a small network (additive) or by a product (dot).",
+        choices=("none", "additive", "dot"),
+    )
+
+    def parameter_count(self) -> int:
+        d, gates = self.d_model, GATES[self.cell]
+        cell = gates * (2 * d * d + 2 * d)
+        wider = gates * d * d if self.alignment == "additive" else 0  # the first decoder cell is given the context too
+        looking = {"none": 0, "additive": 2 * d * d + d + d, "dot": 2 * d * d + d}[self.alignment]
+        symbols = (self.source_vocabulary + self.target_vocabulary) * d
+        return 2 * self.n_layers * cell + wider + looking + symbols + self.target_vocabulary * (d + 1)
+
+    def rows_at_a_time(self, width: int) -> int:
+        return max(1, min(512, SCORES_AT_A_TIME // (self.d_model * width)))
+
+
+@dataclass(frozen=True)
+class BertSizes(OneVocabularyConfig):
+    """What is ours to choose of transformers' BertConfig."""
+
+    unused: ClassVar[frozenset[str]] = all_but("d_model", "n_heads", "n_layers", "d_ff", "dropout")
+
+    def parameter_count(self) -> int:
+        d, norm = self.d_model, 2 * self.d_model
+        embeddings = (self.source_vocabulary + 2 * self.max_positions + 2) * d + norm
+        layer = attention_count(d) + feed_forward_count(d, self.d_ff) + 2 * norm
+        return embeddings + self.n_layers * layer + d * d + d + norm + self.target_vocabulary
+
+    def row_width(self, source: int, target: int) -> int:
+        return source + self.max_positions
+
+
+@dataclass(frozen=True)
+class GPT2Sizes(OneVocabularyConfig):
+    """What is ours to choose of transformers' GPT2Config."""
+
+    unused: ClassVar[frozenset[str]] = all_but("d_model", "n_heads", "n_layers", "d_ff", "dropout")
+
+    def parameter_count(self) -> int:
+        d, norm = self.d_model, 2 * self.d_model
+        layer = attention_count(d) + feed_forward_count(d, self.d_ff) + 2 * norm
+        return (self.source_vocabulary + 2 * self.max_positions) * d + self.n_layers * layer + norm
+
+    def row_width(self, source: int, target: int) -> int:
+        return source + target
+
+
+@dataclass(frozen=True)
+class BartSizes(OneVocabularyConfig):
+    """What is ours to choose of transformers' BartConfig."""
+
+    unused: ClassVar[frozenset[str]] = all_but("d_model", "n_heads", "n_layers", "d_ff", "dropout")
+
+    def parameter_count(self) -> int:
+        d, norm = self.d_model, 2 * self.d_model
+        encoder_layer = attention_count(d) + feed_forward_count(d, self.d_ff) + 2 * norm
+        decoder_layer = 2 * attention_count(d) + feed_forward_count(d, self.d_ff) + 3 * norm
+        tables = (self.source_vocabulary + 2 * (self.max_positions + 2)) * d  # the first two positions of each table are never used
+        return tables + 2 * norm + self.n_layers * (encoder_layer + decoder_layer)

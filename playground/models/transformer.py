@@ -1,6 +1,6 @@
 """The encoder-decoder transformer: `encode` reads the source, `decode` writes the target, `project` names the symbols.
 
-Shapes: B batch, S source, T target, H heads, D d_model, V vocabulary.
+Shapes: B batch, S source, T target, H heads, G heads of keys and values, K numbers a head, D d_model, V vocabulary.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from .attention import causal_mask, padding_mask
 from .config import ModelConfig
 from .layers import DecoderLayer, EncoderLayer, Past
+from .norms import norm
 from .positions import Embedding, token_table
 
 
@@ -28,7 +29,7 @@ class AttentionRecord:
 class Transformer(nn.Module):
     """Encoder and decoder stacks over embeddings, and a linear layer that scores every symbol.
 
-    Sources are B rows of S tokens, targets B rows of T tokens, padded with 0. With pre-norm a final layer norm closes each
+    Sources are B rows of S tokens, targets B rows of T tokens, padded with 0. With pre-norm a final norm closes each
     stack, because nothing else would; with post-norm there is none, as in the paper.
     """
 
@@ -37,13 +38,13 @@ class Transformer(nn.Module):
         self.config = config
         target_tokens = token_table(config.target_vocabulary, config.d_model)
         source_tokens = target_tokens if config.share_embeddings else token_table(config.source_vocabulary, config.d_model)
-        self.source_embedding = Embedding(config, source_tokens)
-        self.target_embedding = Embedding(config, target_tokens)
+        self.source_embedding = Embedding(config, source_tokens, side="source")
+        self.target_embedding = Embedding(config, target_tokens, side="target")
         self.encoder_layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.n_layers))
         self.decoder_layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.n_layers))
-        self.encoder_norm = nn.LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
-        self.decoder_norm = nn.LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
-        self.output = nn.Linear(config.d_model, config.target_vocabulary)
+        self.encoder_norm = norm(config) if config.norm == "pre" else nn.Identity()
+        self.decoder_norm = norm(config) if config.norm == "pre" else nn.Identity()
+        self.output = nn.Linear(config.d_model, config.target_vocabulary, bias=config.bias)
         nn.init.xavier_uniform_(self.output.weight)
         if config.tie_output:
             self.output.weight = target_tokens.weight
@@ -83,15 +84,15 @@ class Transformer(nn.Module):
     # Decoding symbol by symbol: what does not change is computed once, what is past is kept.
 
     def memory_keys(self, memory_BSD: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """Each decoder layer's keys and values of the memory (BHSK); they serve every target position."""
+        """Each decoder layer's keys and values of the memory (BGSK); they serve every target position."""
         crossings = [cast(DecoderLayer, layer).cross_attention for layer in self.decoder_layers]
         return [attention.keys_and_values(memory_BSD) for attention in crossings]
 
     def empty_past(self, batch_size: int, n_positions: int) -> list[Past]:
         """Room for the keys and values of `n_positions` target positions, for each decoder layer."""
-        shape = (batch_size, self.config.n_heads, n_positions, self.config.d_model // self.config.n_heads)
-        weight = self.output.weight
-        return [Past(weight.new_empty(shape), weight.new_empty(shape)) for _ in self.decoder_layers]
+        weight, shape_BGM = self.output.weight, (batch_size, self.config.key_value_heads, n_positions)
+        key, value = (*shape_BGM, self.config.key_size), (*shape_BGM, self.config.value_size)
+        return [Past(weight.new_empty(key), weight.new_empty(value)) for _ in self.decoder_layers]
 
     def decode_next(self, token_B1: Tensor, memory_keys: list[tuple[Tensor, Tensor]], source_BS: Tensor, past: list[Past]) -> Tensor:
         """The vector (B1D) of one more target position; `past` grows by it. Equals that position of `decode`."""

@@ -20,6 +20,8 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator, PercentFormatter
 
+from playground.statistics import wilson
+
 INK, QUIET, GRID = "#1c2530", "#565d69", "#dfe3e8"
 ACCENT, SECOND = "#1f6fb2", "#b35c00"  # told apart without colour vision, and by their dashes
 MONO = "DejaVu Sans Mono"  # comes with matplotlib, so a figure looks the same on every machine
@@ -89,15 +91,6 @@ def colour_bar(figure: Figure, left: float, bottom: float, height: float) -> Non
     bar = figure.colorbar(ScalarMappable(SHARE, RAMP), cax=axes, ticks=[0, 0.5, 1])
     bar.outline.set(edgecolor=QUIET, linewidth=0.6)
     axes.tick_params(length=2, labelsize=8, labelcolor=INK)
-
-
-def wilson(right: int, n: int) -> tuple[float, float]:
-    """The 95 % interval of a share of `n` (Wilson 1927): unlike the plain one it has a width at 0 and at 1."""
-    z = 1.959964
-    share, more = right / n, z * z / n
-    middle = (share + more / 2) / (1 + more)
-    half = z / (1 + more) * math.sqrt(share * (1 - share) / n + more / (4 * n))
-    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 def save(figure: Figure, path: Path) -> None:

@@ -401,13 +401,14 @@ def positions(data: Row) -> Figure:
     width, below, gap, above = 7.2, 0.5, 0.75, 0.5
     height = below + sum(tall) + gap + above
     figure = blank(width, height)
-    kind = "learned vectors" if data["kind"] == "learned" else "sine waves"
+    kind = "sine waves" if data["kind"] == "sinusoidal" else "learned vectors"
     bottom = height - above
     for (side, matrix), each in zip(sides.items(), tall, strict=True):
         bottom -= each
         axes = panel(figure, 0.65, bottom, width - 1.45, each)
         _signed(axes, matrix, reach)
-        axes.set_title(f"Positions of the {side}: {kind}", loc="left", fontsize=9.5, color=INK, fontweight="bold", pad=6)
+        counted = ", counted from the end" if data["kind"] == "from-the-end" and side == "source" else ""
+        axes.set_title(f"Positions of the {side}: {kind}{counted}", loc="left", fontsize=9.5, color=INK, fontweight="bold", pad=6)
         bottom -= gap
     figure.axes[-1].set_xlabel("dimension", fontsize=9, color=INK)
     _signed_bar(figure, width - 0.65, height - above - tall[0], tall[0], reach)

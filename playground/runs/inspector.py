@@ -9,6 +9,8 @@ Requests go in as (number, kind, what, text), answers come back as (number, dict
     show    one view of the Inspect tab; `text` is the page's request as JSON (inspection/shown/)
     warm    nothing: the process is there now
     check   whether a checkpoint that somebody sent can be used, and resumed
+    lengths how many held-out sequences of each length it answers right; `text` is {"lengths": [...], "n": how many} as JSON
+    loss    its loss on held-out sequences, measured as The Annotated Transformer does
 """
 
 from __future__ import annotations
@@ -22,11 +24,15 @@ from typing import Any
 
 import torch
 
+from playground.evaluation import right_at, symbol_loss
 from playground.families.family import Family
-from playground.tasks import load_task
+from playground.models.transformer import Transformer
+from playground.tasks.held_out import held_out_set
+from playground.tasks.rows import RowsError
 from playground.training.checkpoint import METRICS, build_family, load_model, load_trainer, load_weights
 from playground.training.config import RunConfig
 from playground.training.manifest import CheckpointError, is_number
+from playground.training.trainer import CONFIRMING_N
 
 from .history import kept_steps, nearest, read_lines, weights_path
 from .points import COLUMNS
@@ -41,7 +47,7 @@ class Opened:
 
     def __init__(self, config: RunConfig, family: Family, step: int) -> None:
         self.config, self.family, self.step = config, family, step
-        self.view = View(load_task(config.task.task, config.task.symbols), config, torch.device("cpu"))
+        self.view = View(config.task.load(), config, torch.device("cpu"))
 
 
 class Inspector:
@@ -59,10 +65,14 @@ class Inspector:
             opened = self.at_step(what) if "run" in what else self.checkpoint(Path(what["checkpoint"]))
             if kind == "show":
                 return self.shown(opened, what, text)
+            if kind == "lengths":
+                return self.lengths(opened, json.loads(text))
+            if kind == "loss":
+                return self.loss(opened)
             if kind == "ask":
                 return opened.view.answer(opened.family, text) | {"step": opened.step}
             return {"stage": opened.view.stage(opened.family), "snapshot": opened.view.snapshot(opened.family, opened.step)}
-        except (CheckpointError, OSError) as error:
+        except (CheckpointError, RowsError, OSError) as error:
             return {"error": str(error)}
 
     def shown(self, opened: Opened, what: dict[str, Any], text: str) -> dict[str, Any]:
@@ -85,6 +95,20 @@ class Inspector:
                 self._shown.popitem(last=False)
         self._shown.move_to_end(key)
         return self._shown[key]
+
+    def lengths(self, opened: Opened, request: dict[str, Any]) -> dict[str, Any]:
+        try:
+            counted = [(length, *right_at(opened.family, opened.view.task, length, request["n"])) for length in request["lengths"]]
+        except ValueError as error:
+            return {"error": str(error)}
+        return {"scores": [{"length": length, "right": right, "n": n} for length, right, n in counted], "step": opened.step}
+
+    def loss(self, opened: Opened) -> dict[str, Any]:
+        if not isinstance(opened.family, Transformer):
+            return {"error": f"this loss is measured on the family transformer, not on {opened.config.family}"}
+        task = opened.config.task
+        held_out = held_out_set(opened.view.task, CONFIRMING_N, task.min_length, task.max_length)
+        return {"loss": symbol_loss(opened.family, held_out), "n": len(held_out.lengths_B), "step": opened.step}
 
     def checkpoint(self, folder: Path) -> Opened:
         path = folder / "config.json"

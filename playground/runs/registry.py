@@ -31,7 +31,7 @@ from .history import weights_path
 from .memory import check_memory
 from .points import Points
 from .processes import Child, usable_cores
-from .run import KEPT, LONGEST_NAME, NOTHING_USABLE, WORKING, Answer, Order, Run, better, fingerprint, summary, task_in_words
+from .run import KEPT, LONGEST_NAME, NOTHING_USABLE, WORKING, Answer, Order, Run, better, fingerprint, of_family, summary, task_in_words
 from .tickets import Tickets
 
 STALE = 600.0  # seconds after which an unfinished write is nobody's any more
@@ -81,6 +81,7 @@ class Registry:
         self.local_owner = ""  # on a machine that serves nobody else, everything belongs to one owner
         self._runs: dict[str, Run] = {}
         self._line: list[Run] = []  # those that wait for a place, first come first
+        self._turns: list[str] = []  # owners, the one whose turn was longest ago first; who is not in it had none yet
         self._lock = threading.RLock()
         self._closing = threading.Event()
         for folder in (self.root, self.root / "runs"):
@@ -258,6 +259,7 @@ class Registry:
                         run.message = f"it waits for memory: {error}"
                         return
                     self._line.remove(run)
+                    self._turns = [*(owner for owner in self._turns if owner != run.owner), run.owner]
                     self._launch(run)
                     continue
                 own = mine >= self.slots_an_owner
@@ -268,14 +270,17 @@ class Registry:
                 return
 
     def _order(self) -> list[Run]:
-        """Who comes next: owners with the fewest places first, among equals first come first."""
+        """Who comes next: owners with the fewest places first, among equals in turn, so that nobody's thirtieth run comes before
+        another's first; an owner's own runs first come first."""
         with self._lock:
             places = Counter(run.owner for run in self._runs.values() if run.live)
-            left, order = list(self._line), []
+            turns = {owner: at for at, owner in enumerate(self._turns, start=1)}
+            left, order = list(self._line), list[Run]()
             while left:
-                run = min(left, key=lambda r: places[r.owner])  # the first of the smallest
+                run = min(left, key=lambda r: (places[r.owner], turns.get(r.owner, 0)))  # the first of the smallest
                 left.remove(run)
                 places[run.owner] += 1
+                turns[run.owner] = len(self._turns) + len(order) + 1
                 order.append(run)
             return order
 
@@ -659,7 +664,7 @@ def _name(config: RunConfig) -> str:
     """A name for a run that nobody has named."""
     model = config.model
     size = "" if (model.n_layers, model.n_heads) == (2, 4) else f", {model.n_layers} × {model.n_heads}"
-    return f"{task_in_words(config)}{size}"
+    return f"{task_in_words(config)}{of_family(config)}{size}"
 
 
 def _time(seconds: float) -> str:

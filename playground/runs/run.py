@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from playground.families import FAMILIES
 from playground.models.config import shown
 from playground.training.config import Change, RunConfig, settings_at
 from playground.training.files import write_file
@@ -295,6 +296,11 @@ def task_in_words(config: RunConfig) -> str:
     """Task and lengths, as in `reverse 1–10`."""
     task = config.task
     return f"{task.task} " + (f"{task.min_length}–{task.max_length}" if task.min_length < task.max_length else f"{task.max_length}")
+
+
+def of_family(config: RunConfig) -> str:
+    """The family where it is not the usual one, to be appended to the task."""
+    return "" if config.family == RunConfig().family else f", {FAMILIES[config.family].title.lower()}"
 
 
 def summary(run: Run) -> dict[str, Any]:

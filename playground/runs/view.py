@@ -5,14 +5,15 @@ Runs in worker processes; the page's process only passes it on.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import torch
 
 from playground.families.family import Family
-from playground.tasks import UnknownSymbol
+from playground.tasks import EOS, UnknownSymbol
 from playground.tasks.held_out import held_out_set
-from playground.tasks.task import Batch, Task, make_batch
+from playground.tasks.task import Batch, Task
 from playground.training.config import RunConfig
 
 SAMPLES = 8
@@ -31,8 +32,17 @@ class View:
         heads = len(KINDS) * config.model.n_layers * config.model.n_heads  # at most; families may have fewer
         fits = max(3, min(LONGEST_PROBE, int((MOST_WEIGHTS / heads) ** 0.5) - 1))
         length = min(high, max(low, PROBE_LENGTH), fits)
-        self.probe = _held_out_near(task, length, high).to(device)
-        self.samples = held_out_set(task, SAMPLES, max(low, high // 2), high).batch.to(device)
+        self._wanted = length
+
+    @cached_property
+    def probe(self) -> Batch:
+        return _held_out_near(self.task, self._wanted, self.config.max_length).to(self.device)
+
+    @cached_property
+    def samples(self) -> Batch:
+        low, high = self.config.min_length, self.config.max_length
+        long = held_out_set(self.task, SAMPLES, max(low, high // 2), high)
+        return (long if len(long.lengths_B) else held_out_set(self.task, SAMPLES, low, high)).batch.to(self.device)
 
     def stage(self, family: Family) -> dict[str, Any]:
         """What does not change while a model learns: its size, and for each kind of attention that it has the names along the
@@ -73,30 +83,33 @@ class View:
         try:
             tokens = self.task.vocabulary.encode(text)
             if not tokens:
-                raise ValueError(f"type a sequence of {self.task.vocabulary.describe()}, as in {self.task.vocabulary.example()}")
-            if len(tokens) > longest or self.task.answer_length(len(tokens)) > longest:
+                raise ValueError(f"type a sequence of {self.task.vocabulary.describe()}, as in {self.task.question()}")
+            if problem := self.task.problem(tokens):
+                raise ValueError(problem)
+            if len(tokens) > longest:
                 raise ValueError(f"that is {len(tokens)} symbols; this model has positions for {longest}")
+            if self.task.answer_length(len(tokens)) > longest:
+                needed = self.task.answer_length(len(tokens))
+                raise ValueError(f"the answer to {len(tokens)} symbols may have {needed}; this model has positions for {longest}")
         except (UnknownSymbol, ValueError) as error:
             return {"error": str(error)}
-        sequence = torch.tensor([tokens], device=self.device)
-        batch = make_batch(self.task, sequence, torch.tensor([len(tokens)], device=self.device))
-        longest_answer = max(batch.labels_BT.shape[1], self.task.answer_length(self.config.max_length) + 1)
-        given_BT = family.solve(batch.source_BS, min(longest_answer, family.config.max_positions))
+        source_BS = torch.tensor([[*tokens, EOS]], device=self.device)
+        right = self.task.right(tokens)
+        longest_answer = max(len(right or ()), self.task.answer_length(self.config.max_length)) + 1
         names = self.task.vocabulary.decode
-        given, answer = names(given_BT[0].tolist()), names(batch.labels_BT[0].tolist())
+        given = names(family.solve(source_BS, min(longest_answer, family.config.max_positions))[0].tolist())
+        answer = None if right is None else names(right)
         low, high = self.config.min_length, self.config.max_length
-        return {
-            "given": given,
-            "answer": answer,
-            "right": given == answer,
-            "note": "" if low <= len(tokens) <= high else f"trained on length {f'{low} to {high}' if low < high else high} only",
-        }
+        notes = [] if low <= len(tokens) <= high else [f"trained on length {f'{low} to {high}' if low < high else high} only"]
+        if answer is None:
+            notes.append("whether this is right is not known: no row that is kept here has this source")
+        return {"given": given, "answer": answer, "right": None if answer is None else given == answer, "note": "; ".join(notes)}
 
 
 def _held_out_near(task: Task, length: int, longest: int) -> Batch:
-    """A held-out sequence of this length, or of the next length that has one (few symbols leave short lengths without)."""
-    for candidate in range(length, longest + 1):
+    """A held-out sequence of this length, else of a longer one, else of a shorter one (few symbols leave short lengths without)."""
+    for candidate in (*range(length, longest + 1), *range(length - 1, 0, -1)):
         found = held_out_set(task, 1, candidate, candidate)
         if len(found.lengths_B):
             return found.batch
-    raise ValueError(f"no held-out sequence of {length} to {longest} symbols exists; use longer sequences or more symbols")
+    raise ValueError(f"no held-out sequence of up to {longest} symbols exists; use longer sequences or more symbols")

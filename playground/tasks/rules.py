@@ -1,11 +1,24 @@
-"""The tasks that ship: reverse and copy."""
+"""Tasks on sequences of symbols. The value of a symbol is its place in 0-9 a-z A-Z."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
+from .hashing import column_keys, scramble, sequence_hash
 from .task import Task
+from .vocabulary import SPECIAL
+
+FIRST = len(SPECIAL)  # the token of the symbol 0
+
+
+def _columns(sequence_BL: Tensor) -> Tensor:
+    return torch.arange(sequence_BL.shape[1], device=sequence_BL.device)
+
+
+def _real(sequence_BL: Tensor, lengths_B: Tensor) -> Tensor:
+    """True where a symbol stands, False behind the length."""
+    return _columns(sequence_BL) < lengths_B[:, None]
 
 
 class Reverse(Task):
@@ -14,8 +27,7 @@ class Reverse(Task):
     name, example = "reverse", ("3 1 4 1 5", "5 1 4 1 3")
 
     def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
-        column_L = torch.arange(sequence_BL.shape[1], device=sequence_BL.device)
-        mirrored_BL = (lengths_B[:, None] - 1 - column_L).clamp(min=0)
+        mirrored_BL = (lengths_B[:, None] - 1 - _columns(sequence_BL)).clamp(min=0)
         return sequence_BL.gather(1, mirrored_BL), lengths_B
 
     def alignment(self, length: int) -> list[int]:
@@ -32,3 +44,161 @@ class Copy(Task):
 
     def alignment(self, length: int) -> list[int]:
         return list(range(length))
+
+
+class Sort(Task):
+    """Write the symbols in order, the smallest first: 3 1 4 1 5 -> 1 1 3 4 5."""
+
+    name, example = "sort", ("3 1 4 1 5", "1 1 3 4 5")
+
+    def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+        behind = len(self.vocabulary)  # larger than any symbol
+        return torch.where(_real(sequence_BL, lengths_B), sequence_BL, behind).sort(1).values, lengths_B
+
+
+class Duplicate(Task):
+    """Write the sequence twice: 3 1 -> 3 1 3 1."""
+
+    name, example = "duplicate", ("3 1", "3 1 3 1")
+
+    def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+        column_W = torch.arange(2 * sequence_BL.shape[1], device=sequence_BL.device)
+        return sequence_BL.gather(1, column_W % lengths_B[:, None].clamp(min=1)), 2 * lengths_B
+
+    def alignment(self, length: int) -> list[int]:
+        return 2 * list(range(length))
+
+
+class SwapHalves(Task):
+    """Write the second half, then the first: 3 1 4 1 5 -> 4 1 5 3 1."""
+
+    name, example = "swap-halves", ("3 1 4 1 5", "4 1 5 3 1")
+
+    def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+        lengths_B1 = lengths_B[:, None].clamp(min=1)
+        return sequence_BL.gather(1, (_columns(sequence_BL) + lengths_B1 // 2) % lengths_B1), lengths_B
+
+    def alignment(self, length: int) -> list[int]:
+        return [*range(length // 2, length), *range(length // 2)]
+
+
+class Caesar(Task):
+    """Write for each symbol the one three further on, and begin again behind the last: 3 1 9 -> 6 4 2."""
+
+    name, example = "caesar", ("3 1 9", "6 4 2")
+
+    def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+        shift = min(3, self.symbols - 1)  # three of three symbols would be a copy
+        return (sequence_BL - FIRST + shift) % self.symbols + FIRST, lengths_B
+
+    def alignment(self, length: int) -> list[int]:
+        return list(range(length))
+
+
+class Dedupe(Task):
+    """Write each symbol the first time it comes, and leave out every repeat: 3 1 4 1 3 -> 3 1 4."""
+
+    name, example = "dedupe", ("3 1 4 1 3", "3 1 4")
+
+    def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+        real_BL = _real(sequence_BL, lengths_B)
+        sorted_BL, origin_BL = torch.where(real_BL, sequence_BL, -1).sort(dim=1, stable=True)  # equal symbols stand in their order
+        first_BL = torch.ones_like(real_BL)
+        first_BL[:, 1:] = sorted_BL[:, 1:] != sorted_BL[:, :-1]
+        kept_BL = torch.zeros_like(real_BL).scatter(1, origin_BL, first_BL) & real_BL
+        return sequence_BL.gather(1, (~kept_BL).to(torch.uint8).argsort(dim=1, stable=True)), kept_BL.sum(1)
+
+
+class Histogram(Task):
+    """Write for each symbol how often it stands in the sequence: 3 1 3 -> 2 1 2 (as in Weiss et al. 2021)."""
+
+    name, example = "histogram", ("3 1 3", "2 1 2")
+
+    def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+        real_BL = _real(sequence_BL, lengths_B)
+        symbols_BL = torch.where(real_BL, sequence_BL, 0)
+        counts_BV = torch.zeros(len(sequence_BL), len(self.vocabulary), dtype=torch.long, device=sequence_BL.device)
+        counts_BV.scatter_add_(1, symbols_BL, real_BL.long())
+        return counts_BV.gather(1, symbols_BL).clamp(max=self.symbols - 1) + FIRST, lengths_B
+
+
+class Parity(Task):
+    """Write 1 if the sum of the symbols is odd, else 0: 3 1 4 1 -> 1."""
+
+    name, example = "parity", ("3 1 4 1", "1")
+
+    def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+        values_BL = torch.where(_real(sequence_BL, lengths_B), sequence_BL - FIRST, 0)
+        return values_BL.sum(1, keepdim=True) % 2 + FIRST, torch.ones_like(lengths_B)
+
+
+class Brackets(Task):
+    """Write 1 if every bracket has its partner, else 0: ( ( ) ) -> 1.
+
+    Of sources of even length about half are balanced, a quarter have as many closing as opening brackets, in any order,
+    and a quarter are any brackets at all. Among all sequences the balanced ones would be rare.
+    """
+
+    name, example = "brackets", ("( ( ) )", "1")
+    open, close = 5, 6  # behind 0 and 1, in which it answers
+
+    def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+        depth_BL = self._steps(sequence_BL, lengths_B).cumsum(1)
+        balanced_B = (depth_BL[:, -1] == 0) & (depth_BL >= 0).all(1)
+        return balanced_B[:, None] + FIRST, torch.ones_like(lengths_B)
+
+    def fill(self, lengths_B: Tensor, width: int, generator: torch.Generator) -> Tensor:
+        shape, device = (len(lengths_B), width), generator.device
+        any_BL = torch.randint(self.open, self.close + 1, shape, generator=generator, device=device)
+        real_BL = _real(any_BL, lengths_B)
+        lot_BL = torch.where(real_BL, torch.rand(shape, generator=generator, device=device), 2.0)
+        rank_BL = lot_BL.argsort(1).argsort(1)
+        evened_BL = torch.where(rank_BL < lengths_B[:, None] // 2, self.open, self.close)
+        # Begun behind the place where it is deepest, a sequence with as many of each kind never goes below where it began.
+        depth_BL = torch.where(real_BL, self._steps(evened_BL, lengths_B).cumsum(1), width)
+        turned_BL = (_columns(any_BL) + depth_BL.argmin(1, keepdim=True) + 1) % lengths_B[:, None].clamp(min=1)
+        balanced_BL = evened_BL.gather(1, turned_BL)
+        way_B1 = torch.rand((len(lengths_B), 1), generator=generator, device=device)
+        return torch.where(way_B1 < 0.5, balanced_BL, torch.where(way_B1 < 0.75, evened_BL, any_BL))
+
+    def listed(self, number_N: Tensor, length: int) -> Tensor:
+        return (number_N[:, None] >> torch.arange(length)) % 2 + self.open
+
+    def kinds(self, sequence_NL: Tensor) -> Tensor:
+        return self.answer(sequence_NL, torch.full((len(sequence_NL),), sequence_NL.shape[1]))[0][:, 0]
+
+    def question(self) -> str:
+        return self.example[0]
+
+    def problem(self, tokens: list[int]) -> str:
+        return "" if min(tokens) >= self.open else f"a question of this task holds brackets only; type ( and ), as in {self.question()}"
+
+    def _steps(self, sequence_BL: Tensor, lengths_B: Tensor) -> Tensor:
+        """1 where a bracket opens, -1 where one closes, 0 elsewhere."""
+        step_BL = (sequence_BL == self.open).long() - (sequence_BL == self.close).long()
+        return torch.where(_real(sequence_BL, lengths_B), step_BL, 0)
+
+
+class OddsFirst(Task):
+    """Write the odd symbols, then the even ones, each kind in its order: 3 4 1 2 -> 3 1 4 2."""
+
+    name, example = "odds-first", ("3 4 1 2", "3 1 4 2")
+
+    def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+        even_BL = (sequence_BL - FIRST + 1) % 2
+        order_BL = torch.where(_real(sequence_BL, lengths_B), even_BL, 2).argsort(dim=1, stable=True)
+        return sequence_BL.gather(1, order_BL), lengths_B
+
+
+class RandomMapping(Task):
+    """Write the answer that chance has fixed for this very sequence: 3 1 4 -> 1 7 4.
+
+    The control: an answer says nothing about any other, so that on held-out sequences nothing beats chance.
+    """
+
+    name, example = "random", ("3 1 4", "1 7 4")
+
+    def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+        hash_B1 = sequence_hash(sequence_BL, lengths_B)[:, None]
+        mixed_BL = scramble(scramble(hash_B1 ^ column_keys(sequence_BL.shape[1], sequence_BL.device)))
+        return (mixed_BL >> 16 & 0xFFFFFF) % self.symbols + FIRST, lengths_B

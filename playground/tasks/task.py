@@ -11,11 +11,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .vocabulary import ALPHABET, EOS, PAD, SOS, Vocabulary
+from .about import TASKS, UNLISTED
+from .vocabulary import EOS, PAD, SOS, SPECIAL, Vocabulary
 
 
 class Task:
-    """A rule from sequences to sequences. To add one: a subclass with a name and `answer`, and a line in `TASKS`.
+    """A rule from sequences to sequences. To add one: a subclass with a name and `answer`, and a line in `TASKS` (about.py).
 
     `answer` works on a whole batch of padded rows at once. The rule "drop the first symbol", as an example:
 
@@ -28,9 +29,12 @@ class Task:
 
     name: str
     example: tuple[str, str]
+    enumerable = 200_000  # up to this many sources of a length are listed rather than drawn
 
     def __init__(self, symbols: int = 10) -> None:
-        self.vocabulary = Vocabulary(ALPHABET[:symbols])
+        self.about = TASKS.get(self.name, UNLISTED)
+        self.symbols = symbols
+        self.vocabulary = Vocabulary(self.about.alphabet(symbols))
 
     def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
         """The right answer to each row and its length; what stands behind the length in a row is ignored."""
@@ -38,11 +42,54 @@ class Task:
 
     def answer_length(self, length: int) -> int:
         """The longest answer to a sequence of `length` symbols. Where it is longer than the sequence, raise max_positions."""
-        return length
+        return self.about.answer_length(length)
 
     def alignment(self, length: int) -> list[int] | None:
         """The source position that each answer position depends on, where the rule has just one; else None."""
         return None
+
+    # Which sources there are, and how they are drawn
+
+    def prepare(self, min_length: int, max_length: int) -> None:
+        """Make sure that there are sources of these lengths to draw. Raises RowsError where there are none, as rows may be missing."""
+
+    def draw(self, n: int, min_length: int, max_length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """`n` sources and their lengths, on the generator's device: every length equally often, in rows of `max_length` symbols."""
+        low = max(min_length, self.about.shortest)
+        lengths_B = torch.randint(low, max_length + 1, (n,), generator=generator, device=generator.device)
+        return self.fill(lengths_B, max_length, generator), lengths_B
+
+    def fill(self, lengths_B: Tensor, width: int, generator: torch.Generator) -> Tensor:
+        """A source of each length, in rows of `width` symbols: here, every symbol equally often."""
+        shape = (len(lengths_B), width)
+        return torch.randint(len(SPECIAL), len(SPECIAL) + self.symbols, shape, generator=generator, device=generator.device)
+
+    def count(self, length: int) -> int:
+        """How many distinct sources of this length there are."""
+        return self.about.sources(self.symbols, length) if length >= self.about.shortest else 0
+
+    def listed(self, number_N: Tensor, length: int) -> Tensor:
+        """The sources of this length with these numbers, of 0 to `count` - 1 (NL)."""
+        return number_N[:, None] // self.symbols ** torch.arange(length) % self.symbols + len(SPECIAL)
+
+    def kinds(self, sequence_NL: Tensor) -> Tensor | None:
+        """The kind of each source of full length, where scores should rest on every kind alike although some are rare; else None."""
+        return None
+
+    # One source at a time, as a person types it
+
+    def question(self) -> str:
+        """A short source that may be asked."""
+        return self.vocabulary.example()
+
+    def problem(self, tokens: list[int]) -> str:
+        """Why these symbols are no question of this task, as a sentence; empty where they are one."""
+        return ""
+
+    def right(self, tokens: list[int]) -> list[int] | None:
+        """The right answer to one source; None where nobody knows it."""
+        answer_BL, lengths_B = self.answer(torch.tensor([tokens]), torch.tensor([len(tokens)]))
+        return answer_BL[0, : int(lengths_B[0])].tolist()
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,11 @@ from __future__ import annotations
 import string
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 PAD, SOS, EOS = 0, 1, 2
 SPECIAL = ("PAD", "SOS", "EOS")
+MOST_NAMED = 12  # symbols that are named one by one where a person asks what to type
 ALPHABET = string.digits + string.ascii_lowercase + string.ascii_uppercase
 
 
@@ -29,27 +31,46 @@ class Vocabulary:
 
     >>> Vocabulary("0123456789").encode("3 1 4")
     [6, 4, 7]
+    >>> Vocabulary(("cat", "dog")).encode("dog cat")
+    [4, 3]
+
+    Where every symbol is one character, blanks and commas between symbols are optional. Where some are longer they are
+    words, and stand apart by blanks.
     """
 
-    symbols: str
+    symbols: str | tuple[str, ...]
 
     def __len__(self) -> int:
         return len(SPECIAL) + len(self.symbols)
 
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """The token number of each symbol."""
+        return {symbol: token for token, symbol in enumerate(self.symbols, start=len(SPECIAL))}
+
+    @cached_property
+    def compact(self) -> bool:
+        """Whether every symbol is one character."""
+        return all(len(symbol) == 1 for symbol in self.symbols)
+
+    def split(self, text: str) -> list[str]:
+        """Text as what should be symbols."""
+        if not self.compact:
+            return text.split()
+        apart = text if "," in self.numbers else text.replace(",", " ")
+        return [sign for sign in apart if not sign.isspace()]
+
     def encode(self, text: str) -> list[int]:
-        """Token numbers of `text`, without SOS and EOS; blanks and commas between symbols are optional.
+        """Token numbers of `text`, without SOS and EOS.
 
         Raises:
             UnknownSymbol: naming the symbol and what is accepted.
         """
         tokens = []
-        for symbol in text.replace(",", " "):
-            if symbol.isspace():
-                continue
-            at = self.symbols.find(symbol)
-            if at < 0:
-                raise UnknownSymbol(f"{symbol!r} is not a symbol of this task; use {self.describe()}, as in {self.example()}")
-            tokens.append(at + len(SPECIAL))
+        for symbol in self.split(text):
+            if symbol not in self.numbers:
+                raise UnknownSymbol(f"{symbol[:40]!r} is not a symbol of this task; use {self.describe()}, as in {self.example()}")
+            tokens.append(self.numbers[symbol])
         return tokens
 
     def decode(self, tokens: Iterable[int]) -> list[str]:
@@ -66,10 +87,18 @@ class Vocabulary:
         return SPECIAL[token] if token < len(SPECIAL) else self.symbols[token - len(SPECIAL)]
 
     def describe(self) -> str:
-        """What a person may type, in a few characters: `0–9`, `0–9 a–c`."""
-        kinds = (string.digits, string.ascii_lowercase, string.ascii_uppercase)
-        parts = ["".join(s for s in self.symbols if s in kind) for kind in kinds]
-        return " ".join(part if len(part) < 3 else f"{part[0]}–{part[-1]}" for part in parts if part)
+        """What a person may type, in a few characters: `0–9`, `0–9 a–c`, `0–9 +`, `cat dog and 40 more`."""
+        kinds = [kind for kind in (string.digits, string.ascii_lowercase, string.ascii_uppercase) if self._holds_a_range_of(kind)]
+        parts = ["".join(s for s in self.symbols if len(s) == 1 and s in kind) for kind in kinds]
+        ranges = [part if len(part) < 3 else f"{part[0]}–{part[-1]}" for part in parts]
+        others = [symbol for symbol in self.symbols if len(symbol) > 1 or not any(symbol in kind for kind in kinds)]
+        more = [f"and {len(others) - MOST_NAMED} more"] if len(others) > MOST_NAMED else []
+        return " ".join([*ranges, *others[:MOST_NAMED], *more])
+
+    def _holds_a_range_of(self, kind: str) -> bool:
+        """Whether the symbols of this kind follow one on another: then two of them name them all."""
+        found = "".join(symbol for symbol in self.symbols if len(symbol) == 1 and symbol in kind)
+        return bool(found) and found in kind
 
     def example(self) -> str:
         """A short sequence in this vocabulary."""

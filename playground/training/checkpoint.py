@@ -2,7 +2,7 @@
 
     config.json            what was trained, how far, with what, and how well (manifest.py)
     model.safetensors      the weights
-    training.safetensors   Adam's averages, the generators, the step; without it a checkpoint can be used, not resumed
+    training.safetensors   what the optimizer remembers, the generators, the step; without it a checkpoint can be used, not resumed
     metrics.jsonl          the metrics of every step, a line each
 
 There is no pickle in here, and nothing in a checkpoint is ever executed.
@@ -30,6 +30,7 @@ from playground.families.family import Family
 from .config import RunConfig
 from .files import settle_folder, write_folder
 from .manifest import CheckpointError, Manifest, is_number, parse_json, read_manifest
+from .optimizers import counts_steps, remembered
 from .trainer import Metrics, Trainer
 
 LARGEST_HEADER = 1_000_000  # bytes; safetensors' own limit is 100 MB, a model here needs some 20,000
@@ -111,6 +112,11 @@ def load_trainer(folder: Path, **settings: Any) -> tuple[Trainer, list[dict[str,
     trainer = Trainer(manifest.config.replace(**settings) if settings else manifest.config, kept)
     if trainer.config.model != manifest.config.model:
         raise CheckpointError(f"{folder} holds another model than the changed settings describe; train a new run instead")
+    before, now = manifest.config.training, trainer.config.training
+    if (remembered(before), counts_steps(before)) != (remembered(now), counts_steps(now)):
+        needs = f"{now.optimizer} with momentum {now.momentum:g}" if now.optimizer == "sgd" else now.optimizer
+        reason = f"{folder} holds what {before.optimizer} remembers of its updates, not what {needs} needs"
+        raise CheckpointError(f"{reason}; keep optimizer and momentum, or train a new run instead")
     restore(trainer, folder / "model.safetensors", path, manifest.step, manifest.device)
     check_sums(
         folder, manifest, "model.safetensors", "training.safetensors"
@@ -132,9 +138,12 @@ def restore(trainer: Trainer, weights: Path, state: Path, step: int, device: str
     }
     if device == "cuda":
         expected["generator.cuda"] = (torch.uint8, None)
+    training = trainer.config.training
     for name, weight in trainer.family.named_parameters() if step else ():
-        expected[f"optimizer.step.{name}"] = (torch.float32, ())
-        expected[f"optimizer.exp_avg.{name}"] = expected[f"optimizer.exp_avg_sq.{name}"] = (torch.float32, tuple(weight.shape))
+        if counts_steps(training):
+            expected[f"optimizer.step.{name}"] = (torch.float32, ())
+        for key in remembered(training):
+            expected[f"optimizer.{key}.{name}"] = (torch.float32, tuple(weight.shape))
     tensors = read_tensors(state, expected)
     if int(tensors["step"]) != step:
         raise CheckpointError(f"{state} is of step {int(tensors['step'])}, not of step {step}; take another checkpoint")

@@ -5,12 +5,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from playground.families import FAMILIES
 from playground.models.config import ModelConfig, SettingError, check_settings, setting, shown
-from playground.tasks import TASKS
+from playground.tasks import ROWS, TASKS, load_task
+from playground.tasks.rows import CONTENT, LONGEST_ROW, check_vocabulary
 from playground.tasks.vocabulary import ALPHABET, SPECIAL
+
+if TYPE_CHECKING:
+    from playground.tasks.task import Task
 
 MOST_POSITIONS = 4096
 FEWEST_SEQUENCES = 256  # with fewer in all, hardly any could be held out
@@ -20,22 +24,63 @@ FEWEST_SEQUENCES = 256  # with fewer in all, hardly any could be held out
 class TaskConfig:
     """Which sequences, and what is asked of them."""
 
-    task: str = setting("reverse", "What the model learns to do with a sequence.", choices=tuple(TASKS))
+    task: str = setting("reverse", "What the model learns to do with a sequence.", choices=(*TASKS, ROWS))
     symbols: int = setting(10, "How many different symbols: the digits first, then a-z and A-Z.", low=2, high=len(ALPHABET))
     min_length: int = setting(1, "Shortest sequence, in symbols.", low=1, high=512)
     max_length: int = setting(10, "Longest sequence, in symbols.", low=1, high=512)
+    rows: str = setting("", "Task rows only: which rows, by the SHA-256 of their content.")
+    vocabulary: str = setting("", "Task rows only: their symbols, apart by blanks.")
+    longest_answer: int = setting(1, "Task rows only: symbols of the longest target.", low=1, high=LONGEST_ROW)
 
     def __post_init__(self) -> None:
         check_settings(self)
         if self.min_length > self.max_length:
             message = f"min_length is {self.min_length}, above max_length {self.max_length}; lower it or raise max_length"
             raise SettingError("min_length", message)
-        if self.symbols**self.max_length < FEWEST_SEQUENCES:
+        if self.task == ROWS:
+            self._check_rows()
+            return
+        for name in ("rows", "vocabulary", "longest_answer"):
+            if getattr(self, name) != setting_of(name).default:
+                raise SettingError(name, f"{name} is {shown(getattr(self, name))}, but the task is {self.task}; only the task rows has it")
+        about = TASKS[self.task]
+        if self.max_length < about.shortest:
+            message = f"max_length is {self.max_length}, but {self.task} has no sequence of fewer than {about.shortest} symbols; raise it"
+            raise SettingError("max_length", message)
+        if about.sources(self.symbols, self.max_length) < FEWEST_SEQUENCES:
+            enough = next(n for n in range(about.shortest, 20) if about.sources(self.symbols, n) >= FEWEST_SEQUENCES)
+            of_what = f"with {self.symbols} symbols" if about.symbols else f"for {self.task}"
             raise SettingError(
                 "max_length",
-                f"max_length is {self.max_length}: with {self.symbols} symbols there are too few sequences to hold some out; "
-                f"use at least {next(n for n in range(1, 10) if self.symbols**n >= FEWEST_SEQUENCES)}",
+                f"max_length is {self.max_length}: {of_what} there are too few sequences to hold some out; use at least {enough}",
             )
+
+    def _check_rows(self) -> None:
+        if not CONTENT.fullmatch(self.rows):
+            message = f"rows is {shown(self.rows)}; the task rows needs the SHA-256 of rows that are kept here, so give the rows first"
+            raise SettingError("rows", message)
+        try:
+            check_vocabulary(self.vocabulary)
+        except ValueError as error:
+            raise SettingError("vocabulary", f"vocabulary: {error}") from None
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Symbols of sources and answers together, special tokens left out."""
+        return len(self.vocabulary.split(" ") if self.task == ROWS else TASKS[self.task].alphabet(self.symbols))
+
+    @property
+    def longest(self) -> int:
+        """Symbols of the longest source or answer, whichever is longer."""
+        return max(self.max_length, self.longest_answer if self.task == ROWS else TASKS[self.task].answer_length(self.max_length))
+
+    def load(self) -> Task:
+        """The task itself. Rows are looked for only when they are first needed."""
+        if self.task != ROWS:
+            return load_task(self.task, self.symbols)
+        from playground.tasks.lookup import RowsTask
+
+        return RowsTask(self.rows, tuple(self.vocabulary.split(" ")), self.longest_answer)
 
 
 @dataclass(frozen=True)
@@ -53,9 +98,16 @@ class TrainConfig:
     warmup: int = setting(20, "Steps over which the learning rate rises from zero.", low=0, high=1_000_000)
     decay_steps: int = setting(160, "Cosine only: the step at which it has reached its floor.", low=1, high=1_000_000)
     final_share: float = setting(0.05, "Cosine only: its floor, as a share of the learning rate.", low=0, high=1)
-    beta1: float = setting(0.9, "Adam: memory of the gradient's mean.", low=0, high=0.9999)
-    beta2: float = setting(0.98, "Adam: memory of the gradient's square.", low=0, high=0.999999)
-    epsilon: float = setting(1e-9, "Adam: keeps the division from blowing up.", low=1e-16, high=1)
+    optimizer: str = setting(
+        "adam", "What turns gradients into updates: Adam, AdamW or SGD with momentum.", choices=("adam", "adamw", "sgd")
+    )
+    weight_decay: float = setting(
+        0.0, "Pull of every weight towards zero; Adam and SGD add it to the gradient, AdamW applies it by itself.", low=0, high=10
+    )
+    momentum: float = setting(0.9, "SGD: share of the last update that goes on in the next one.", low=0, high=0.9999)
+    beta1: float = setting(0.9, "Adam and AdamW: memory of the gradient's mean.", low=0, high=0.9999)
+    beta2: float = setting(0.98, "Adam and AdamW: memory of the gradient's square.", low=0, high=0.999999)
+    epsilon: float = setting(1e-9, "Adam and AdamW: keeps the division from blowing up.", low=1e-16, high=1)
     label_smoothing: float = setting(0.0, "Share of the target probability spread over all symbols.", low=0, high=0.9)
     clip: float = setting(1.0, "Largest gradient norm; longer gradients are shortened to it. 0 turns clipping off.", low=0, high=1e6)
     eval_every: int = setting(10, "Steps between two looks at the held-out sequences.", low=1, high=1_000_000)
@@ -86,11 +138,12 @@ class RunConfig:
             raise SettingError(
                 "family", f"family is {self.family!r}, which needs a {wanted}, but the model is a {type(self.model).__name__}"
             )
-        vocabulary = self.task.symbols + len(SPECIAL)
+        symbols = self.task.vocabulary_size
+        vocabulary = symbols + len(SPECIAL)
         for name in ("source_vocabulary", "target_vocabulary"):
             if getattr(self.model, name) != vocabulary:
                 raise SettingError(
-                    name, f"{name} is {getattr(self.model, name)}, but {self.task.symbols} symbols and 3 special tokens make {vocabulary}"
+                    name, f"{name} is {getattr(self.model, name)}, but {symbols} symbols and 3 special tokens make {vocabulary}"
                 )
         if self.model.max_positions > MOST_POSITIONS:
             given = self.model.max_positions
@@ -101,6 +154,9 @@ class RunConfig:
                 f"max_length is {self.task.max_length}, but the model's max_positions {self.model.max_positions} hold "
                 f"{self.model.max_positions - 1} symbols and EOS; shorten the sequences or raise max_positions",
             )
+        if self.model.max_positions < self.task.longest + 1:
+            given, needed = self.model.max_positions, self.task.longest + 1
+            raise SettingError("max_positions", f"max_positions is {given}, but answers of this task need {needed}; raise max_positions")
 
     @classmethod
     def from_fields(cls, values: Mapping[str, Any]) -> RunConfig:
@@ -123,9 +179,9 @@ class RunConfig:
         part = {owner: {k: v for k, v in values.items() if field_owner()[k] == owner} for owner in PARTS}
         task = TaskConfig(**part["task"])
         fitting = {
-            "source_vocabulary": task.symbols + len(SPECIAL),
-            "target_vocabulary": task.symbols + len(SPECIAL),
-            "max_positions": task.max_length + 1,
+            "source_vocabulary": task.vocabulary_size + len(SPECIAL),
+            "target_vocabulary": task.vocabulary_size + len(SPECIAL),
+            "max_positions": task.longest + 1,
         }
         return cls(task, sizes(**(fitting | part["model"])), TrainConfig(**part["training"]), family)
 
@@ -142,9 +198,13 @@ class RunConfig:
         """Bytes that training needs beside what torch itself takes: weights, gradient and Adam's two averages (16 bytes a
         parameter), what one step keeps for its backward pass, and what scoring a chunk of held-out sequences takes."""
         m, rows = self.model, self.training.batch_size
-        width = m.row_width(self.task.max_length + 1, self.task.max_length + 1)
-        training = rows * width * (m.n_layers * (40 * m.d_model + 6 * m.d_ff + 10 * m.n_heads * width) + 4 * m.target_vocabulary)
-        scoring = m.rows_at_a_time(width) * width * (12 * m.d_model + 2 * m.d_ff + 4 * m.n_heads * width)
+        width = m.row_width(self.task.longest + 1, self.task.longest + 1)
+        inside = max(m.d_model, m.n_heads * max(m.key_size, m.value_size))  # all heads together may be wider than the vectors
+        d_ff = 2 * m.d_ff if m.activation == "swiglu" else m.d_ff
+        training = (
+            rows * width * (m.n_layers * (16 * m.d_model + 24 * inside + 6 * d_ff + 10 * m.n_heads * width) + 4 * m.target_vocabulary)
+        )
+        scoring = m.rows_at_a_time(width) * width * (4 * m.d_model + 8 * inside + 2 * d_ff + 4 * m.n_heads * width)
         return 16 * m.parameter_count() + 4 * (training + scoring)
 
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from playground.families import FAMILIES
+
 from .config import RunConfig
 
 
@@ -57,3 +59,13 @@ def preset_config(name: str, values: Mapping[str, Any] | None = None) -> RunConf
     if name not in PRESETS:
         raise ValueError(f"preset is {name!r}; choose one of {', '.join(PRESETS)}")
     return RunConfig.from_fields({**PRESETS[name].settings, **(values or {})})
+
+
+def family_config(family: str, **values: Any) -> RunConfig:
+    """A run of a family as it learns well, with `values` laid over its recipe.
+
+    Raises:
+        SettingError: for an unknown family, or settings that do not fit.
+    """
+    recipe = FAMILIES[family].recipe if family in FAMILIES else {}
+    return RunConfig.from_fields({**recipe, **values, "family": family})

@@ -12,12 +12,11 @@ from torch import Tensor
 from playground.evaluation import Evaluation, evaluate
 from playground.families import load_family
 from playground.families.family import Family
-from playground.models.config import SettingError
-from playground.tasks import load_task
 from playground.tasks.held_out import HeldOut, held_out_set, training_batch
 from playground.tasks.task import Batch
 
 from .config import Change, RunConfig, TrainConfig, settings_at, with_change
+from .optimizers import build_optimizer, counts_steps, remembered
 from .schedules import learning_rate
 
 CONFIRMING_N = 2000  # held-out sequences behind a final score
@@ -74,20 +73,10 @@ class Trainer:
         torch.set_num_threads(config.training.threads)
         torch.manual_seed(config.training.seed)
         self.data_generator = torch.Generator(self.device).manual_seed(config.training.seed)
-        self.task = load_task(config.task.task, config.task.symbols)
-        needed = max(config.task.max_length, self.task.answer_length(config.task.max_length)) + 1
-        if config.model.max_positions < needed:
-            given = config.model.max_positions
-            raise SettingError("max_positions", f"max_positions is {given}, but answers of this task need {needed}; raise max_positions")
+        self.task = config.task.load()
         self.family = (load_family(config.family)(config.model) if family is None else family).to(self.device)
         training = config.training
-        self.optimizer = torch.optim.Adam(
-            self.family.parameters(),
-            lr=training.learning_rate,
-            betas=(training.beta1, training.beta2),
-            eps=training.epsilon,
-            fused=True,
-        )
+        self.optimizer = build_optimizer(training, self.family.parameters())
         self.step_count = 0
         self.seconds = 0.0
         self.finished = False  # `until` was reached and confirmed
@@ -161,7 +150,7 @@ class Trainer:
         return evaluate(self.family, self._held_out[n])
 
     def state(self) -> dict[str, Tensor]:
-        """What a resumed run needs beside the weights: Adam's averages, the generators, the step."""
+        """What a resumed run needs beside the weights: what the optimizer remembers, the generators, the step."""
         state = {"generator.data": self.data_generator.get_state(), "generator.torch": torch.get_rng_state()}
         if self.device.type == "cuda":
             state["generator.cuda"] = torch.cuda.get_rng_state(self.device)
@@ -178,9 +167,11 @@ class Trainer:
         generators start afresh from the seed and the step, and the run goes on with other batches than it would have had.
         """
         self.step_count = int(state["step"])
-        self.optimizer.state.clear()
+        training = self.config.training
+        self.optimizer = build_optimizer(training, self.family.parameters())
+        keys = (*(["step"] if counts_steps(training) else []), *remembered(training)) if self.step_count else ()
         for name, weight in self.family.named_parameters():
-            for key in ("step", "exp_avg", "exp_avg_sq") if self.step_count else ():
+            for key in keys:
                 value = state[f"optimizer.{key}.{name}"].clone()
                 self.optimizer.state[weight][key] = value.to(self.device)
         if not same_device:
@@ -193,7 +184,7 @@ class Trainer:
             torch.cuda.set_rng_state(state["generator.cuda"].clone(), self.device)
 
     def _update(self, batch: Batch, rate: float) -> tuple[Tensor, Tensor]:
-        """Forward, backward and Adam; an update that is not finite is skipped by a mask, without asking the device."""
+        """Forward, backward and the optimizer; an update that is not finite is skipped by a mask, without asking the device."""
         training = self.config.training
         loss = self.family.loss(batch, training.label_smoothing)
         self.optimizer.zero_grad()

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from playground.runs.registry import COMMANDS, Refused, Registry
-from playground.runs.run import KEPT, Run, size_of, task_in_words
+from playground.runs.run import KEPT, Run, of_family, size_of, task_in_words
 from playground.training.config import RunConfig
 from playground.training.files import remove_folder
 from playground.training.manifest import CheckpointError, parse_json, read_manifest
@@ -156,7 +156,7 @@ def settings_from(text: str) -> RunConfig:
 def describe(config: RunConfig) -> str:
     """A run in a few words: task, lengths and shape."""
     model = config.model
-    return f"{task_in_words(config)}, {_count(model.n_layers, 'layer')} × {_count(model.n_heads, 'head')}"
+    return f"{task_in_words(config)}{of_family(config)}, {_count(model.n_layers, 'layer')} × {_count(model.n_heads, 'head')}"
 
 
 def _count(number: int, noun: str) -> str:

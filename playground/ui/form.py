@@ -9,35 +9,44 @@ from typing import Any
 
 import gradio as gr
 
+from playground.families import FAMILIES
 from playground.models.config import SettingError
 from playground.runs.memory import check_memory
 from playground.training.config import RunConfig, field_owner, setting_of
-from playground.training.presets import PRESETS, preset_config
+from playground.training.presets import PRESETS
 
-FIRST = ("task", "min_length", "max_length", "preset", "device")
+FIRST = ("task", "min_length", "max_length", "family", "preset", "device")
 ADVANCED = {
     "Model": (
-        "d_model", "n_heads", "n_layers", "d_ff", "dropout", "norm", "positions", "position_scale",
-        "share_embeddings", "tie_output", "attention_bias",
+        "d_model", "n_heads", "kv_heads", "d_k", "d_v", "n_layers", "d_ff", "activation", "dropout", "norm", "norm_kind",
+        "positions", "position_scale", "position_range", "share_embeddings", "tie_output", "attention_bias", "bias",
     ),
     "Training": (
         "steps", "batch_size", "learning_rate", "schedule", "warmup", "decay_steps", "final_share",
-        "beta1", "beta2", "epsilon", "label_smoothing", "clip",
+        "optimizer", "weight_decay", "momentum", "beta1", "beta2", "epsilon", "label_smoothing", "clip",
     ),
     "Data and scoring": ("symbols", "eval_every", "eval_n", "until", "seed", "threads"),
 }  # fmt: skip
-FITTED = ("source_vocabulary", "target_vocabulary", "max_positions")  # follow from the task
+# Follow from the task, or from the rows that it is made of.
+FITTED = ("source_vocabulary", "target_vocabulary", "max_positions", "rows", "vocabulary", "longest_answer")
 
 LABELS = {
     "min_length": "Shortest", "max_length": "Longest", "d_model": "d_model", "n_heads": "Heads", "n_layers": "Layers",
-    "d_ff": "d_ff", "share_embeddings": "Share embeddings", "tie_output": "Tie output layer", "attention_bias": "Attention biases",
+    "d_ff": "d_ff", "d_k": "d_k", "d_v": "d_v", "kv_heads": "Key and value heads", "norm_kind": "Kind of norm", "bias": "Biases",
+    "share_embeddings": "Share embeddings", "tie_output": "Tie output layer", "attention_bias": "Attention biases",
     "eval_every": "Score every", "eval_n": "Score on", "until": "Stop at", "beta1": "Beta 1", "beta2": "Beta 2",
 }  # fmt: skip
-CHOICE_LABELS = {"pre": "pre-norm", "post": "post-norm", "noam": "noam (paper)"}
+CHOICE_LABELS = {
+    "pre": "pre-norm", "post": "post-norm", "noam": "noam (paper)", "relu": "ReLU", "gelu": "GELU", "swiglu": "SwiGLU",
+    "layer": "LayerNorm", "rms": "RMSNorm", "rope": "RoPE", "alibi": "ALiBi", "t5": "T5 relative", "from-the-end": "from the end",
+    "adam": "Adam", "adamw": "AdamW", "sgd": "SGD",
+}  # fmt: skip
 ARROW_STEPS = {
     "dropout": 0.05, "position_scale": 0.5, "learning_rate": 0.001, "final_share": 0.01, "beta1": 0.01, "beta2": 0.01,
-    "epsilon": 1e-9, "label_smoothing": 0.05, "clip": 0.5, "until": 0.001,
+    "weight_decay": 0.01, "momentum": 0.05, "epsilon": 1e-9, "label_smoothing": 0.05, "clip": 0.5, "until": 0.001,
 }  # fmt: skip
+AS_BUTTONS = 4  # choices that are all on show; more of them fold into a list
+OF_MODEL = ADVANCED["Model"]
 # What a recipe decides; it leaves alone what belongs to the task, to the machine and to the scoring.
 OF_RECIPE = tuple(n for n in (*ADVANCED["Model"], *ADVANCED["Training"], "eval_every"))
 
@@ -51,8 +60,12 @@ def component_for(name: str, explain: bool = True) -> Any:
     """The Gradio component for one setting, with its default, range and sentence."""
     setting = setting_of(name)
     common = {"label": label_of(name), "info": setting.metadata["help"] if explain else None, "elem_id": f"field-{name}"}
+    if name in OF_MODEL:
+        common["visible"] = name in FAMILIES["transformer"].settings()
     if setting.metadata["choices"]:
         choices = [(CHOICE_LABELS.get(c, c), c) for c in setting.metadata["choices"]]
+        if len(choices) > AS_BUTTONS:
+            return gr.Dropdown(choices, value=setting.default, **common)
         return gr.Radio(choices, value=setting.default, **common)
     if isinstance(setting.default, bool):
         return gr.Checkbox(setting.default, **common)
@@ -65,6 +78,9 @@ def build_form() -> dict[str, Any]:
     form["task"] = component_for("task", explain=False)
     with gr.Row(elem_classes="pair"):
         form["min_length"], form["max_length"] = component_for("min_length", False), component_for("max_length", False)
+    families = [(family.title, name) for name, family in FAMILIES.items()]
+    sentence = FAMILIES["transformer"].sentence
+    form["family"] = gr.Dropdown(families, value="transformer", label="Model", info=sentence, elem_id="field-family")
     choices = [(preset.title, name) for name, preset in PRESETS.items()]
     form["preset"] = gr.Radio(choices, value="fast", label="Recipe", info=PRESETS["fast"].sentence, elem_id="field-preset")
     form["device"] = component_for("device", explain=False)
@@ -77,9 +93,16 @@ def build_form() -> dict[str, Any]:
 
 
 def run_config(values: dict[str, Any]) -> RunConfig:
-    """The run that the form's values describe. Raises SettingError, naming the field."""
-    whole = {n: int(v) if isinstance(v, float) and v.is_integer() and isinstance(setting_of(n).default, int) else v
-             for n, v in values.items() if n != "preset"}  # fmt: skip
+    """The run that the form's values describe; fields that the chosen family does not use are hidden and do not count.
+
+    Raises:
+        SettingError: naming the field.
+    """
+    family = values.get("family")
+    used = FAMILIES[family].settings() if isinstance(family, str) and family in FAMILIES else OF_MODEL
+    given = {name: value for name, value in values.items() if name != "preset" and (name not in OF_MODEL or name in used)}
+    whole = {n: int(v) if isinstance(v, float) and v.is_integer() and n != "family" and isinstance(setting_of(n).default, int) else v
+             for n, v in given.items()}  # fmt: skip
     return RunConfig.from_fields(whole)
 
 
@@ -100,10 +123,15 @@ def sentence(error: SettingError) -> str:
     return text + "."
 
 
-def preset_values(name: str) -> dict[str, Any]:
-    """What a recipe puts into the form."""
-    fields = preset_config(name).to_fields()
-    return {setting: fields[setting] for setting in OF_RECIPE}
+def preset_values(name: str, family: str = "transformer") -> dict[str, Any]:
+    """What a recipe puts into the form for a family; what this family has no use for is left out."""
+    registered = FAMILIES[family]
+    foreign = set(OF_MODEL) - set(registered.settings())
+    settings = {k: v for k, v in PRESETS[name].settings.items() if k not in foreign}
+    if name == "fast":  # what learns within seconds is another matter for each family
+        settings |= registered.recipe
+    fields = RunConfig.from_fields({"family": family, **settings}).to_fields()
+    return {setting: fields[setting] for setting in OF_RECIPE if setting in fields and setting not in foreign}
 
 
 def weight_and_problem(values: dict[str, Any]) -> tuple[str, str]:

@@ -185,7 +185,7 @@ function drawOrigin(stage, chosen) {
 function spelled(product) {
   const few = product.left.slice(0, 3).map((value, i) => number(value) + "·" + number(product.right[i])).join(" + ") + (product.terms > 3 ? " + … (" + product.terms + " products)" : "");
   const sum = number(product.sum);
-  if (product.root !== null) return "(" + few + ") / √" + Math.round(product.root ** 2) + " = " + sum + " / " + number(product.root) + " = " + number(product.sum / product.root);
+  if (product.root !== null) return "(" + few + ") / √" + Math.round(product.root ** 2) + " = " + sum + " / " + number(product.root) + " = " + number(product.sum / product.root) + (product.bias === null ? "" : "; and the distance, " + number(product.bias) + ", makes " + number(product.sum / product.root + product.bias));
   return few + " = " + sum + (product.bias === null ? "" : "; and the bias " + number(product.bias) + " makes " + number(product.value));
 }
 
@@ -240,8 +240,10 @@ VIEWS.symbols = {
 };
 
 function drawPlaces(data) {
-  const { weights, kind, of, loudness, symbols } = data.positions, caption = $v("symbols", ".symbols-positions-words");
-  $v("symbols", ".symbols-places .hint").textContent = "Added to the symbol that stands there: a row for each place, " + (kind === "learned" ? "learned in training" : "sine waves") + ". A number of it is " + number(loudness) + " on average (root of the mean square); of a symbol's vector, " + number(symbols) + ": a place must be about as loud as a symbol to be heard.";
+  const { weights, told, of, loudness, symbols } = data.positions, caption = $v("symbols", ".symbols-positions-words");
+  $v("symbols", ".symbols-positions").hidden = caption.hidden = !weights.length;
+  if (!weights.length) return void ($v("symbols", ".symbols-places .hint").textContent = told);
+  $v("symbols", ".symbols-places .hint").textContent = "Added to the symbol that stands there: a row for each place, " + told + ". A number of it is " + number(loudness) + " on average (root of the mean square); of a symbol's vector, " + number(symbols) + ": a place must be about as loud as a symbol to be heard.";
   const cut = weights.length < of[0] || weights[0].length < of[1] ? " Shown: the first " + weights.length + " of " + of[0] + " places, " + weights[0].length + " of " + of[1] + " dimensions." : "";
   const most = Math.max(...weights.flat().map(Math.abs));
   caption.dataset.resting = "Down: places of the " + data.side + ", from 0. Across: dimensions. " + signedWords(most) + cut;

@@ -80,7 +80,7 @@ async function ask() {
   if (mine !== asked) return;
   note($(".try-note"), reply.error || [step !== null && "with the weights of step " + reply.step.toLocaleString("en"), reply.note].filter(Boolean).join("; "), reply.error ? "error" : "");
   if (reply.error) { $(".answer").replaceChildren(); $(".sequence").setAttribute("aria-invalid", "true"); }
-  else { $(".sequence").removeAttribute("aria-invalid"); spell($(".answer"), reply.given, reply.answer); }
+  else { $(".sequence").removeAttribute("aria-invalid"); reply.answer ? spell($(".answer"), reply.given, reply.answer) : $(".answer").replaceChildren(reply.given.join(" ")); }
 }
 
 // Show another model; the browser remembers it for the next visit.
@@ -101,8 +101,8 @@ function open(wanted) {
 // Another tab of the page sends one here.
 function sentHere() {
   if (!element.isConnected) { window.removeEventListener("playground-Train", sentHere); return; }
-  const wanted = handedOver("Train");
-  list().then(() => open(wanted));
+  const wanted = handedOver("Train"), { subject: sent, over } = typeof wanted === "string" ? { subject: wanted } : wanted; // `over`: runs to lay over its curves
+  list().then(() => { open(sent); if (over) layAll(over); });
 }
 window.addEventListener("playground-Train", sentHere);
 
@@ -114,7 +114,7 @@ function attach() {
   let remembered = "";
   try { remembered = localStorage.getItem("transformer-playground-subject") || ""; } catch (error) { /* a browser without a memory */ }
   if (value.subject) { open(value.subject); list(); return; }
-  list().then(() => open(known(remembered) ? remembered : known(first) ? first : offered()[0] || ""));
+  list().then(() => { open(known(remembered) ? remembered : known(first) ? first : offered()[0] || ""); layAll(laidBefore()); });
 }
 
 // ---------------------------------------------------------------- what a person does with the pictures

@@ -160,9 +160,21 @@ function lay(of, on) {
   overlay(true);
 }
 
+// The browser remembers what lies over the curves, as it remembers what is on show.
+const LAID = "transformer-playground-laid";
+function laidBefore() {
+  try { return JSON.parse(localStorage.getItem(LAID) || "[]").filter((s) => runs.some((r) => r.subject === s && !r.deleted)); } catch (error) { return []; }
+}
+function layAll(subjects) {
+  overlays.clear();
+  subjects.filter((s) => s !== subject).slice(0, OVERLAY.length).forEach((s, place) => overlays.set(s, { place, curve: null }));
+  drawRuns(); overlay(true);
+}
+
 async function overlay(now = false) {
   const wanted = [...overlays].filter(([s, o]) => s !== subject && (now || !o.curve || !ENDED.includes(o.status))).map(([s]) => s);
   overlays.delete(subject);
+  try { localStorage.setItem(LAID, JSON.stringify([...overlays.keys()])); } catch (error) { /* a browser without a memory */ }
   if (wanted.length) {
     let told;
     try { told = await call("curves", { owner, subjects: wanted }); } catch (error) { return; }

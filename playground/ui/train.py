@@ -10,12 +10,13 @@ from typing import Any
 
 import gradio as gr
 
+from playground.families import FAMILIES
 from playground.runs.registry import Refused, Registry
 from playground.training.config import Change, RunConfig
 from playground.training.presets import PRESETS
 
 from .acts import settings_from
-from .form import OF_RECIPE, build_form, preset_values, problems, run_config, weight_and_problem
+from .form import OF_MODEL, OF_RECIPE, build_form, preset_values, problems, run_config, weight_and_problem
 from .live import live_view
 from .subject import CHECKPOINT, RUN, WATCH
 from .visit import known, new_owner, visited
@@ -70,9 +71,17 @@ def build_train_tab(registry: Registry, visit: gr.BrowserState) -> tuple[list[An
     def filled(config: RunConfig) -> list[Any]:
         """What the form shows of a run, and which recipe it follows, if any."""
         fields = config.to_fields()
-        recipe = next((name for name in PRESETS if preset_values(name).items() <= fields.items()), None)
-        shown = gr.Radio(value=recipe, info=PRESETS[recipe].sentence if recipe else "Settings of a run or a link.")
-        return [shown if name == "preset" else fields[name] for name in names]
+        recipe = next((name for name in PRESETS if preset_values(name, config.family).items() <= fields.items()), None)
+        special = of_family(config.family, fields)
+        special["preset"] = gr.Radio(value=recipe, info=PRESETS[recipe].sentence if recipe else "Settings of a run or a link.")
+        return [special.get(name, gr.skip()) for name in names]
+
+    def of_family(family: str, values: dict[str, Any] | None = None) -> dict[str, Any]:
+        """The form's fields that a family changes: those that it uses are on show, with these values."""
+        used = FAMILIES[family].settings()
+        fields = {name: type(form[name])(visible=name in used, **({"value": values[name]} if values and name in values else {}))
+                  for name in OF_MODEL}  # fmt: skip
+        return {**(values or {}), **fields, "family": gr.Dropdown(value=family, info=FAMILIES[family].sentence)}
 
     def opening(owner: str, request: gr.Request) -> list[Any]:
         asked = dict(request.query_params) if request else {}
@@ -92,9 +101,15 @@ def build_train_tab(registry: Registry, visit: gr.BrowserState) -> tuple[list[An
         except ValueError:
             return [gr.skip() for _ in names]
 
-    def recipe_chosen(preset: str) -> list[Any]:
-        values = preset_values(preset)
-        return [gr.Radio(info=PRESETS[preset].sentence), *(values[name] for name in OF_RECIPE)]
+    def recipe_chosen(preset: str, family: str) -> list[Any]:
+        values = preset_values(preset, family)
+        return [gr.Radio(info=PRESETS[preset].sentence), *(values.get(name, gr.skip()) for name in OF_RECIPE)]
+
+    def family_chosen(family: str) -> list[Any]:
+        """Another family begins with its own recipe."""
+        found = of_family(family, preset_values("fast", family))
+        found["preset"] = gr.Radio(value="fast", info=PRESETS["fast"].sentence)
+        return [found.get(name, gr.skip()) for name in ("family", "preset", *OF_RECIPE)]
 
     def weigh(*values: Any) -> tuple[str, str]:
         return weight_and_problem(valued(values))
@@ -104,7 +119,9 @@ def build_train_tab(registry: Registry, visit: gr.BrowserState) -> tuple[list[An
     for button, command in ((pause, "pause"), (resume, "resume"), (step, "step"), (stop, "stop")):
         button.click(None, None, None, js=COMMAND.format(command))
     live.select(copy_settings, None, components, **QUIET)
-    form["preset"].input(recipe_chosen, [form["preset"]], [form["preset"], *(form[name] for name in OF_RECIPE)], **QUIET)
+    recipe = [form[name] for name in OF_RECIPE]
+    form["preset"].input(recipe_chosen, [form["preset"], form["family"]], [form["preset"], *recipe], **QUIET)
+    form["family"].input(family_chosen, [form["family"]], [form["family"], form["preset"], *recipe], **QUIET)
     gr.on([c.change for c in components], weigh, components, [size, problem], trigger_mode="always_last", **QUIET)
     return [live, problem, *components], opening
 

@@ -123,6 +123,8 @@ def test_curves_are_laid_over_each_other_and_settings_compared(app, open_page):
     page.locator(".runs tbody tr").nth(1).locator(".lay").check()
     page.wait_for_function("before => document.querySelector('.loss-chart').toDataURL() !== before", arg=before)
     expect(page.locator(".overlay-legend .entry")).to_have_count(2)
+    page.reload()
+    expect(page.locator(".overlay-legend .entry")).to_have_count(2)
     page.click(".differ")
     expect(page.locator(".differences")).to_contain_text(re.compile("n_heads.*seed", re.S))
     assert page.locator(".differences tr").count() == 3

@@ -13,8 +13,10 @@ from playground.__main__ import main, new_config
 from playground.evaluation import evaluate
 from playground.hub.card import command_line, read_scores, write_card
 from playground.hub.client import HubError
+from playground.origins import from_text, keep
 from playground.tasks import load_task
 from playground.tasks.held_out import held_out_set, is_held_out
+from playground.tasks.rows import RowsError
 from playground.training.checkpoint import load_model, save_checkpoint
 from playground.training.config import Change, RunConfig
 from playground.training.manifest import CheckpointError, Manifest, read_manifest
@@ -293,7 +295,7 @@ def test_the_command_line_means_the_same_run(name, step):
     assert words[:4] == ["python", "-m", "playground", "train"]
     given = main.commands["train"].make_context("train", words[4:]).params
     preset = given.pop("preset")
-    for other in ("out", "overwrite", "resume", "weights_only", "as_json"):
+    for other in ("out", "overwrite", "resume", "weights_only", "as_json", "columns", "words"):
         given.pop(other)
     understood = new_config({key: value for key, value in given.items() if value is not None}, preset)
     assert understood == config.replace(steps=step, device="cpu")
@@ -379,3 +381,26 @@ def test_evaluation_json_is_what_evaluate_measured(young):
     _, family = load_model(young.parent / "checkpoint")
     measured = dataclasses.asdict(evaluate(family, held_out_set(load_task("reverse"), 2000, 1, 5)))
     assert written == json.loads(json.dumps(measured))
+
+
+def test_a_card_of_rows_shows_hostile_symbols_as_they_are_and_is_written_without_the_rows(tmp_path, monkeypatch):
+    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path / "here"))
+    hostile = ["<script>", "`a", "b```", "|", '"q', "[x](http://e)", "**b**", "\\\\"]
+    rows = from_text("".join(f"{a} {b} {c}\t{c} {b}\n" for a in hostile for b in hostile for c in hostile))
+    keep(rows)
+    config = RunConfig.from_fields(rows.settings() | {"d_model": 16, "n_heads": 1, "n_layers": 1, "d_ff": 16})
+    checkpoint = saved(tmp_path / "c", config, 2, scores=True)
+    bare = saved(tmp_path / "bare", config, 2)
+    assert command_line(read_manifest(checkpoint)) is None
+    for place, rows_shown in (("here", True), ("elsewhere", False)):
+        monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path / place))
+        text = text_of(card_of(tmp_path / f"package-{place}", checkpoint))
+        page = MarkdownIt("commonmark", {"html": True}).enable("table").render(text.split("\n---\n", 1)[1])
+        assert "<script>" not in page
+        assert '<a href="http://e' not in page
+        assert rows.content in text
+        assert ("held-out sequence |" in text) == rows_shown
+        for snippet in re.findall("```python\n(.*?)```\n", text, re.DOTALL):
+            compile(snippet, "card", "exec")
+    with pytest.raises(RowsError, match="are not kept here"):
+        card_of(tmp_path / "package", bare)

@@ -374,3 +374,24 @@ def test_what_was_published_comes_back_from_the_hub(hub, resumable, tmp_path):
     pulled = HfApi(endpoint=hub.url, token=False).snapshot_download("ada/whole", cache_dir=tmp_path / "cache")
     to_checkpoint(pulled, tmp_path / "checkpoint")
     assert contents(tmp_path / "checkpoint") == contents(resumable)
+
+
+WORDS = Vocabulary(("a", "cat,", "it's", "<b>", "`x`", "sat|on", "ÄÖ", "👋🏽"))
+SIGNS = Vocabulary("a,b(|é漢")
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "text"),
+    [
+        (WORDS, " cat,  it's <b> `x` sat|on a ÄÖ 👋🏽"), (SIGNS, "a,b (|é 漢,"), (Vocabulary("01()"), "(()1"),
+        (Vocabulary("012+"), "1 2+0,1"),
+    ],
+    ids=["words", "signs with a comma", "brackets", "sums"],
+)  # fmt: skip
+def test_any_vocabulary_makes_a_tokenizer_that_reads_as_it_does(vocabulary, text, tmp_path):
+    tokenizer(vocabulary, 20).save_pretrained(tmp_path)
+    loaded = AutoTokenizer.from_pretrained(tmp_path)
+    assert loaded(text)["input_ids"] == [*vocabulary.encode(text), EOS]
+    assert loaded.decode(loaded(text)["input_ids"], skip_special_tokens=True) == " ".join(vocabulary.decode(vocabulary.encode(text)))
+    with pytest.raises(Exception, match="WordLevel"):
+        loaded("nowhere")

@@ -18,6 +18,11 @@ OPTIONS = [
     {"norm": norm, "positions": positions} | dict(zip(FLAGS, flags, strict=True))
     for norm, positions, *flags in itertools.product(("pre", "post"), ("learned", "sinusoidal"), *[(False, True)] * 3)
 ]
+PARTS = [
+    *({"positions": kind} for kind in ("none", "from-the-end", "rope", "alibi", "t5", "randomised")),
+    {"norm_kind": "rms", "activation": "swiglu", "kv_heads": 2, "bias": False, "tie_output": True},
+    {"kv_heads": 1, "d_k": 6, "d_v": 10, "activation": "gelu", "positions": "rope"},
+]
 DEPTHS = [{"n_layers": 1, "n_heads": 1}, {"n_layers": 3, "n_heads": 8, "position_scale": 0.5, "source_vocabulary": 20}]
 
 
@@ -89,7 +94,7 @@ def inputs_of(source_BS):
     return {"input_ids": source_BS, "attention_mask": (source_BS != PAD).long()}
 
 
-@pytest.mark.parametrize("changes", OPTIONS + DEPTHS, ids=lambda changes: "-".join(map(str, changes.values())))
+@pytest.mark.parametrize("changes", OPTIONS + DEPTHS + PARTS, ids=lambda changes: "-".join(map(str, changes.values())))
 def test_it_computes_what_the_transformer_computes(changes, tmp_path):
     model = build(**changes)
     theirs = loaded(model, tmp_path)
@@ -141,7 +146,9 @@ def test_padding_changes_nothing(pair):
     assert torch.equal(unpadded.logits, theirs(input_ids=noise_BS, decoder_input_ids=target_BT).logits)
 
 
-@pytest.mark.parametrize("changes", [{}, OPTIONS[-1]], ids=["defaults", "everything else"])
+@pytest.mark.parametrize(
+    "changes", [{}, OPTIONS[-1], PARTS[1], PARTS[4], PARTS[-1]], ids=lambda changes: "-".join(map(str, changes.values()))
+)
 def test_greedy_decoding_is_ours(changes, tmp_path):
     model = build(**changes)
     with torch.no_grad():

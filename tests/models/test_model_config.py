@@ -48,7 +48,7 @@ def test_a_field_refuses_what_is_not_of_its_kind_and_names_itself(name, value):
 @pytest.mark.parametrize("name", [name for name, each in FIELDS.items() if each.metadata["high"] is not None])
 def test_a_number_may_be_as_large_and_as_small_as_its_range_says_and_no_more(name):
     low, high = FIELDS[name].metadata["low"], FIELDS[name].metadata["high"]
-    others = {"n_heads": 1, "share_embeddings": False}  # so that no two fields contradict each other
+    others = {"n_heads": 64 if name == "kv_heads" else 1, "share_embeddings": False}  # so that no two fields contradict each other
     for value in (low, high):
         assert getattr(ModelConfig(**others | {name: value}), name) == value
     for value in (low - 1, high + 1):
@@ -58,7 +58,9 @@ def test_a_number_may_be_as_large_and_as_small_as_its_range_says_and_no_more(nam
 
 
 def test_heads_that_do_not_divide_the_width_are_told_which_numbers_do():
-    with pytest.raises(SettingError, match=r"n_heads is 5, which does not divide d_model 12; use one of 1, 2, 3, 4, 6, 12$") as caught:
+    with pytest.raises(
+        SettingError, match=r"n_heads is 5, which does not divide d_model 12; use one of 1, 2, 3, 4, 6, 12, or give .* d_k and d_v$"
+    ) as caught:
         ModelConfig(d_model=12, n_heads=5)
     assert caught.value.field == "n_heads"
 
@@ -75,6 +77,29 @@ def test_sine_waves_need_an_even_width():
         ModelConfig(d_model=7, n_heads=1, positions="sinusoidal")
     assert caught.value.field == "d_model"
     assert ModelConfig(d_model=7, n_heads=1, positions="learned").d_model == 7
+
+
+@pytest.mark.parametrize(
+    ("values", "field", "says"),
+    [
+        ({"kv_heads": 3}, "kv_heads", "kv_heads is 3, which does not divide n_heads 4; use one of 1, 2, 4$"),
+        ({"kv_heads": 8}, "kv_heads", "does not divide n_heads 4"),
+        ({"positions": "rope", "d_k": 5}, "d_k", "d_k is 5, which makes queries and keys of 5 numbers; .* change d_k$"),
+        ({"positions": "rope", "d_model": 12}, "n_heads", "n_heads is 4, which makes queries and keys of 3 numbers; .* or set d_k$"),
+        ({"positions": "randomised", "position_range": 10}, "position_range", "10, but 11 different places .* or 0$"),
+        ({"d_model": 10, "d_k": 4}, "n_heads", "does not divide d_model 10"),
+    ],
+)
+def test_parts_that_contradict_each_other_are_refused_at_one_of_their_fields(values, field, says):
+    with pytest.raises(SettingError, match=says) as caught:
+        ModelConfig(**values)
+    assert caught.value.field == field
+
+
+def test_sizes_of_heads_need_not_divide_the_width():
+    config = ModelConfig(d_model=10, n_heads=3, d_k=4, d_v=5, positions="rope")
+    assert (config.key_size, config.value_size, config.key_value_heads) == (4, 5, 3)
+    assert count(config) == config.parameter_count()
 
 
 def test_a_whole_number_for_a_fraction_is_the_same_setting():
@@ -99,7 +124,10 @@ def test_any_values_make_a_valid_config_or_an_error_that_names_a_field(values):
         assert complaint.field in FIELDS
         assert complaint.field in str(complaint)
         return
-    assert config.d_model % config.n_heads == 0
+    assert config.d_model % config.n_heads == 0 or (config.d_k and config.d_v)
+    assert config.n_heads % config.key_value_heads == 0
+    assert config.key_size > 0
+    assert config.value_size > 0
     assert not any(value is bad for name, value in values.items() for bad in unfit(name))
     assert config.parameter_count() > 0
     assert dataclasses.replace(config) == config
@@ -109,9 +137,14 @@ def test_any_values_make_a_valid_config_or_an_error_that_names_a_field(values):
     "d_model": st.sampled_from([2, 4, 12, 16]), "n_heads": st.sampled_from([1, 2]),
     "n_layers": st.integers(1, 3), "d_ff": st.integers(1, 20), "source_vocabulary": st.integers(4, 20),
     "target_vocabulary": st.integers(4, 20), "max_positions": st.integers(2, 20),
-    **{name: accepted(name) for name in ("norm", "positions", "tie_output", "attention_bias")},
+    "kv_heads": st.sampled_from([0, 1]), "d_k": st.sampled_from([0, 2, 6]), "d_v": st.integers(0, 5),
+    "position_range": st.sampled_from([0, 33]),
+    **{name: accepted(name) for name in ("norm", "norm_kind", "activation", "tie_output", "attention_bias", "bias")},
+    "positions": accepted("positions").filter(lambda kind: kind != "rope"),  # it needs heads of an even size
 }), st.booleans())  # fmt: skip
 @example({"norm": "post", "positions": "sinusoidal", "tie_output": True, "attention_bias": False}, True)
+@example({"positions": "t5", "n_heads": 4, "kv_heads": 2, "d_k": 3, "activation": "swiglu", "norm_kind": "rms", "bias": False}, False)
+@example({"positions": "randomised", "bias": True, "norm_kind": "rms", "activation": "gelu"}, False)
 @example({"norm": "pre", "positions": "learned", "tie_output": True, "attention_bias": True}, True)
 def test_the_parameter_count_equals_what_is_built(values, share):
     if share:

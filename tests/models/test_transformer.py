@@ -8,7 +8,14 @@ from playground.models.config import ModelConfig
 from playground.models.transformer import Transformer
 
 S, T = 7, 6
-RECIPES = [dict(zip(("norm", "positions"), pair, strict=True)) for pair in itertools.product(("pre", "post"), ("learned", "sinusoidal"))]
+PARTS = [
+    *({"positions": kind} for kind in ("none", "from-the-end", "rope", "alibi", "t5", "randomised")),
+    {"norm_kind": "rms", "activation": "swiglu", "kv_heads": 2, "bias": False},
+    {"kv_heads": 1, "d_k": 6, "d_v": 10, "activation": "gelu", "positions": "rope", "norm": "post"},
+]
+RECIPES = [
+    dict(zip(("norm", "positions"), pair, strict=True)) for pair in itertools.product(("pre", "post"), ("learned", "sinusoidal"))
+] + PARTS
 
 
 def build(**changes):
@@ -36,7 +43,8 @@ def prebuilt(model):
     config = model.config
     sizes = {"d_model": config.d_model, "nhead": config.n_heads, "dim_feedforward": config.d_ff}
     sizes |= {"dropout": 0.0, "batch_first": True, "norm_first": config.norm == "pre"}
-    final = [nn.LayerNorm(config.d_model) if config.norm == "pre" else None for _ in range(2)]
+    sizes |= {"activation": config.activation, "bias": config.bias}
+    final = [nn.LayerNorm(config.d_model, bias=config.bias) if config.norm == "pre" else None for _ in range(2)]
     encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(**sizes), config.n_layers, final[0], enable_nested_tensor=False)
     decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(**sizes), config.n_layers, final[1])
     theirs = nn.Transformer(config.d_model, config.n_heads, custom_encoder=encoder, custom_decoder=decoder, batch_first=True)
@@ -62,8 +70,9 @@ def copy_attention(ours, theirs):
     """torch packs queries, keys and values into one projection; where ours has no biases, its biases are zero."""
     theirs.in_proj_weight.copy_(torch.cat([ours.query.weight, ours.key_value.weight]))
     theirs.out_proj.weight.copy_(ours.output.weight)
-    theirs.in_proj_bias.zero_()
-    theirs.out_proj.bias.zero_()
+    if theirs.in_proj_bias is not None:
+        theirs.in_proj_bias.zero_()
+        theirs.out_proj.bias.zero_()
     if ours.query.bias is not None:
         theirs.in_proj_bias.copy_(torch.cat([ours.query.bias, ours.key_value.bias]))
         theirs.out_proj.bias.copy_(ours.output.bias)
@@ -71,8 +80,9 @@ def copy_attention(ours, theirs):
 
 @pytest.mark.parametrize("attention_bias", [True, False])
 @pytest.mark.parametrize("norm", ["post", "pre"])
-def test_it_equals_torchs_transformer_with_the_same_weights(norm, attention_bias):
-    model = build(norm=norm, attention_bias=attention_bias)
+@pytest.mark.parametrize("others", [{}, {"activation": "gelu"}, {"bias": False}], ids=str)
+def test_it_equals_torchs_transformer_with_the_same_weights(norm, attention_bias, others):
+    model = build(norm=norm, attention_bias=attention_bias, **others)
     theirs = prebuilt(model)
     source_BS, target_BT = tokens()
     no_source_BS, no_target_BT = source_BS == 0, target_BT == 0

@@ -9,7 +9,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.image import imread
 from matplotlib.text import Text
 
-from playground.plots.figures import RAMP, cross_attention, exact_match_by_length, save, training_curve, wilson
+from playground.plots.figures import RAMP, cross_attention, exact_match_by_length, save, training_curve
+from playground.statistics import wilson
 from tests.servers import ROOT
 
 SHIPPED = ROOT / "checkpoints" / "reverse"
@@ -170,12 +171,6 @@ def test_lengths_show_their_number_and_interval():
     assert len(axes.lines) == 4
     with pytest.raises(ValueError, match="no lengths"):
         exact_match_by_length({"by_length": []})
-
-
-def test_wilson_agrees_with_published_values():
-    assert wilson(0, 10) == pytest.approx((0, 0.2775), abs=1e-4)
-    assert wilson(8, 10) == pytest.approx((0.4902, 0.9433), abs=1e-4)
-    assert wilson(10, 10) == pytest.approx((0.7225, 1), abs=1e-4)
 
 
 def test_figures_are_drawn_in_threads_at_once(tmp_path):

@@ -380,8 +380,20 @@ def test_who_has_fewest_places_comes_first(serve):
     wait_for_steps(bob)
     assert [registry.place(run) for run in (eve, ada, bob_2, ada_2)] == [1, 2, 3, 4]
     registry.control(bob, "stop")
-    wait_for_steps(bob_2)  # who came before eve, and has no place now either
-    assert [registry.place(run) for run in (eve, ada, ada_2)] == [1, 2, 3]
+    wait_for_steps(eve)  # bob has no place now either, and came before her; but he had his turn
+    assert [registry.place(run) for run in (bob_2, ada, ada_2)] == [1, 2, 3]
+
+
+def test_many_runs_of_one_owner_do_not_keep_anothers_single_run_behind_them(serve):
+    registry = serve(slots=1)
+    many = [start(registry, "ada", steps=1) for _ in range(6)]
+    single = start(registry, "bob", steps=1)
+    assert registry.place(single) == 1
+    waiting = [run for run in many if run.status == "waiting"]
+    wait_for_status(single, "done")
+    assert sum(run.status == "waiting" for run in waiting) >= len(waiting) - 1
+    for run in many:
+        wait_for_status(run, "done")
 
 
 def test_one_owner_may_be_held_to_fewer_places_than_there_are(serve):

@@ -1,13 +1,81 @@
+import itertools
+import re
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from playground.tasks import TASKS, load_task
+from playground.tasks.held_out import held_out_set, is_held_out, training_batch
 from playground.tasks.task import make_batch
+from playground.tasks.vocabulary import ALPHABET
 
-ANSWERS = {"reverse": lambda symbols: symbols[::-1], "copy": lambda symbols: symbols}
-rows = st.lists(st.lists(st.integers(3, 12), min_size=1, max_size=8), min_size=1, max_size=6)
+PLUS = "+"
+
+
+def scrambled(x):
+    """splitmix64's mixing in Python's own unbounded numbers."""
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+    return x ^ x >> 27
+
+
+def fixed_by_chance(values, n):
+    keys = [scrambled((at + 1) * 0x9E3779B97F4A7C15 % 2**64) | 1 for at in range(len(values))]
+    key = scrambled(scrambled(sum((value + 3) * k for value, k in zip(values, keys, strict=True)) % 2**64))
+    return [(scrambled(scrambled(key ^ k)) >> 16) % 2**24 % n for k in keys]
+
+
+def total(values, n):
+    at = values.index(PLUS) if PLUS in values else len(values)
+    numbers = values[:at], values[at + 1 :]
+    left = sum(sum(digit * n**i for i, digit in enumerate(reversed(number))) for number in numbers)
+    width = max(map(len, numbers)) + (PLUS in values)
+    return [left // n**i % n for i in range(width)]
+
+
+def matched(values):
+    text = "".join(values)
+    while "()" in text:
+        text = text.replace("()", "")
+    return [int(not text)]
+
+
+# The answer to a list of values (0 to n - 1, or signs), slowly.
+ANSWERS = {
+    "reverse": lambda v, n: v[::-1],
+    "copy": lambda v, n: v,
+    "sort": lambda v, n: sorted(v),
+    "duplicate": lambda v, n: v + v,
+    "swap-halves": lambda v, n: v[len(v) // 2 :] + v[: len(v) // 2],
+    "caesar": lambda v, n: [(x + min(3, n - 1)) % n for x in v],
+    "dedupe": lambda v, n: list(dict.fromkeys(v)),
+    "histogram": lambda v, n: [min(v.count(x), n - 1) for x in v],
+    "parity": lambda v, n: [sum(v) % 2],
+    "brackets": lambda v, n: matched(v),
+    "addition": lambda v, n: total(v, n)[::-1],
+    "addition-reversed": total,
+    "odds-first": lambda v, n: [x for x in v if x % 2] + [x for x in v if not x % 2],
+    "random": fixed_by_chance,
+}
+SUMS = ("addition", "addition-reversed")
+fillers = st.lists(st.integers(0, 12), min_size=20, max_size=20)
+
+
+@st.composite
+def asked(draw, name):
+    """A task over some number of symbols, and sequences of values of the kind that may be asked of it."""
+    n = draw(st.integers(2, 14))
+    symbol = st.sampled_from("()") if name == "brackets" else st.integers(0, n - 1)
+    sequence = st.lists(symbol, min_size=1, max_size=9)
+    if name in SUMS:
+        number = st.lists(symbol, min_size=1, max_size=5)
+        sequence = st.builds(lambda a, b: [*a, PLUS, *b], number, number)
+    return n, draw(st.lists(sequence, min_size=1, max_size=6))
+
+
+def tokens_of(task, values):
+    return [task.vocabulary.numbers[value if isinstance(value, str) else ALPHABET[value]] for value in values]
 
 
 def padded(sequences, filler):
@@ -21,48 +89,152 @@ def test_every_task_has_its_answer_in_this_file():
 
 
 @pytest.mark.parametrize("name", TASKS)
-@given(sequences=rows, filler=st.lists(st.integers(0, 12), min_size=8, max_size=8))
-def test_answers_equal_plain_python_whatever_stands_in_the_padding(name, sequences, filler):
-    task = load_task(name)
-    answer_BL, lengths_B = task.answer(*padded(sequences, filler))
+@given(data=st.data(), filler=fillers)
+def test_answers_equal_plain_python_whatever_stands_in_the_padding(name, data, filler):
+    n, sequences = data.draw(asked(name))
+    task = load_task(name, n)
+    rows, lengths = padded([tokens_of(task, s) for s in sequences], filler)
+    answer_BL, lengths_B = task.answer(rows, lengths)
     answers = [row[:length] for row, length in zip(answer_BL.tolist(), lengths_B.tolist(), strict=True)]
-    assert answers == [ANSWERS[name](sequence) for sequence in sequences]
+    assert answers == [tokens_of(task, ANSWERS[name](sequence, n)) for sequence in sequences]
+    assert [task.right(row[:length]) for row, length in zip(rows.tolist(), lengths.tolist(), strict=True)] == answers
+    assert all(task.problem(row[:length]) == "" for row, length in zip(rows.tolist(), lengths.tolist(), strict=True))
+    for length, answer_length in zip(lengths.tolist(), lengths_B.tolist(), strict=True):
+        assert answer_length <= task.answer_length(length)
 
 
 @pytest.mark.parametrize("name", TASKS)
-@given(sequences=rows, filler=st.lists(st.integers(0, 12), min_size=8, max_size=8))
-def test_batches_hold_no_trace_of_what_stood_in_the_padding(name, sequences, filler):
-    task = load_task(name)
-    batch, clean = make_batch(task, *padded(sequences, filler)), make_batch(task, *padded(sequences, [0] * 8))
+@given(data=st.data(), filler=fillers)
+def test_batches_hold_no_trace_of_what_stood_in_the_padding(name, data, filler):
+    n, sequences = data.draw(asked(name))
+    task = load_task(name, n)
+    rows = [tokens_of(task, s) for s in sequences]
+    batch, clean = make_batch(task, *padded(rows, filler)), make_batch(task, *padded(rows, [0] * 20))
     assert torch.equal(batch.source_BS, clean.source_BS)
     assert torch.equal(batch.target_BT, clean.target_BT)
+    assert int(batch.target_BT.max()) < len(task.vocabulary)
 
 
 @pytest.mark.parametrize("name", TASKS)
 @pytest.mark.parametrize("length", [1, 2, 5, 9])
 def test_the_alignment_names_the_source_position_of_every_answer_position(name, length):
     task = load_task(name)
-    sequence = list(range(3, 3 + length))  # all different, so that a position can be told by its symbol
-    answer_BL, _ = task.answer(torch.tensor([sequence]), torch.tensor([length]))
-    assert [sequence[at] for at in task.alignment(length)] == answer_BL[0].tolist()
+    if task.alignment(length) is None:
+        assert name not in ("reverse", "copy", "duplicate", "swap-halves", "caesar")
+        return
+    sequence = torch.arange(3, 3 + length)[None]  # all different, so that a position can be told by its symbol
+    answer = task.right(sequence[0].tolist())
+    assert len(task.alignment(length)) == len(answer)
+    for at in range(length):  # another symbol there changes the answer exactly where the alignment says
+        other = sequence.clone()
+        other[0, at] = 12
+        changed = [i for i, (was, now) in enumerate(zip(answer, task.right(other[0].tolist()), strict=True)) if was != now]
+        assert changed == [i for i, origin in enumerate(task.alignment(length)) if origin == at]
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_the_example_of_a_task_is_what_the_task_does(name):
+def test_the_example_and_the_question_of_a_task_are_what_the_task_does(name):
     task = load_task(name)
     question, answer = map(task.vocabulary.encode, task.example)
-    answer_BL, lengths_B = task.answer(torch.tensor([question]), torch.tensor([len(question)]))
-    assert answer_BL[0, : lengths_B[0]].tolist() == answer
+    assert task.right(question) == answer
+    assert task.problem(question) == ""
     assert task.name == name
+    example = type(task).__doc__.split("\n")[0]
+    assert ": " in example
+    asked, answered = example.split(": ", 1)[1].split("(as in")[0].strip(" .").split(" -> ")
+    assert task.right(task.vocabulary.encode(asked)) == task.vocabulary.encode(answered)
+    for symbols in (2, 3, 10, 62):
+        task = load_task(name, symbols)
+        assert task.problem(task.vocabulary.encode(task.question())) == ""
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_no_answer_is_longer_than_the_task_says(name):
-    task = load_task(name)
+@pytest.mark.parametrize("symbols", [2, 3, 11])
+def test_what_is_known_without_torch_holds(name, symbols):
+    about, task = TASKS[name], load_task(name, symbols)
+    assert about.sentence.endswith(".")
+    assert len(set(task.vocabulary.symbols)) == len(task.vocabulary.symbols) == len(about.alphabet(symbols))
+    low, high = about.symbols or (2, 2)
+    assert (low, high) == ((2, 2) if about.symbols is None else (2, 62))
+    for length in range(1, 6):
+        every = task.listed(torch.arange(task.count(length)), length).tolist() if length >= about.shortest else []
+        assert len(every) == len({tuple(row) for row in every}) == task.count(length)
+        if every:
+            drawn = task.fill(torch.full((400,), length), length, torch.Generator().manual_seed(0))
+            assert {tuple(row) for row in drawn.tolist()} <= {tuple(row) for row in every}
+            assert all(task.problem(row) == "" for row in every)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_batches_and_held_out_sets_share_no_sequence_and_count_right(name):
+    task = load_task(name, 4)
+    batch = training_batch(task, 3000, 1, 6, torch.Generator().manual_seed(1))
+    again = training_batch(task, 3000, 1, 6, torch.Generator().manual_seed(1))
+    assert torch.equal(batch.source_BS, again.source_BS)
+    asked = held_out_set(task, 500, 1, 6)
+
+    def sources(tokens_BS):
+        return [tuple(token for token in row if token > 2) for row in tokens_BS.tolist()]
+
+    trained = {row for row, weight in zip(sources(batch.source_BS), batch.weight_B.tolist(), strict=True) if weight}
+    held = sources(asked.batch.source_BS)
+    assert len(set(held)) == len(held) > 4
+    assert not trained & set(held)
+    assert min(map(len, trained)) == TASKS[name].shortest
     for length in range(1, 7):
-        assert int(task.answer(torch.full((1, length), 3), torch.tensor([length]))[1]) <= task.answer_length(length)
+        symbols = [task.vocabulary.numbers[s] for s in ("()" if name == "brackets" else ALPHABET[:4])]
+        if name in SUMS:
+            slots = [[task.plus] if at == length // 2 else symbols for at in range(length)]
+            every = list(itertools.product(*slots)) if length > 2 else []
+        else:
+            every = list(itertools.product(symbols, repeat=length))
+        out = is_held_out(torch.tensor(every), torch.full((len(every),), length)).sum().item() if every else 0
+        assert asked.available[length] == out
+
+
+def test_about_half_of_the_brackets_that_train_are_balanced_and_all_balanced_ones_come():
+    task, generator = load_task("brackets"), torch.Generator().manual_seed(0)
+    sequence_BL = task.fill(torch.full((20_000,), 8), 10, generator)
+    lengths_B = torch.full((20_000,), 8)
+    balanced_B = task.answer(sequence_BL, lengths_B)[0][:, 0] == 4
+    assert 0.5 < balanced_B.float().mean().item() < 0.6
+    assert len(sequence_BL[balanced_B, :8].unique(dim=0)) == 14  # the Catalan number of four pairs
+    assert len(sequence_BL[:, :8].unique(dim=0)) == 2**8
+    odd = task.answer(task.fill(torch.full((50,), 7), 10, generator), torch.full((50,), 7))[0]
+    assert set(odd.flatten().tolist()) == {3}
+
+
+def test_half_of_the_brackets_that_are_asked_are_balanced_where_there_are_as_many():
+    asked = held_out_set(load_task("brackets"), 20, 12, 12)
+    assert (asked.batch.labels_BT[:, 0] == 4).sum() == 10
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("addition", "314", "two numbers with one \\+ between them, as in 3 1 \\+ 4 1"),
+        ("addition", "+1", "two numbers"), ("addition", "1+", "two numbers"), ("addition-reversed", "1+2+3", "two numbers"),
+        ("brackets", "(0)", "type \\( and \\), as in \\( \\( \\) \\)"),
+    ],
+)  # fmt: skip
+def test_what_is_no_question_of_a_task_is_said_to_be_none(name, text, says):
+    task = load_task(name)
+    assert re.search(says, task.problem(task.vocabulary.encode(text)))
+
+
+def test_a_random_mapping_spreads_its_answers_evenly_and_changes_with_every_symbol():
+    task = load_task("random", 5)
+    sequence_BL = torch.randint(3, 8, (20_000, 6), generator=torch.Generator().manual_seed(0))
+    lengths_B = torch.full((20_000,), 6)
+    answer_BL, _ = task.answer(sequence_BL, lengths_B)
+    for column in range(6):
+        assert torch.bincount(answer_BL[:, column])[3:].min() > 3700
+    other_BL = sequence_BL.clone()
+    other_BL[:, 0] = (other_BL[:, 0] - 2) % 5 + 3
+    same_BL = task.answer(other_BL, lengths_B)[0] == answer_BL
+    assert same_BL.float().mean().item() == pytest.approx(1 / 5, abs=0.01)
 
 
 def test_an_unknown_task_is_refused_with_the_names_of_the_known():
-    with pytest.raises(ValueError, match="'sort'; choose one of reverse, copy"):
-        load_task("sort")
+    with pytest.raises(ValueError, match="'sing'; choose one of reverse, copy, sort"):
+        load_task("sing")

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from playground.models.config import ModelConfig, SettingError
+from playground.tasks import TASKS
 from playground.training.config import PARTS, RunConfig, TaskConfig, TrainConfig, field_owner, setting_of
 
 NAMES = list(field_owner())
@@ -136,3 +137,27 @@ def test_a_larger_run_is_estimated_to_need_more_memory():
     small = RunConfig()
     for change in ({"batch_size": 1000}, {"d_model": 256}, {"d_ff": 1024}, {"n_layers": 4}, {"max_length": 30, "max_positions": 31}):
         assert small.replace(**change).memory_estimate() > small.memory_estimate()
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_every_task_works_with_the_defaults_and_its_vocabulary_and_positions_fit_the_model(name):
+    run = RunConfig.from_fields({"task": name})
+    task = run.task.load()
+    assert run.model.source_vocabulary == run.model.target_vocabulary == len(task.vocabulary)
+    assert run.model.max_positions == max(10, task.answer_length(10)) + 1
+    with pytest.raises(SettingError, match=f"but {len(task.vocabulary) - 3} symbols and 3 special tokens make {len(task.vocabulary)}"):
+        run.replace(source_vocabulary=40, target_vocabulary=40)
+
+
+def test_answers_that_need_more_positions_than_there_are_are_refused():
+    assert RunConfig.from_fields({"task": "duplicate"}).model.max_positions == 21
+    with pytest.raises(SettingError, match="max_positions is 20, but answers of this task need 21; raise max_positions") as caught:
+        RunConfig.from_fields({"task": "duplicate", "max_positions": 20})
+    assert caught.value.field == "max_positions"
+
+
+@pytest.mark.parametrize(("name", "fewest"), [("brackets", 8), ("addition", 4), ("sort", 3)])
+def test_tasks_of_structured_sources_say_how_long_they_must_be(name, fewest):
+    assert TaskConfig(task=name, max_length=fewest).max_length == fewest
+    with pytest.raises(SettingError, match=f"use at least {fewest}$"):
+        TaskConfig(task=name, max_length=fewest - 1)

@@ -2,6 +2,7 @@ import math
 
 import pytest
 
+from playground.families import FAMILIES
 from playground.training.config import RunConfig, field_owner
 from playground.training.presets import PRESETS
 from playground.ui import form
@@ -17,11 +18,11 @@ def values(**changed):
 
 def test_every_setting_of_a_run_has_one_component_and_no_other_exists():
     assert len(NAMES) == len(set(NAMES))
-    assert set(NAMES) - {"preset"} == set(field_owner()) - set(FITTED)
+    assert set(NAMES) - {"preset", "family"} == set(field_owner()) - set(FITTED)
 
 
 def test_every_component_has_a_label_a_sentence_and_the_settings_default():
-    for name in set(NAMES) - {"preset"}:
+    for name in set(NAMES) - {"preset", "family"}:
         component = form.component_for(name)
         assert component.label
         assert component.info.endswith(".")
@@ -75,6 +76,22 @@ def test_a_recipe_decides_about_model_and_training_and_leaves_task_and_machine_a
     for key, value in PRESETS[name].settings.items():
         assert now[key] == value
     assert now["d_model"] == 64
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_recipe_fits_every_family_and_fields_without_a_meaning_for_it_do_not_count(name, family):
+    now = preset_values(name, family)
+    assert set(now) <= set(OF_RECIPE)
+    filled = values(**{"share_embeddings": True} | now, family=family)
+    config = run_config(dict(zip(NAMES, filled, strict=True)))
+    assert config.family == family
+    for key, value in now.items():
+        assert config.to_fields()[key] == value
+
+
+def test_a_family_that_does_not_exist_is_explained():
+    assert "choose one of transformer" in problems(NAMES, values(family="x"))["family"]
 
 
 def test_whole_numbers_may_come_as_floats_from_the_page():

@@ -12,7 +12,7 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from playground.inspection.embeddings import neighbours, symbol_map, symbol_vectors, wavelength, word_order
+from playground.inspection.embeddings import neighbours, position_table, symbol_map, symbol_vectors, wavelength, word_order
 from playground.inspection.masks import PUBLISHED, four_kinds, look_ahead, masked_softmax, padding
 from playground.inspection.sizes import (
     PUBLISHED_BASE,
@@ -56,17 +56,17 @@ def symbols(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
     waves_PD = sinusoid(n, width)
     dimensions = [0, 14, whole(request, "dimension", 0, width - 1, usual=30)]
     embedding = cast(Embedding, subject.family.get_submodule(f"{side}_embedding"))
-    positions_PD = embedding.positions.detach()
-    shown = positions_PD[:MOST_ROWS, :MOST_COLUMNS]
+    positions_PD = position_table(subject, side)
     flat = symbol_map(subject, side)
     return {
         "side": side,
         "positions": {
             "kind": subject.family.config.positions,
-            "weights": numbers(shown, 3),
-            "of": list(positions_PD.shape),
-            "loudness": plain(float(positions_PD.pow(2).mean().sqrt())),
+            "weights": [] if positions_PD is None else numbers(positions_PD[:MOST_ROWS, :MOST_COLUMNS], 3),
+            "of": [0, subject.family.config.d_model] if positions_PD is None else list(positions_PD.shape),
+            "loudness": None if positions_PD is None else plain(float(positions_PD.pow(2).mean().sqrt())),
             "symbols": plain(float((symbol_vectors(subject, side)[1] * embedding.scale).pow(2).mean().sqrt())),
+            "told": _told_positions(subject, side),
         },
         "waves": {"picture": picture, "pictures": list(WAVES), "weights": numbers(waves_PD.T, 3), "positions": n, "width": width},
         "dimensions": [
@@ -83,6 +83,22 @@ def symbols(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
         "order": _word_order(request),
         **answered(subject, request),
     }
+
+
+def _told_positions(subject: Subject, side: str) -> str:
+    """How this side is told where its symbols stand, in a sentence."""
+    inside = "No vector is added to a symbol: "
+    return {
+        "learned": "learned in training",
+        "sinusoidal": "sine waves",
+        "from-the-end": "learned in training, and counted from the end (0 is EOS)" if side == "source" else "learned in training",
+        "randomised": "learned in training at places drawn at random; these are the ones taken now, evenly spread",
+        "rope": f"{inside}self-attention turns queries and keys by their places (RoPE). The walk-through shows it (turned queries).",
+        "alibi": f"{inside}self-attention lowers scores with the distance (ALiBi). The walk-through shows it (distance).",
+        "t5": f"{inside}self-attention adds to a score a learned number for the distance (T5). The walk-through shows it (distance).",
+        "none": f"{inside}this model is not told where symbols stand. The encoder reads a set; the decoder can still count what is "
+        "before it, because it only looks back.",
+    }[subject.family.config.positions]
 
 
 def _word_order(request: dict[str, Any]) -> dict[str, Any]:

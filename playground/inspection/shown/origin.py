@@ -14,8 +14,12 @@ from torch import Tensor, nn
 from playground.inspection.components import ATTENTION, FEED_FORWARD, Component
 from playground.inspection.embeddings import wavelength
 from playground.inspection.subject import Subject
-from playground.inspection.walk import Walk
+from playground.inspection.walk import ACTIVATIONS, Walk
+from playground.models.attention import MultiHeadAttention
+from playground.models.norms import EPSILON, RMSNorm
 from playground.models.positions import Embedding
+from playground.models.relative import Alibi, Buckets, bucket
+from playground.models.rotary import Rotary
 
 from .request import numbers, plain
 
@@ -36,21 +40,25 @@ class Origin:
     def of(self, head: int, row: int, column: int) -> dict[str, Any]:
         name, table = self.stage.name, self.stage.tensor
         value = float((table[head] if self.stage.shape.startswith("H") else table)[row, column])
-        if name in ("scores", "masked scores"):
-            return self._score(head, row, column, masked=name == "masked scores")
+        if name in ("scores", "scores and distance", "masked scores"):
+            return self._score(head, row, column, name)
         if name == "softmax":
             scores_M = self._same("masked scores")[head, row]
             exp_M = (scores_M - scores_M.max()).exp()
             exponents = [["exp(score − largest of the row)", float(exp_M[column])], ["sum of these over the row", float(exp_M.sum())]]
-            return _parts("exp(score − largest) / sum", exponents, value) | {"score": self._score(head, row, column, masked=True)}
+            return _parts("exp(score − largest) / sum", exponents, value) | {"score": self._score(head, row, column, "masked scores")}
         if name == "weighted sum":
             mix = self.path.mix(self._head(head), row)
             looked_at = labels(self.subject, self.path, self.stage.block, "M", len(mix.weights_M))
             return _mixed(mix.terms_MK, mix.result_K, column, looked_at, mix.weights_M)
         if name == "output projection":
             return self._joined(row, column)
-        if name in ("queries", "keys", "values", "widen", "narrow", "logits"):
+        if name in ("queries", "keys", "values", "gate", "widen", "narrow", "logits"):
             return self._projected(head, row, column, value)
+        if name in ("turned queries", "turned keys"):
+            return self._turned(head, row, column, value)
+        if name == "distance":
+            return self._distance(head, row, column, value)
         if name == "norm":
             return self._normed(row, column, value)
         return self._pointwise(row, column, value)
@@ -81,32 +89,61 @@ class Origin:
         layer, module = self.part.module.rsplit(".", 1)
         return f"{layer}.around_{module}"
 
-    def _score(self, head: int, row: int, column: int, masked: bool) -> dict[str, Any]:
+    def _score(self, head: int, row: int, column: int, name: str) -> dict[str, Any]:
         found = self.path.score(self._head(head), row, column)
         query, key = (labels(self.subject, self.path, self.stage.block, letter, 0)[i] for letter, i in (("Q", row), ("M", column)))
         names = [f"query of {query}", f"key of {key}"]
-        value = found.score if found.may_look or not masked else -math.inf
-        told = _product(found.query_K, found.key_K, names, value, root=found.root)
+        bias = None if name == "scores" else found.bias
+        value = -math.inf if name == "masked scores" and not found.may_look else found.score - (found.bias or 0.0) + (bias or 0.0)
+        told = _product(found.query_K, found.key_K, names, value, root=found.root, bias=bias)
         return told | {"may_look": found.may_look}
+
+    def _turned(self, head: int, row: int, column: int, value: float) -> dict[str, Any]:
+        """RoPE: a number and its partner half a vector away, turned by the angle of their pair at this place."""
+        attention, before_K = self._attention(), self._same(self.stage.name.removeprefix("turned "))[head, row]
+        half = len(before_K) // 2
+        angle = float(cast(Rotary, attention.relation).angles(row + 1, before_K.device)[row, column % half])
+        first = ["first of the pair", float(before_K[column % half])]
+        second = ["second of the pair", float(before_K[column % half + half])]
+        turn = [["cosine of the angle", math.cos(angle)], ["sine of the angle", math.sin(angle)]]
+        if column < half:
+            return _parts("first · cosine − second · sine", [first, second, *turn], value)
+        return _parts("second · cosine + first · sine", [first, second, *turn], value)
+
+    def _distance(self, head: int, row: int, column: int, value: float) -> dict[str, Any]:
+        """What ALiBi or T5 add to a score for how far apart two tokens stand."""
+        relation, table_HQM = self._attention().relation, self.stage.tensor
+        if isinstance(relation, Alibi):
+            slope = float(relation.slopes(table_HQM.device)[head])
+            return _parts("−slope · places apart", [["slope of this head", slope], ["places apart", abs(column - row)]], value)
+        offset = column - row
+        number = int(bucket(torch.tensor([[offset]]), cast(Buckets, relation).causal))
+        parts = [["places to the right", offset], ["bucket of this distance", number]]
+        return _parts("learned, for this head and this bucket", parts, value)
 
     def _projected(self, head: int, row: int, column: int, value: float) -> dict[str, Any]:
         """A number of a linear layer: the vector that came in times the layer's row for that number."""
-        width, name = self.config.d_model // self.config.n_heads, self.stage.name
+        name = self.stage.name
         if name == "logits":
             layer, given_XD, out = self.family.output, self.path.stages[self.at - 1].tensor, column
-        elif name in ("widen", "narrow"):
-            layer = self._layer(f".{name}")
-            given_XD, out = self._asked() if name == "widen" else self._same("ReLU"), column
+        elif name in ("gate", "widen", "narrow"):
+            layer, inside = self._layer(f".{name}"), ACTIVATIONS[self.config.activation][0]
+            given_XD, out = self._same(inside) if name == "narrow" else self._asked(), column
         else:
             layer = self._layer(".query" if name == "queries" else ".key_value")
             given_XD = self._memory() if self.part and self.part.kind == "cross" and name != "queries" else self._asked()
-            out = head * width + column + (self.config.d_model if name == "values" else 0)
+            own = head if name == "queries" else head * self.config.key_value_heads // self.config.n_heads  # heads may share
+            out = own * self.stage.tensor.shape[-1] + column + (self._attention().sizes[0] if name == "values" else 0)
         bias = None if layer.bias is None else float(layer.bias[out])
         return _product(given_XD[row], layer.weight[out], ["what came in", "weights"], value, bias=bias)
 
     def _layer(self, inside: str) -> nn.Linear:
         assert self.part is not None
         return cast(nn.Linear, self.family.get_submodule(self.part.module + inside))
+
+    def _attention(self) -> MultiHeadAttention:
+        assert self.part is not None
+        return cast(MultiHeadAttention, self.family.get_submodule(self.part.module))
 
     def _joined(self, row: int, column: int) -> dict[str, Any]:
         """The heads' mixes, each through its own columns of the output projection, and the bias, which is nobody's."""
@@ -124,15 +161,16 @@ class Origin:
         else:
             norm = self.family.get_submodule(f"{self._around()}.norm")
             given_D = (self._given() if self.config.norm == "pre" else self._same("residual"))[row]
-        norm = cast(nn.LayerNorm, norm)
-        parts = [
-            ["x", float(given_D[column])],
-            ["mean of the vector", float(given_D.mean())],
-            ["its standard deviation", float((given_D.var(unbiased=False) + norm.eps).sqrt())],
-            ["gain, learned", float(norm.weight[column])],
-            ["shift, learned", float(norm.bias[column])],
-        ]
-        return _parts("(x − mean) / deviation · gain + shift", parts, value)
+        x, gain = ["x", float(given_D[column])], ["gain, learned", float(cast(nn.LayerNorm | RMSNorm, norm).weight[column])]
+        if isinstance(norm, RMSNorm):
+            root = ["root of the mean square", float((given_D.pow(2).mean() + EPSILON).sqrt())]
+            return _parts("x / root · gain", [x, root, gain], value)
+        mean = ["mean of the vector", float(given_D.mean())]
+        deviation = ["its standard deviation", float((given_D.var(unbiased=False) + EPSILON).sqrt())]
+        if not self.config.bias:
+            return _parts("(x − mean) / deviation · gain", [x, mean, deviation, gain], value)
+        shift = ["shift, learned", float(cast(nn.LayerNorm, norm).bias[column])]
+        return _parts("(x − mean) / deviation · gain + shift", [x, mean, deviation, gain, shift], value)
 
     def _pointwise(self, row: int, column: int, value: float) -> dict[str, Any]:
         """Stages in which a number is made of a few others."""
@@ -142,6 +180,13 @@ class Origin:
             return _parts("x + result", [["x", float(self._given()[row, column])], ["result", float(result[row, column])]], value)
         if name == "ReLU":
             return _parts("max(0, a)", [["a", float(self._same("widen")[row, column])]], value)
+        if name in ("GELU", "SwiGLU"):
+            a = self._same("widen")[row, column]
+            if name == "GELU":
+                below = ["chance that a standard normal number is below a", float(torch.special.ndtr(a))]
+                return _parts("a · chance", [["a", float(a)], below], value)
+            g = self._same("gate")[row, column]
+            return _parts("g · sigmoid(g) · a", [["g", float(g)], ["sigmoid(g)", float(g.sigmoid())], ["a", float(a)]], value)
         if name == "probabilities":
             logits_V = self.path.stage("output", "logits").tensor[row]
             exp_V = (logits_V - logits_V.max()).exp()
@@ -159,8 +204,11 @@ class Origin:
         if name == "symbols":
             learned = ["E, learned", float(embedding.tokens.weight[token, column])]
             return _parts("E · root", [learned, ["root of d_model", embedding.scale]], value)
-        if self.config.positions == "learned":
-            return _parts("learned, read from the table of positions", [["position, from 0", row]], value)
+        if self.config.positions != "sinusoidal":
+            tokens = self.path.source if block.startswith("source") else self.path.given
+            at = embedding.rows(torch.tensor([tokens]))
+            place = row if isinstance(at, slice) else int(at.flatten()[row])
+            return _parts("learned, read from the table of positions", [["row of the table, from 0", place]], value)
         wave = "cos" if column % 2 else "sin"
         period = wavelength(column, self.config.d_model)
         parts = [["factor", self.config.position_scale], ["position, from 0", row], ["wavelength of this dimension", period]]

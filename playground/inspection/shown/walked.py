@@ -141,8 +141,9 @@ def _steps(subject: Subject, path: Walk, batch: Batch, head: int) -> list[dict[s
     crossing, walker = _follower(subject, path, len(source) - 1)
     places = path.stage(crossing, "softmax").tensor[walker].argmax(-1) + 1
     written = path.stage("output", "logits").tensor.argmax(-1).tolist()
+    last, parts = ("sum", "the symbol's plus the place's") if config.places else ("symbols", "the symbol's alone: no place is added")
     told = [
-        (0, "source embedding/sum", f"{_row(source)}: {len(source)} vectors of {config.d_model} numbers, the symbol's plus the place's."),
+        (0, f"source embedding/{last}", f"{_row(source)}: {len(source)} vectors of {config.d_model} numbers, {parts}."),
         (head, "encoder self-attention, layer 1/softmax", f"Each looks at all. In head {number}, {source[0]} looks most at {mix[0][1]}."),
         (
             head,

@@ -1,0 +1,79 @@
+"""transformers' BART as a family: an encoder that reads, a decoder that writes (Lewis et al. 2020).
+
+Shapes: B batch, S source, T target, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import BartConfig, BartForConditionalGeneration
+
+from playground.models.sizes import BartSizes
+from playground.models.transformer import AttentionRecord
+from playground.tasks import EOS, PAD, SOS
+from playground.tasks.task import Batch
+
+from .family import Family, all_right, check_room, cross_entropy, looking, written
+
+
+class Bart(Family):
+    """Taught by teacher forcing. The weights are random at first; nothing pretrained is loaded."""
+
+    config: BartSizes
+
+    def __init__(self, config: BartSizes) -> None:
+        super().__init__()
+        self.config = config
+        self.model = BartForConditionalGeneration(
+            BartConfig(
+                vocab_size=config.source_vocabulary,
+                max_position_embeddings=config.max_positions,
+                d_model=config.d_model,
+                encoder_layers=config.n_layers,
+                decoder_layers=config.n_layers,
+                encoder_attention_heads=config.n_heads,
+                decoder_attention_heads=config.n_heads,
+                encoder_ffn_dim=config.d_ff,
+                decoder_ffn_dim=config.d_ff,
+                dropout=config.dropout,
+                pad_token_id=PAD,
+                bos_token_id=SOS,
+                eos_token_id=EOS,
+                decoder_start_token_id=SOS,
+                forced_eos_token_id=None,
+                use_cache=False,
+            )
+        )
+        self.model.set_attn_implementation("eager")  # the others tell nobody where they look
+
+    def loss(self, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
+        return cross_entropy(self._passed(batch.source_BS, batch.decoder_input_BT).logits, batch, label_smoothing)
+
+    @torch.no_grad()
+    def solve(self, source_BS: Tensor, max_tokens: int) -> Tensor:
+        check_room(self.config, source_BS, max_tokens)
+        with looking(self):
+            read = self.model.model.encoder(source_BS, attention_mask=(source_BS != PAD).long())
+            return written(lambda given_BT: self._passed(source_BS, given_BT, encoder_outputs=read).logits[:, -1], source_BS, max_tokens)
+
+    @torch.no_grad()
+    def solves(self, batch: Batch) -> Tensor:
+        with looking(self):
+            return all_right(self._passed(batch.source_BS, batch.decoder_input_BT).logits, batch)
+
+    @torch.no_grad()
+    def record(self, batch: Batch) -> AttentionRecord:
+        with looking(self):
+            passed = self._passed(batch.source_BS, batch.decoder_input_BT, output_attentions=True)
+        kinds = (passed.encoder_attentions, passed.decoder_attentions, passed.cross_attentions)
+        return AttentionRecord(*(list(kind) for kind in kinds))
+
+    def axes(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
+        source_BS, given_BT = batch.source_BS, batch.decoder_input_BT
+        return {"encoder": (source_BS, source_BS), "decoder": (given_BT, given_BT), "cross": (given_BT, source_BS)}
+
+    def _passed(self, source_BS: Tensor, given_BT: Tensor, **more: Any) -> Any:
+        return self.model(source_BS, attention_mask=(source_BS != PAD).long(), decoder_input_ids=given_BT, **more)

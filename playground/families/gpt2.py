@@ -1,0 +1,82 @@
+"""transformers' GPT-2 as a family: it continues the row (Radford et al. 2019).
+
+Shapes: B batch, S source, T target, W places of a row, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from playground.models.decoder_only import places
+from playground.models.sizes import GPT2Sizes
+from playground.models.transformer import AttentionRecord
+from playground.tasks import EOS, PAD, SOS
+from playground.tasks.task import Batch
+
+from .family import Family, all_right, check_room, cross_entropy, looking, written
+from .rows import question_and_answer
+
+
+class GPT2(Family):
+    """A row is source, EOS, answer, EOS, as for the decoder alone; only the answer is trained. The weights are random at first;
+    nothing pretrained is loaded."""
+
+    config: GPT2Sizes
+
+    def __init__(self, config: GPT2Sizes) -> None:
+        super().__init__()
+        self.config = config
+        self.model = GPT2LMHeadModel(
+            GPT2Config(
+                vocab_size=config.source_vocabulary,
+                n_positions=2 * config.max_positions,
+                n_embd=config.d_model,
+                n_layer=config.n_layers,
+                n_head=config.n_heads,
+                n_inner=config.d_ff,
+                resid_pdrop=config.dropout,
+                embd_pdrop=config.dropout,
+                attn_pdrop=config.dropout,
+                bos_token_id=SOS,
+                eos_token_id=EOS,
+                pad_token_id=PAD,
+                use_cache=False,
+            )
+        )
+        self.model.set_attn_implementation("eager")  # the others tell nobody where they look
+
+    def loss(self, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
+        return cross_entropy(self.answers(batch.source_BS, batch.decoder_input_BT), batch, label_smoothing)
+
+    @torch.no_grad()
+    def solve(self, source_BS: Tensor, max_tokens: int) -> Tensor:
+        check_room(self.config, source_BS, max_tokens)
+        with looking(self):
+            return written(lambda given_BT: self.answers(source_BS, given_BT)[:, -1], source_BS, max_tokens)
+
+    @torch.no_grad()
+    def solves(self, batch: Batch) -> Tensor:
+        with looking(self):
+            return all_right(self.answers(batch.source_BS, batch.decoder_input_BT), batch)
+
+    @torch.no_grad()
+    def record(self, batch: Batch) -> AttentionRecord:
+        with looking(self):
+            passed = self._passed(batch.source_BS, batch.decoder_input_BT, output_attentions=True)
+        return AttentionRecord(decoder_attention=list(passed.attentions))
+
+    def axes(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
+        row_BW = question_and_answer(batch.source_BS, batch.decoder_input_BT[:, 1:])
+        return {"decoder": (row_BW, row_BW)}
+
+    def answers(self, source_BS: Tensor, given_BT: Tensor) -> Tensor:
+        """Scores (BTV) of what follows each token of `given_BT`: SOS, for which the source's EOS stands, and the answer so far."""
+        return self._passed(source_BS, given_BT).logits[:, source_BS.shape[1] - 1 :]
+
+    def _passed(self, source_BS: Tensor, given_BT: Tensor, **wanted: Any) -> Any:
+        row_BW = question_and_answer(source_BS, given_BT[:, 1:])
+        return self.model(row_BW, attention_mask=(row_BW != PAD).long(), position_ids=places(row_BW), **wanted)

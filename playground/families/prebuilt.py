@@ -1,0 +1,46 @@
+"""Torch's own layers as a family, taught and asked as the transformer from scratch.
+
+Shapes: B batch, S source, T target, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from playground.models.prebuilt import Prebuilt as Transformer
+from playground.models.sizes import PrebuiltConfig
+from playground.models.transformer import AttentionRecord
+from playground.tasks.task import Batch
+
+from .family import Family, all_right, check_room, cross_entropy, looking, written
+
+
+class Prebuilt(Transformer, Family):
+    """The encoder reads once; the decoder reads everything written so far anew for each symbol, for torch's keeps nothing."""
+
+    config: PrebuiltConfig
+
+    def loss(self, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
+        return cross_entropy(self(batch.source_BS, batch.decoder_input_BT), batch, label_smoothing)
+
+    @torch.no_grad()
+    def solve(self, source_BS: Tensor, max_tokens: int) -> Tensor:
+        check_room(self.config, source_BS, max_tokens)
+        with looking(self):
+            memory_BSD = self.encode(source_BS)
+            return written(lambda given_BT: self.output(self.decode(given_BT, memory_BSD, source_BS)[:, -1]), source_BS, max_tokens)
+
+    @torch.no_grad()
+    def solves(self, batch: Batch) -> Tensor:
+        with looking(self):
+            return all_right(self(batch.source_BS, batch.decoder_input_BT), batch)
+
+    @torch.no_grad()
+    def record(self, batch: Batch) -> AttentionRecord:
+        with looking(self):
+            return self.forward_with_attention(batch.source_BS, batch.decoder_input_BT)[1]
+
+    def axes(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
+        source_BS, given_BT = batch.source_BS, batch.decoder_input_BT
+        return {"encoder": (source_BS, source_BS), "decoder": (given_BT, given_BT), "cross": (given_BT, source_BS)}

@@ -1,0 +1,53 @@
+"""Recurrent sequence to sequence as a family, with or without looking back.
+
+Shapes: B batch, S source, T target, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from playground.models.recurrent import Recurrent as Network
+from playground.models.sizes import RecurrentConfig
+from playground.models.transformer import AttentionRecord
+from playground.tasks.task import Batch
+
+from .family import Family, all_right, check_room, cross_entropy, looking, written
+
+
+class Recurrent(Network, Family):
+    """Taught by teacher forcing; its alignment stands where other families have cross-attention, in one layer and one head."""
+
+    config: RecurrentConfig
+
+    def loss(self, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
+        return cross_entropy(self(batch.source_BS, batch.decoder_input_BT), batch, label_smoothing)
+
+    @torch.no_grad()
+    def solve(self, source_BS: Tensor, max_tokens: int) -> Tensor:
+        check_room(self.config, source_BS, max_tokens)
+        with looking(self):
+            memory_BSD, states = self.encode(source_BS)
+
+            def next_token(given_BT: Tensor) -> Tensor:
+                nonlocal states
+                logits_B1V, states, _ = self.decode(given_BT[:, -1:], memory_BSD, states, source_BS)
+                return logits_B1V[:, 0]
+
+            return written(next_token, source_BS, max_tokens)
+
+    @torch.no_grad()
+    def solves(self, batch: Batch) -> Tensor:
+        with looking(self):
+            return all_right(self(batch.source_BS, batch.decoder_input_BT), batch)
+
+    @torch.no_grad()
+    def record(self, batch: Batch) -> AttentionRecord:
+        record = AttentionRecord()
+        with looking(self):
+            self(batch.source_BS, batch.decoder_input_BT, record.cross_attention)
+        return record
+
+    def axes(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
+        return {} if self.config.alignment == "none" else {"cross": (batch.decoder_input_BT, batch.source_BS)}

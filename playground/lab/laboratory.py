@@ -1,0 +1,484 @@
+"""The experiments of a server: kept on disk, fed to the registry a few runs at a time, measured, told.
+
+    <root>/experiments/<id>.json    what was asked, and which run answers which part of it
+    <root>/runs/<run>/lengths.json  what was counted of a run by length (lengths.py)
+
+Only a few of an experiment's runs wait in the registry's line at a time, so that its owner's other runs need not wait behind all
+of them; between owners the line itself is fair. An experiment goes on by itself until it is over or cancelled; after a restart it
+waits for its owner to resume it, as runs do. Threads: any thread may call in; one of its own feeds and measures.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from playground.models.config import SettingError, shown
+from playground.runs.registry import RUNS_AN_OWNER, WATCHED_FOR, Refused, Registry
+from playground.runs.run import Run, fingerprint
+from playground.training.config import RunConfig
+from playground.training.files import sweep, write_file
+from playground.training.manifest import read_json
+
+from . import lengths, results
+from .experiment import LENGTHS, Experiment
+
+AHEAD = 2  # runs of one experiment that may wait in the registry's line
+TICK = 0.2  # seconds between two looks at what goes on
+EXPERIMENTS_AN_OWNER = 50
+SPEC = ("name", "question", "base", "grid", "seeds", "kind", "times", "n")  # what somebody who begins one may say
+ENDED = ("done", "failed")
+LEFT = ("paused", "stopped", "failed")  # a run that goes on only when it is told to
+ALIKE = ("task", "symbols", "min_length", "max_length", "batch_size", "device", "threads", "eval_every", "eval_n")
+
+
+class Going:
+    """What is known of an experiment beside what it asks for."""
+
+    def __init__(self, experiment: Experiment, runs: Mapping[str, str] = {}) -> None:
+        self.experiment = experiment
+        self.runs = dict(runs)  # the id of each run that was begun, by its key
+        self.owner = ""  # the owner's secret while runs are still to be begun for them; never written down
+        self.again: set[str] = set()  # keys of runs that are to be taken up again
+        self.message = ""
+        self.counts: dict[tuple[str, int], list[dict[str, int]]] = {}  # by run and step: what was counted by length so far
+        self.kept: set[tuple[str, int]] = set()  # those of which everything was counted and is on disk
+        self.asking: Future[dict[str, Any]] | None = None
+        self.asked: tuple[str, int] = ("", 0)  # the run and the step that the question which is out is about
+
+
+class Laboratory:
+    """Begins experiments for their owners, and tells what came of them. Everything that it returns can be written as JSON."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+        self.folder = registry.root / "experiments"
+        self._known: dict[str, Going] = {}
+        self._measured: dict[tuple[str, int, str], dict[str, Any]] = {}
+        self._lock = threading.RLock()
+        self._closing = threading.Event()
+        sweep(self.folder, 600)
+        for path in sorted(self.folder.glob("*.json")):
+            with suppress(ValueError, OSError):  # not ours to judge: the file stays
+                going = _read(path)
+                self._known[going.experiment.id] = going
+        threading.Thread(target=self._keep_going, name="laboratory", daemon=True).start()
+
+    def close(self) -> None:
+        """Feed and measure no more. Runs that were begun belong to the registry."""
+        self._closing.set()
+
+    # Whose is what
+
+    def find(self, experiment_id: object, owner: str) -> Experiment | None:
+        """The owner's experiment with this id; None for anything else."""
+        going = self._known.get(experiment_id) if isinstance(experiment_id, str) else None
+        mine = going and owner and secrets.compare_digest(going.experiment.owner, fingerprint(owner))
+        return going.experiment if going and mine else None
+
+    def of_owner(self, owner: str) -> list[Experiment]:
+        """An owner's experiments, newest first."""
+        with self._lock:
+            found = [going.experiment for going in self._known.values()]
+        mine = [each for each in found if owner and secrets.compare_digest(each.owner, fingerprint(owner))]
+        return sorted(mine, key=lambda each: -each.created)
+
+    # Beginning
+
+    def plan(self, spec: Mapping[str, Any], owner: str) -> dict[str, Any]:
+        """What an experiment would come to, before it begins: its cells, its runs, and how long they may take. Nothing is begun.
+
+        Raises:
+            SettingError: naming the field.
+        """
+        return self._planned(_asked(spec, owner), owner)
+
+    def _planned(self, experiment: Experiment, owner: str) -> dict[str, Any]:
+        configs = [cell.config(experiment.seeds[0]) for cell in experiment.cells]
+        cells = [
+            {"label": cell.label, "values": cell.values, "parameters": config.model.parameter_count(), "steps": config.training.steps}
+            for cell, config in zip(experiment.cells, configs, strict=True)
+        ]
+        return {"runs": experiment.n_runs, "cells": cells, "estimate": self.estimate(experiment, owner)}
+
+    def begin(self, spec: Mapping[str, Any], owner: str) -> Experiment:
+        """Begin an experiment: its runs join the line.
+
+        Raises:
+            SettingError: naming the field.
+            Refused: when the owner has too many experiments or runs, or the disk does not take another.
+        """
+        experiment = _asked(spec, owner)
+        with self._lock:
+            if len(self.of_owner(owner)) >= EXPERIMENTS_AN_OWNER:
+                raise Refused(f"you have {EXPERIMENTS_AN_OWNER} experiments, which is as many as are kept; delete one first")
+            have = len(self.registry.of_owner(owner))
+            if have + experiment.n_runs > RUNS_AN_OWNER:
+                raise Refused(
+                    f"you have {have} runs and this experiment would add {experiment.n_runs}; at most {RUNS_AN_OWNER} are kept, delete "
+                    "some first"
+                )
+            going = Going(experiment)
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                self._write(going)
+            except OSError as error:
+                raise Refused(f"the experiment could not be kept: {error.strerror or error}") from None
+            going.owner = owner
+            self._known[experiment.id] = going
+        return experiment
+
+    # What an owner does
+
+    def cancel(self, experiment: Experiment, owner: str) -> None:
+        """Begin no more of its runs, withdraw those that wait, stop and save those that train."""
+        with self._lock:
+            going = self._known[experiment.id]
+            going.owner, going.message = "", ""
+            going.again.clear()
+            for key, run in self._runs(going, owner).items():
+                if run.status == "waiting" and not run.step:
+                    self.registry.control(run, "stop")
+                    self.registry.delete(run)
+                    going.runs.pop(key)
+                elif run.live or run.status == "waiting":
+                    with suppress(Refused):  # a process that does not listen is ended by the registry
+                        self.registry.control(run, "stop")
+            self._write(going)
+
+    def resume(self, experiment: Experiment, owner: str) -> None:
+        """Go on with what was cancelled, failed, or was left by a server that ended. Finished runs are not repeated."""
+        with self._lock:
+            going = self._known[experiment.id]
+            runs = self._runs(going, owner)
+            going.again = {key for key, run in runs.items() if run.status in LEFT}
+            going.message, going.owner = "", owner
+
+    def delete(self, experiment: Experiment, owner: str) -> None:
+        """Take an experiment away, and its runs; those can be brought back from the list of runs for a while.
+
+        Raises:
+            Refused: when its file cannot be removed.
+        """
+        self.cancel(experiment, owner)
+        with self._lock:
+            going = self._known[experiment.id]
+            try:
+                (self.folder / f"{experiment.id}.json").unlink(missing_ok=True)
+            except OSError as error:
+                raise Refused(f"the experiment could not be deleted: {error.strerror or error}") from None
+            del self._known[experiment.id]
+            for run in self._runs(going, owner).values():
+                self.registry.delete(run)
+
+    # What a page is told
+
+    def rows(self, owner: str) -> list[dict[str, Any]]:
+        """An owner's experiments as rows, newest first."""
+        return [self.row(each, owner) for each in self.of_owner(owner)]
+
+    def row(self, experiment: Experiment, owner: str) -> dict[str, Any]:
+        """An experiment in the list of experiments."""
+        going = self._known[experiment.id]
+        runs = self._runs(going, owner)
+        status = Counter(run.status for run in runs.values())
+        return {
+            "id": experiment.id,
+            "name": experiment.name,
+            "question": experiment.question,
+            "kind": experiment.kind,
+            "created": experiment.created,
+            "state": self.state(experiment, owner),
+            "message": going.message,
+            "runs": experiment.n_runs,
+            "statuses": dict(status) | {"planned": experiment.n_runs - len(runs)},
+        }
+
+    def state(self, experiment: Experiment, owner: str) -> str:
+        """going; done (every run has ended, and was asked what was to be asked); or paused, until it is resumed."""
+        going = self._known[experiment.id]
+        runs = self._runs(going, owner)
+        if len(runs) == experiment.n_runs and not going.again and all(run.status in ENDED for run in runs.values()):
+            return "done" if not self._unasked(going, runs) else "going" if going.owner else "paused"
+        busy = any((run.live and run.status != "paused") or run.status == "waiting" for run in runs.values())
+        return "going" if going.owner and (busy or going.again or len(runs) < experiment.n_runs) else "paused"
+
+    def report(self, experiment: Experiment, owner: str) -> dict[str, Any]:
+        """Everything about an experiment: how it stands, its runs with their places in the line, what was found until now.
+
+        Whoever asks is there: none of its runs is left alone.
+        """
+        going = self._known[experiment.id]
+        runs, now = self._runs(going, owner), time.monotonic()
+        told = []
+        for key, cell, seed in experiment.planned():
+            run = runs.get(key)
+            line: dict[str, Any] = {"cell": cell.label, "seed": seed, "run": None, "status": "planned", "step": 0, "place": None}
+            if run:
+                run.watched_at = max(run.watched_at, now - WATCHED_FOR)
+                line |= {"run": f"run:{run.id}", "status": run.status, "step": run.step, "place": self.registry.place(run)}
+                line |= {"steps": run.steps, "message": run.message}
+            told.append(line)
+        found = {"results": self.results(experiment, owner)} | (
+            {"lengths": self.lengths(experiment, owner)} if experiment.kind == LENGTHS else {}
+        )
+        spec = {name: value for name, value in experiment.to_json().items() if name in SPEC}
+        estimate = self.estimate(experiment, owner)
+        return self.row(experiment, owner) | {"spec": spec, "lines": told, "estimate": estimate} | found
+
+    def results(self, experiment: Experiment, owner: str) -> dict[str, Any]:
+        """Medians and ranges for each cell, curves, and the sentence."""
+        runs = self._runs(self._known[experiment.id], owner)
+        by_cell: dict[str, list[dict[str, Any]]] = {cell.label: [] for cell in experiment.cells}
+        for key, cell, seed in experiment.planned():
+            run = runs.get(key)
+            steps = cell.config(seed).training.steps
+            blank: dict[str, Any] = {"done": False, "exact_match": None, "steps": steps, "steps_to": None, "seconds": 0.0, "curve": []}
+            by_cell[cell.label].append({"seed": seed} | (self._measure(run) if run else blank))
+        cells = [results.cell_result(cell, by_cell[cell.label]) for cell in experiment.cells]
+        for told in cells:
+            told["seeds"] = [{name: value for name, value in run.items() if name != "curve"} for run in by_cell[told["label"]]]
+        return {"fields": list(experiment.grid), "cells": cells, "sentence": results.sentence(list(experiment.grid), cells)}
+
+    def lengths(self, experiment: Experiment, owner: str) -> dict[str, Any]:
+        """Exact match by length for each scheme, how far each reaches, and the sentence."""
+        going = self._known[experiment.id]
+        runs, rows = self._runs(going, owner), []
+        for at, cell in enumerate(experiment.cells):
+            config, told = cell.config(experiment.seeds[0]), []
+            for seed in experiment.seeds:
+                run = runs.get(f"{at}/{seed}")
+                whole = run and run.status == "done" and not self._left(going, run)
+                told.append({"seed": seed, "scores": lengths.scores(self._counts(going, run)) if run and whole else []})
+            rows.append(lengths.scheme_result(cell.short, told, config))
+        task = config.task
+        longest = max(experiment.longest(cell.settings) for cell in experiment.cells)
+        trained = [task.min_length, task.max_length]
+        return {
+            "trained": trained, "longest": longest, "asked": experiment.n, "rows": rows,
+            "sentence": lengths.sentence(rows, trained, longest),
+        }  # fmt: skip
+
+    def to_csv(self, experiment: Experiment, owner: str) -> str:
+        """What was found, for spreadsheets."""
+        if experiment.kind == LENGTHS:
+            return lengths.to_csv(self.lengths(experiment, owner)["rows"])
+        found = self.results(experiment, owner)
+        return results.to_csv(found["fields"], found["cells"])
+
+    def estimate(self, experiment: Experiment, owner: str) -> dict[str, Any]:
+        """How long what is left may take, from the speed of the owner's runs of the same model and task. `seconds` is None where some
+        are left of which nothing like it has run here; `sentence` says so."""
+        going = self._known.get(experiment.id)
+        runs = self._runs(going, owner) if going else {}
+        seconds, unknown, left = 0.0, 0, 0
+        speeds: dict[str, float | None] = {}
+        for key, cell, seed in experiment.planned():
+            run = runs.get(key)
+            if run and run.status in ENDED:
+                continue
+            left += 1
+            config = cell.config(seed)
+            if cell.label not in speeds:
+                speeds[cell.label] = self._speed(config, owner)
+            speed = speeds[cell.label]
+            if speed is None:
+                unknown += 1
+            else:
+                seconds += max(0, config.training.steps - (run.step if run else 0)) / speed
+        at_once = min(left, self.registry.slots_an_owner) or 1
+        if not left:
+            return {"seconds": 0.0, "unknown": 0, "sentence": "every run has ended"}
+        if unknown:
+            said = f"unknown for {unknown} of {left} runs: nothing like them has run here yet"
+            return {"seconds": None, "unknown": unknown, "sentence": f"how long it takes is {said}"}
+        told = f"{seconds / at_once / 60:.0f} min" if seconds / at_once >= 120 else f"{seconds / at_once:.0f} s"
+        return {
+            "seconds": seconds / at_once, "unknown": 0,
+            "sentence": f"about {told} for {left} runs, {at_once} at a time, at the speed measured here, if nobody else trains",
+        }  # fmt: skip
+
+    def _speed(self, config: RunConfig, owner: str) -> float | None:
+        """Steps a second of the owner's latest run of the same family, model and task, scoring included."""
+        wanted = config.to_fields()
+        for run in reversed(self.registry.of_owner(owner)):
+            if run.step >= 20 and run.seconds > 0 and (run.config.family, run.config.model) == (config.family, config.model):
+                have = run.config.to_fields()
+                if all(have[name] == wanted[name] for name in ALIKE):
+                    return run.step / run.seconds
+        return None
+
+    # What goes on by itself
+
+    def _keep_going(self) -> None:
+        while not self._closing.wait(TICK):
+            for going in list(self._known.values()):
+                if not going.owner:
+                    continue
+                try:
+                    with self._lock:
+                        if going.owner:
+                            self._feed(going)
+                            self._ask(going)
+                except Exception as error:  # one odd experiment must not stop the others; its owner reads why
+                    going.message = f"{type(error).__name__}: {error}"
+
+    def _feed(self, going: Going) -> None:
+        """Let as many of its runs join the line as may wait there."""
+        experiment, owner = going.experiment, going.owner
+        runs = self._runs(going, owner)
+        waiting = sum(run.status == "waiting" for run in runs.values())
+        begun = False
+        for key, cell, seed in experiment.planned():
+            if waiting >= AHEAD or self._closing.is_set():
+                break
+            run = runs.get(key)
+            try:
+                if run is None:
+                    run = self.registry.start(cell.config(seed), owner, name=f"{experiment.name}: {cell.label}, seed {seed}")
+                    going.runs[key] = run.id
+                    self.registry.edit(run, hidden=True)
+                    begun = True
+                elif key in going.again:
+                    going.again.discard(key)
+                    self.registry.control(run, "resume")
+                else:
+                    continue
+                going.message = ""
+            except (Refused, SettingError) as error:
+                going.message = str(error)
+                break
+            waiting += run.status == "waiting"
+        if begun:
+            self._write(going)
+
+    def _ask(self, going: Going) -> None:
+        """Have the next lengths of a finished run counted, one question at a time."""
+        if going.asking is not None:
+            if not going.asking.done():
+                return
+            answer, going.asking = going.asking.result(), None
+            if "error" in answer:
+                going.message, going.owner = answer["error"], ""  # asking again by itself would not help
+                return
+            going.counts[going.asked] += answer["scores"]
+        runs = self._runs(going, going.owner)
+        for run in self._unasked(going, runs):
+            left, what, n = self._left(going, run), self.registry.what(run, run.step), going.experiment.n
+            if not left:
+                with suppress(OSError):  # what cannot be kept is counted again after a restart
+                    lengths.write_counts(run.folder, run.step, n, self._counts(going, run))
+                going.kept.add((run.id, run.step))
+            elif what is not None:
+                going.asked = (run.id, run.step)
+                text = json.dumps({"lengths": left[: lengths.AT_ONCE], "n": n})
+                going.asking = self.registry.prover.ask("lengths", what, text)
+                return
+        if self.state(going.experiment, going.owner) == "done":
+            going.owner = ""
+
+    def _unasked(self, going: Going, runs: Mapping[str, Run]) -> list[Run]:
+        """Finished runs of which not every length was counted and kept."""
+        if going.experiment.kind != LENGTHS:
+            return []
+        for run in runs.values():
+            self._counts(going, run)
+        return [run for run in runs.values() if run.status == "done" and (run.id, run.step) not in going.kept]
+
+    def _counts(self, going: Going, run: Run) -> list[dict[str, int]]:
+        """What was counted of a run, now or on an earlier occasion."""
+        key = (run.id, run.step)
+        if key not in going.counts:
+            if run.status != "done":
+                return []
+            going.counts[key] = lengths.read_counts(run.folder, run.step, going.experiment.n)
+            if not self._left(going, run):
+                going.kept.add(key)
+        return going.counts[key]
+
+    def _left(self, going: Going, run: Run) -> list[int]:
+        """The lengths of a run that are still to be counted."""
+        known = {line["length"] for line in self._counts(going, run)}
+        return [length for length in going.experiment.asked(run.config.to_fields()) if length not in known]
+
+    def progress(self, experiment: Experiment, owner: str) -> tuple[int, int]:
+        """Steps taken and, for lengths, lengths counted, out of how many; for a bar."""
+        going = self._known[experiment.id]
+        runs = self._runs(going, owner)
+        at = of = 0
+        for key, cell, seed in experiment.planned():
+            run, steps = runs.get(key), cell.config(seed).training.steps
+            at, of = at + (steps if run and run.status in ENDED else run.step if run else 0), of + steps
+            if experiment.kind == LENGTHS:
+                lengths_asked = len(experiment.asked(cell.settings))
+                at, of = at + (lengths_asked - len(self._left(going, run)) if run else 0), of + lengths_asked
+        return at, of
+
+    def _runs(self, going: Going, owner: str) -> dict[str, Run]:
+        """The runs that were begun and not deleted since, by key."""
+        found = {key: self.registry.find(run_id, owner) for key, run_id in list(going.runs.items())}
+        return {key: run for key, run in found.items() if run is not None and run.deleted_at is None}
+
+    def _measure(self, run: Run) -> dict[str, Any]:
+        """A run's numbers. What a finished run measured is read once."""
+        key = (run.id, run.step, run.status)
+        if key not in self._measured:
+            scored = [(step, exact) for step, exact, *_ in run.load().scored]
+            told = {
+                "run": f"run:{run.id}", "done": run.status == "done", "exact_match": run.scores["exact_match"] if run.scores else None,
+                "n": run.scores["n"] if run.scores else None, "steps": run.steps, "steps_to": results.steps_to(scored),
+                "seconds": run.seconds, "curve": [list(point) for point in scored],
+            }  # fmt: skip
+            if run.status != "done":
+                return told
+            self._measured[key] = told
+        return self._measured[key]
+
+    def _write(self, going: Going) -> None:
+        content = going.experiment.to_json() | {"version": 1, "runs": going.runs}
+        write_file(self.folder / f"{going.experiment.id}.json", json.dumps(content, indent=1).encode() + b"\n")
+
+
+def _asked(spec: Mapping[str, Any], owner: str) -> Experiment:
+    """The experiment that somebody describes.
+
+    Raises:
+        SettingError: naming the field.
+    """
+    odd = sorted(set(spec) - set(SPEC))
+    if odd:
+        raise SettingError(odd[0], f"{shown(odd[0])} is nothing that an experiment has; it has {', '.join(SPEC)}")
+    for name in ("name", "grid"):
+        if name not in spec:
+            raise SettingError(name, f"{name} is missing; an experiment needs a name, and the values of one or two settings")
+    return Experiment(owner=fingerprint(owner), **{"base": {}} | dict(spec))
+
+
+def _read(path: Path) -> Going:
+    """The experiment in a file.
+
+    Raises:
+        ValueError: when it is none that this version writes.
+    """
+    content = read_json(path)
+    try:
+        runs = content["runs"]
+        known = {each.name for each in fields(Experiment)}
+        experiment = Experiment(**{name: value for name, value in content.items() if name in known})
+        texts = [experiment.id, experiment.owner, *runs, *runs.values()]
+        if experiment.id != path.stem or not all(isinstance(text, str) for text in texts):
+            raise TypeError(f"id is {shown(experiment.id)}")
+        if isinstance(experiment.created, bool) or not isinstance(experiment.created, int | float):
+            raise TypeError(f"created is {shown(experiment.created)}")
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"{path} is no experiment: {error}") from None
+    return Going(experiment, runs)

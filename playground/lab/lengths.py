@@ -1,0 +1,164 @@
+"""Trained up to L symbols, asked for more: what share of each length is answered exactly right.
+
+The counting is done where models are opened (runs/inspector.py); here counts become shares, intervals, reaches and a sentence.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from playground.statistics import apart, by_chance, quantile, spread, wilson
+from playground.tasks import ROWS, TASKS
+from playground.training.config import RunConfig
+from playground.training.files import write_file
+from playground.training.manifest import CheckpointError, read_json
+
+from .results import REACHED, percent, written
+
+FILE = "lengths.json"  # beside a run's other files
+AT_ONCE = 5  # lengths in one question, so that others get an answer in between
+FEWEST = 20  # sequences of a length that can decide how far a model reaches
+WITH_TABLES = ("learned", "from-the-end")  # positions that are rows of a trained table
+
+
+def read_counts(folder: Path, step: int, n: int) -> list[dict[str, int]]:
+    """What was counted of a run at this step with `n` sequences of each length, on an earlier occasion; [] where nothing was."""
+    with suppress(CheckpointError, TypeError, KeyError, ValueError):
+        content = read_json(folder / FILE)
+        if (content["step"], content["asked"]) == (step, n):
+            counts = [{name: line[name] for name in ("length", "right", "n")} for line in content["scores"]]
+            if all(type(value) is int for line in counts for value in line.values()) and all(0 <= c["right"] <= c["n"] for c in counts):
+                return counts
+    return []
+
+
+def write_counts(folder: Path, step: int, n: int, counts: Sequence[Mapping[str, int]]) -> None:
+    """Keep what was counted.
+
+    Raises:
+        OSError: when the disk does not take it; what was there before still is.
+    """
+    content = {"step": step, "asked": n, "scores": list(counts)}
+    write_file(folder / FILE, json.dumps(content).encode() + b"\n")
+
+
+def scores(counts: Sequence[Mapping[str, int]]) -> list[dict[str, Any]]:
+    """Exact match at each length with its 95 % interval (Wilson); None where no held-out sequence exists."""
+    told = []
+    for line in sorted(counts, key=lambda each: each["length"]):
+        low, high = wilson(line["right"], line["n"]) if line["n"] else (None, None)
+        told.append(dict(line) | {"exact_match": line["right"] / line["n"] if line["n"] else None, "low": low, "high": high})
+    return told
+
+
+def reach(told: Sequence[Mapping[str, Any]], share: float = REACHED) -> int:
+    """The length up to which so many are right at every length that was asked; 0 where the first one fails. Lengths of which fewer
+    than 20 held-out sequences exist decide nothing: a single wrong answer would."""
+    last = 0
+    for line in told:
+        if line["n"] < FEWEST:
+            continue
+        if line["exact_match"] < share:
+            break
+        last = line["length"]
+    return last
+
+
+def untrained_positions(config: RunConfig) -> dict[str, list[int]] | None:
+    """The rows of tables of learned positions that no training sequence reaches, first and last, counted from 0: of source and target,
+    or of the one row that a family with one stack reads. They stay as random as they began, so longer sequences meet noise there.
+    None where there are none, and for families whose positions are no setting.
+    """
+    task, model = config.task, config.model
+    if model.positions not in WITH_TABLES or "positions" in model.unused:
+        return None
+    answer = task.longest_answer if task.task == ROWS else TASKS[task.task].answer_length(task.max_length)
+    source, target = task.max_length + 1, answer + 1
+    if config.family == "transformer":
+        places = model.untrained_places(source, target)
+    else:
+        places = {"row": range(model.row_width(source, target), model.row_width(model.max_positions, model.max_positions))}
+    return {side: [rows[0], rows[-1]] for side, rows in places.items() if rows} or None
+
+
+def scheme_result(label: str, runs: Sequence[Mapping[str, Any]], config: RunConfig) -> dict[str, Any]:
+    """One scheme over its seeds. Each of `runs` has seed and scores; only those with scores count."""
+    done = [run for run in runs if run["scores"]]
+    by_length: dict[int, list[float]] = {}
+    for run in done:
+        for line in run["scores"]:
+            if line["exact_match"] is not None:
+                by_length.setdefault(line["length"], []).append(line["exact_match"])
+    lengths = sorted(length for length, shares in by_length.items() if len(shares) == len(done))
+    return {
+        "label": label,
+        "planned": len(runs),
+        "n": len(done),
+        "lengths": lengths,
+        "median": [quantile(by_length[length], 0.5) for length in lengths],
+        "low": [min(by_length[length]) for length in lengths],
+        "high": [max(by_length[length]) for length in lengths],
+        "reach": spread([reach(run["scores"]) for run in done]),
+        "beyond": spread([beyond(run["scores"], config.task.max_length) for run in done]),
+        "untrained": untrained_positions(config),
+        "runs": list(runs),
+    }
+
+
+def beyond(told: Sequence[Mapping[str, Any]], trained: int) -> float:
+    """Mean exact match over the lengths beyond those of training."""
+    shares = [line["exact_match"] for line in told if line["length"] > trained and line["exact_match"] is not None]
+    return sum(shares) / len(shares) if shares else 0.0
+
+
+def sentence(rows: Sequence[Mapping[str, Any]], trained: Sequence[int], longest: int) -> str:
+    """What the schemes reach, in one sentence."""
+    done = [row for row in rows if row["n"]]
+    planned, finished = sum(row["planned"] for row in rows), sum(row["n"] for row in rows)
+    if not done:
+        return "No run has been asked yet."
+    begin = f"So far, with {finished} of {planned} runs: " if finished < planned else ""
+    low, high = trained
+    begin += "trained" if begin else "Trained"
+    begin += f" on length {low}–{high}" if low < high else f" on length {high}"
+    begin += f" and asked up to {longest}, "
+    order = sorted(done, key=lambda row: (-row["reach"]["median"], -row["beyond"]["median"]))
+    best, rest = order[0], order[1:]
+    seeds = "1 seed" if best["n"] == 1 else f"median and range of {best['n']} seeds"
+    if not best["reach"]["high"]:
+        return f"{begin}nothing keeps 99 % exact match at any length; train for more steps."
+    told = f"{best['label']} keeps 99 % exact match up to length {_range(best['reach'])}"
+    if rest:
+        told += ", " + ", ".join(f"{row['label']} to {_range(row['reach'])}" for row in rest)
+    told += f" ({seeds})"
+    if not rest:
+        return f"{begin}{told}; beyond length {high} it is right on {percent(best['beyond']['median'])}."
+    second = rest[0]
+    if min(best["n"], second["n"]) == 1:
+        return f"{begin}{told}; with a single seed there is no telling whether this is more than chance."
+    if apart(best["reach"], second["reach"]):
+        share = by_chance(best["n"], second["n"])
+        verdict = f"the ranges of the first two do not overlap (chance alone separates so few seeds in {percent(share)} of comparisons)"
+    else:
+        verdict = "the ranges of the first two overlap, so these seeds show no difference between them"
+    return f"{begin}{told}; {verdict}."
+
+
+def _range(told: Mapping[str, Any]) -> str:
+    low, high = told["low"], told["high"]
+    return f"{told['median']:g}" + (f" ({low:g}–{high:g})" if low != high else "")
+
+
+def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    """A row for each scheme, seed and length."""
+    lines = [
+        [row["label"], run["seed"], line["length"], line["n"], line["right"], line["exact_match"], line["low"], line["high"]]
+        for row in rows
+        for run in row["runs"]
+        for line in run["scores"]
+    ]
+    return written(["scheme", "seed", "length", "n", "right", "exact_match", "wilson_low", "wilson_high"], lines)

@@ -1,0 +1,317 @@
+"""Claims that others published, each with the settings that reproduce it here, the published figure, and a rule that says whether
+ours agrees. Figures stand beside their source; ours are measured, never written down here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from playground.models.config import SettingError
+from playground.runs.registry import Registry
+from playground.runs.run import Run
+from playground.statistics import quantile
+from playground.training.config import RunConfig, field_owner
+
+from .experiment import LENGTHS, Experiment
+from .results import percent, steps_to
+
+LAST_UPDATES = 10  # over which a final training loss is averaged
+OF_THE_MACHINE = ("seed", "device", "threads", "eval_every", "eval_n")  # settings that a reproduction may choose
+ALMOST = 0.999
+ORDER = (("none", "t5"), ("alibi",), ("rope", "sinusoidal"))  # as published, best first; those in one group are about equal
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A published claim.
+
+    measure    what is compared: token_accuracy, exact_match, symbol_loss, steps_to, training_loss or order
+    published  the figure as it was published; None where there is none
+    rule       when ours passes, in words; `_passes` is the same in code
+    differs    what is not the same here, and why
+    """
+
+    title: str
+    source: str
+    measure: str
+    told: str
+    published: float | None
+    rule: str
+    differs: tuple[str, ...]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    experiment: Mapping[str, Any] | None = None
+
+
+FRESH = "every batch is drawn afresh, where the original goes through a fixed set again and again"
+HELD_OUT = "scored on distinct sequences that never trained; the original scores what it drew, which may repeat"
+END = "sources and answers end in EOS, which counts as a token; the original has fixed lengths and no EOS"
+PLAIN_ADAM = {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8}
+
+CLAIMS = {
+    "uva-reversal": Claim(
+        "Reversal with the encoder alone",
+        "UvA Deep Learning Tutorial 6, Transformers and Multi-Head Attention (P. Lippe), section Sequence to Sequence",
+        "token_accuracy",
+        "100 % of tokens, validation and test",
+        1.0,
+        "token accuracy on 2,000 held-out sequences is 100.00 %, as printed to two decimals",
+        (
+            FRESH + "; 10 epochs of 50,000 in batches of 128, the last one dropped, are 3,900 updates",
+            END,
+            "symbols enter by a table of vectors instead of a linear layer, and leave by one linear layer instead of two",
+            "the learning rate's warm-up and cosine are the original's, one update earlier: its first update has a rate of zero",
+        ),
+        {
+            "family": "encoder-only", "task": "reverse", "symbols": 10, "min_length": 16, "max_length": 16,
+            "d_model": 32, "n_heads": 1, "n_layers": 1, "d_ff": 64, "dropout": 0.0, "norm": "post", "positions": "sinusoidal",
+            "steps": 3900, "batch_size": 128, "learning_rate": 5e-4, "schedule": "cosine", "warmup": 50, "decay_steps": 3900,
+            "final_share": 0.0, "clip": 5.0, "eval_every": 100, **PLAIN_ADAM,
+        },
+    ),
+    "mingpt-sort": Claim(
+        "Sorting with a tiny GPT",
+        "minGPT, demo.ipynb (A. Karpathy)",
+        "exact_match",
+        "5000 of 5000 right, train and test",
+        1.0,
+        "every distinct held-out sequence is answered exactly right",
+        (
+            HELD_OUT + ": of the 729 sequences of 6 digits out of 3, one in sixteen is held out",
+            END,
+            FRESH + "; the original also draws sequences with many repeats more often",
+            "dropout after embeddings and sublayers, the original also on attention weights; weight decay on every weight, the original "
+            "on matrices only",
+        ),
+        {
+            "family": "decoder-only", "task": "sort", "symbols": 3, "min_length": 6, "max_length": 6,
+            "d_model": 48, "n_heads": 3, "n_layers": 3, "d_ff": 192, "dropout": 0.1, "norm": "pre", "activation": "gelu",
+            "positions": "learned", "steps": 2000, "batch_size": 64, "learning_rate": 5e-4, "schedule": "constant", "warmup": 0,
+            "optimizer": "adamw", "weight_decay": 0.1, "beta1": 0.9, "beta2": 0.95, "epsilon": 1e-8, "clip": 1.0, "eval_every": 50,
+        },
+    ),
+    "annotated-copy": Claim(
+        "Copying, as in The Annotated Transformer",
+        "The Annotated Transformer (A. Rush 2018), section A First Example",
+        "symbol_loss",
+        "an evaluation loss of 0.2962 after 10 epochs of 20 batches",
+        0.2962,
+        "the same loss on held-out sequences is below 0.2962",
+        (
+            "the loss is its own: Kullback-Leibler divergence to the right answer smoothed by 0, in nats per token, given the right answer "
+            "so far, dropout off; EOS is left out, since its sequences have none",
+            "ten symbols are written, the original writes nine behind a first one that is always the same",
+            HELD_OUT,
+            "token vectors begin with a standard deviation of d_model^-0.5, the original draws all matrices by Xavier's rule",
+        ),
+        {
+            "family": "transformer", "task": "copy", "symbols": 10, "min_length": 10, "max_length": 10,
+            "d_model": 512, "n_heads": 8, "n_layers": 2, "d_ff": 2048, "dropout": 0.1, "norm": "pre", "positions": "sinusoidal",
+            "share_embeddings": False, "steps": 200, "batch_size": 30, "learning_rate": 1.0, "schedule": "noam", "warmup": 400,
+            "beta1": 0.9, "beta2": 0.98, "epsilon": 1e-9, "label_smoothing": 0.0, "clip": 0.0, "eval_every": 20,
+        },
+    ),
+    "x-transformers-copy": Claim(
+        "Copying twice, as in x-transformers",
+        "x-transformers, train_copy.py (P. Wang)",
+        "steps_to",
+        "no figure; the script prints samples for 100,000 batches",
+        None,
+        "99.9 % exact match is reached; the step is the first figure for it",
+        (
+            HELD_OUT,
+            END,
+            "token vectors of source and target are two tables, the original ties them; its positions are learned and scaled, ours learned",
+        ),
+        {
+            "family": "transformer", "task": "duplicate", "symbols": 16, "min_length": 32, "max_length": 32,
+            "d_model": 128, "n_heads": 8, "d_k": 64, "d_v": 64, "n_layers": 3, "d_ff": 512, "dropout": 0.0, "norm": "pre",
+            "activation": "gelu", "attention_bias": False, "positions": "learned", "steps": 20_000, "batch_size": 32,
+            "learning_rate": 3e-4, "schedule": "constant", "warmup": 0, "clip": 0.0, "eval_every": 100, "until": ALMOST, **PLAIN_ADAM,
+        },
+    ),
+    "benchmark-page": Claim(
+        "Reversal with 169,933 parameters",
+        "transformers-benchmark page",
+        "training_loss",
+        "a loss of 1.33 after 100 epochs over 10,000 sequences in under 5 s on a CPU, which is not solved",
+        1.33,
+        "as many parameters, and a training loss below 1.33 after 100 updates (mean of the last 10)",
+        (
+            "neither length, batch size nor optimiser are given: here 10 symbols, 128 sequences, Adam at 0.001",
+            "100 passes over 10,000 sequences would be a million sequences in 5 s; here an epoch is one update of 128",
+            FRESH,
+        ),
+        {
+            "family": "transformer", "task": "reverse", "symbols": 10, "min_length": 10, "max_length": 10,
+            "d_model": 64, "n_heads": 4, "n_layers": 2, "d_ff": 128, "dropout": 0.0, "norm": "post", "positions": "sinusoidal",
+            "share_embeddings": False, "steps": 100, "batch_size": 128, "learning_rate": 1e-3, "schedule": "constant", "warmup": 0,
+            "eval_every": 20, **PLAIN_ADAM,
+        },
+    ),
+    "length-order": Claim(
+        "Which positions generalise to longer sequences",
+        "Kazemnejad et al. 2023, The Impact of Positional Encoding on Length Generalization (arXiv 2305.19466)",
+        "order",
+        "decoder alone, trained to 20, asked to 40: none and T5's about equal, then ALiBi, then RoPE and sine waves",
+        None,
+        "by median exact match over lengths 21 to 40, each of none and t5 is at least as good as alibi, and alibi as each of rope and "
+        "sinusoidal",
+        (
+            "one task, copying, where the paper takes ten; a model of two layers, where it takes twelve",
+            "sine waves stand for its absolute positions",
+        ),
+        experiment={
+            "name": "length-order", "question": "Which positions generalise to longer sequences?",
+            "base": {
+                "family": "decoder-only", "task": "copy", "min_length": 1, "max_length": 20, "steps": 2000, "decay_steps": 2000,
+                "eval_every": 100,
+            },
+            "grid": {"positions": ["none", "t5", "alibi", "rope", "sinusoidal"]},
+            "kind": LENGTHS, "times": 2, "seeds": [0, 1, 2],
+        },
+    ),
+}  # fmt: skip
+
+
+def config_of(name: str, seed: int = 0) -> RunConfig:
+    """The run that reproduces a claim.
+
+    Raises:
+        SettingError: for an unknown claim, one that takes an experiment, or settings that are not known here.
+    """
+    claim = _claim(name)
+    if claim.experiment is not None:
+        raise SettingError("name", f"{name} takes an experiment of several runs, not one")
+    unknown = sorted(set(claim.settings) - set(field_owner()) - {"family"})
+    if unknown:
+        raise SettingError(unknown[0], f"{name} needs the setting {unknown[0]}, which is no setting of a run here")
+    return RunConfig.from_fields(dict(claim.settings) | {"seed": seed})
+
+
+def claims() -> list[dict[str, Any]]:
+    """Every claim as plain JSON, with the command that reproduces it. `missing` is "" where everything it needs is there."""
+    told = []
+    for name, claim in CLAIMS.items():
+        line = {each.name: getattr(claim, each.name) for each in dataclasses.fields(claim)}
+        line |= {"name": name, "seed": 0, "command": f"python -m playground published {name} --seed 0", "missing": ""}
+        line |= {"differs": list(claim.differs), "settings": dict(claim.settings)}
+        try:
+            if claim.experiment is None:
+                line["parameters"] = config_of(name).model.parameter_count()
+            else:
+                Experiment(owner="", **claim.experiment)
+        except SettingError as error:
+            line["missing"] = str(error)
+        told.append(line)
+    return told
+
+
+def facts_of_lines(config: RunConfig, lines: Sequence[Mapping[str, Any]], scores: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What a run measured, out of its metrics and its final scores."""
+    scored = [(line["step"], line["exact_match"]) for line in lines if line.get("exact_match") is not None]
+    last = [line["loss"] for line in lines[-LAST_UPDATES:]]
+    return {
+        "exact_match": scores["exact_match"] if scores else None,
+        "token_accuracy": scores["token_accuracy"] if scores else None,
+        "n": scores["n"] if scores else None,
+        "steps": lines[-1]["step"] if lines else 0,
+        "steps_to": steps_to(scored, ALMOST),
+        "training_loss": sum(last) / len(last) if last else None,
+        "seconds": lines[-1]["seconds"] if lines else 0.0,
+        "parameters": config.model.parameter_count(),
+        "symbol_loss": None,
+    }
+
+
+def compare_run(registry: Registry, name: str, run: Run, seconds: float = 120.0) -> dict[str, Any]:
+    """A run beside a claim, as `verdict` tells it. It may take as long as asking the model takes; not for an event loop.
+
+    Raises:
+        SettingError: for an unknown claim, or one that takes an experiment.
+    """
+    from playground.runs.history import read_lines
+
+    wanted = config_of(name)
+    if run.status != "done":
+        return {"name": name, "passed": None, "ours": None, "sentence": f"the run is {run.status}; a claim is compared with a finished one"}
+    facts = facts_of_lines(run.config, list(read_lines(run.folder)), run.scores)
+    if CLAIMS[name].measure == "symbol_loss" and (what := registry.what(run, run.step)) is not None:
+        answer = registry.prover.ask("loss", what).result(seconds)
+        facts["symbol_loss"] = answer.get("loss")
+    return verdict(name, facts, other_settings(wanted, run.config))
+
+
+def other_settings(wanted: RunConfig, given: RunConfig) -> list[str]:
+    """Settings in which a run is not what a claim asks for, those of the machine left out."""
+    ours, theirs = given.to_fields(), wanted.to_fields()
+    return [name for name in theirs if name not in OF_THE_MACHINE and ours.get(name) != theirs[name]]
+
+
+def verdict(name: str, facts: Mapping[str, Any], other: Sequence[str] = ()) -> dict[str, Any]:
+    """A measurement beside the published figure: `ours`, `passed` (None where it was not measured, or where settings differ), and a
+    sentence.
+
+    Raises:
+        SettingError: for an unknown claim.
+    """
+    claim = _claim(name)
+    ours = facts.get(claim.measure)
+    told = {"name": name, "published": claim.published, "told": claim.told, "rule": claim.rule, "ours": ours}
+    if other:
+        sentence = f"this run is not the one that the claim asks for: it differs in {', '.join(other)}"
+        return told | {"passed": None, "sentence": sentence}
+    if ours is None and claim.measure != "steps_to":
+        return told | {"passed": None, "sentence": f"{claim.measure} was not measured"}
+    passed = _passes(claim, facts)
+    written = _written(claim, facts)
+    return told | {"passed": passed, "sentence": f"published: {claim.told}; ours: {written}; {'pass' if passed else 'fail'}: {claim.rule}"}
+
+
+def verdict_of_lengths(found: Mapping[str, Any]) -> dict[str, Any]:
+    """The published order of position schemes beside what a length experiment found (`Laboratory.lengths`)."""
+    claim = CLAIMS["length-order"]
+    told = {"name": "length-order", "published": None, "told": claim.told, "rule": claim.rule}
+    known = {row["label"]: row["beyond"] for row in found["rows"]}
+    if any(known.get(scheme) is None for group in ORDER for scheme in group) or any(row["n"] < row["planned"] for row in found["rows"]):
+        return told | {"ours": None, "passed": None, "sentence": "not every scheme has been measured yet"}
+    medians = {scheme: known[scheme]["median"] for group in ORDER for scheme in group}
+    groups = [[medians[scheme] for scheme in group] for group in ORDER]
+    passed = all(min(one) >= max(next_one) for one, next_one in itertools.pairwise(groups))
+    ours = ", ".join(f"{scheme} {percent(share)}" for scheme, share in sorted(medians.items(), key=lambda each: -each[1]))
+    if quantile(list(medians.values()), 1) == 0:
+        passed, ours = False, f"{ours}: nothing is right beyond the trained lengths, so there is no order"
+    sentence = f"published: {claim.told}; ours, median exact match beyond length 20: {ours}; {'pass' if passed else 'fail'}: {claim.rule}"
+    return told | {"ours": medians, "passed": passed, "sentence": sentence}
+
+
+def _passes(claim: Claim, facts: Mapping[str, Any]) -> bool:
+    ours = facts[claim.measure]
+    if claim.measure == "steps_to":
+        return ours is not None
+    if claim.measure == "training_loss":
+        return facts["parameters"] == 169_933 and ours < claim.published
+    if claim.measure == "symbol_loss":
+        return ours < claim.published
+    return ours >= (0.99995 if claim.measure == "token_accuracy" else 1.0)
+
+
+def _written(claim: Claim, facts: Mapping[str, Any]) -> str:
+    ours = facts[claim.measure]
+    if claim.measure == "steps_to":
+        return f"99.9 % exact match at step {ours:,}" if ours else f"99.9 % exact match not reached in {facts['steps']:,} steps"
+    if claim.measure == "training_loss":
+        return f"a training loss of {ours:.3f} with {facts['parameters']:,} parameters in {facts['seconds']:.1f} s"
+    if claim.measure == "symbol_loss":
+        return f"{ours:.4f} after {facts['steps']:,} updates"
+    what = "tokens" if claim.measure == "token_accuracy" else "answers"
+    return f"{ours:.2%} of the {what} of {facts['n']:,} held-out sequences"
+
+
+def _claim(name: str) -> Claim:
+    if name not in CLAIMS:
+        raise SettingError("name", f"claim is {name!r}; choose one of {', '.join(CLAIMS)}")
+    return CLAIMS[name]

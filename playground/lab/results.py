@@ -1,0 +1,173 @@
+"""What an experiment found: for each cell, medians and ranges over its finished seeds, curves, and one sentence.
+
+All of it is made from plain numbers that were measured; nothing here knows of runs or files.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from playground.statistics import apart, by_chance, censored, quantile, spread
+
+from .experiment import VARIANT, Cell
+
+REACHED = 0.99  # exact match that counts as learned
+MOST_POINTS = 200  # of one curve
+
+
+def steps_to(scored: Sequence[tuple[int, float]], share: float = REACHED) -> int | None:
+    """The first step at which held-out sequences were looked at and so many of them were right."""
+    return next((step for step, exact in scored if exact >= share), None)
+
+
+def cell_result(cell: Cell, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One cell. Each of `runs` has seed, done, exact_match (final, None before the end), steps (the run's length), steps_to (None:
+    not reached), seconds and curve ([[step, exact match], ...]). Only runs that are done count.
+    """
+    done = [run for run in runs if run["done"] and run["exact_match"] is not None]
+    return {
+        "label": cell.label,
+        "short": cell.short,
+        "values": cell.values,
+        "planned": len(runs),
+        "n": len(done),
+        "exact_match": spread([run["exact_match"] for run in done]),
+        "steps_to": censored([run["steps_to"] for run in done]),
+        "steps": max((run["steps"] for run in runs), default=0),
+        "seconds": spread([run["seconds"] for run in done]),
+        "curve": band([run["curve"] for run in done]),
+    }
+
+
+def band(curves: Sequence[Sequence[Sequence[float]]]) -> dict[str, list[float]]:
+    """Median and full range over seeds at the steps at which every one of the curves was measured."""
+    by_step = [{int(step): share for step, share in curve} for curve in curves]
+    common = sorted(set.intersection(*map(set, by_step))) if by_step else []
+    if len(common) > MOST_POINTS:
+        common = [common[i * (len(common) - 1) // (MOST_POINTS - 1)] for i in range(MOST_POINTS)]
+    at = [[curve[step] for curve in by_step] for step in common]
+    return {
+        "steps": list(common),
+        "median": [quantile(shares, 0.5) for shares in at],
+        "low": [min(shares) for shares in at],
+        "high": [max(shares) for shares in at],
+    }
+
+
+# The sentence
+
+
+def sentence(names: Sequence[str], cells: Sequence[Mapping[str, Any]]) -> str:
+    """What varied (`names`) and what it bought, in one sentence. Two cells are told apart only where their full ranges over seeds do not
+    touch, and how often chance alone does that is said with it.
+    """
+    done = [cell for cell in cells if cell["n"]]
+    planned, finished = sum(cell["planned"] for cell in cells), sum(cell["n"] for cell in cells)
+    if not done:
+        return "No run has finished yet."
+    varied = " and ".join("several settings together" if name == VARIANT else name for name in names)
+    begin = f"Changing {varied}, so far with {finished} of {planned} runs: " if finished < planned else f"Changing {varied}: "
+    return begin + _compared(done)
+
+
+def _compared(cells: Sequence[Mapping[str, Any]]) -> str:
+    learned = any(cell["steps_to"]["reached"] for cell in cells)
+    measure = "steps_to" if learned else "exact_match"
+    order = sorted(cells, key=_speed if learned else lambda cell: -cell["exact_match"]["median"])
+    best, rest = order[0], order[1:]
+    seeds = " each, ".join(dict.fromkeys(_seeds(cell["n"]) for cell in cells))
+    if not rest:
+        return f"{best['short']} {_told(best, learned)} ({seeds})."
+    first, last = rest[0], rest[-1]
+    told = [f"{best['short']} {_told(best, learned)}"]
+    told += [f"{first['short']} {_told(first, learned)}"] if first is not last else []
+    told += [f"{last['short']} {_told(last, learned)}"]
+    head = "" if learned else f"nothing reached 99 % exact match in {max(cell['steps'] for cell in cells):,} steps: "
+    gap = f" ({seeds}{' each' if ' each' not in seeds else ''}); "
+    return f"{head}{'; '.join(told)}{gap}{_verdict(best, first, measure, len(rest) > 1)}."
+
+
+def _speed(cell: Mapping[str, Any]) -> tuple[float, float, float]:
+    """Cells in which more seeds learned come first, then those that learned sooner, then those that got further."""
+    told = cell["steps_to"]
+    return -told["reached"] / told["n"], told["median"] if told["median"] is not None else float("inf"), -cell["exact_match"]["median"]
+
+
+def _told(cell: Mapping[str, Any], learned: bool) -> str:
+    if not learned:
+        return f"ended at {_range(cell['exact_match'], percent)}"
+    told = cell["steps_to"]
+    if told["reached"] == told["n"]:
+        return f"reached 99 % after {_range(told, count)} steps"
+    end = f"within {cell['steps']:,} steps, ending at {_range(cell['exact_match'], percent)}"
+    if not told["reached"]:
+        return f"did not reach 99 % {end}"
+    return f"reached 99 % in {told['reached']} of {told['n']} seeds {end}"
+
+
+def _verdict(best: Mapping[str, Any], other: Mapping[str, Any], measure: str, more: bool) -> str:
+    """Whether the best and the one next to it can be told apart."""
+    one, two = best[measure], other[measure]
+    against = f"between {best['short']} and {other['short']} " if more else ""
+    if min(one["n"], two["n"]) == 1:
+        return "with a single seed there is no telling whether this is more than chance"
+    if not apart(one, two):
+        return f"the ranges {against}overlap, so these seeds show no difference"
+    share = by_chance(one["n"], two["n"])
+    ratio = ""
+    if measure == "steps_to" and two["median"] is not None and one["median"]:
+        ratio = f", {two['median'] / one['median']:.1f} times as many steps"
+    return f"the ranges {against}do not overlap{ratio} (chance alone separates so few seeds in {percent(share)} of comparisons)"
+
+
+def _range(told: Mapping[str, Any], write: Any) -> str:
+    low, high = write(told["low"]), write(told["high"])
+    return write(told["median"]) + (f" ({low}–{high})" if low != high else "")
+
+
+def _seeds(n: int) -> str:
+    return "1 seed" if n == 1 else f"median and range of {n} seeds"
+
+
+def percent(share: float) -> str:
+    """A share as people compare it; never rounded up to 100 %."""
+    return "100 %" if share == 1 else f"{min(99.9, 100 * share):.3g} %"
+
+
+def count(number: float) -> str:
+    return f"{number:,.0f}"
+
+
+# For spreadsheets
+
+COLUMNS = (
+    "label", "n", "planned", "exact_match_median", "exact_match_low", "exact_match_high", "steps_to_99_median", "steps_to_99_low",
+    "steps_to_99_high", "reached_99", "not_reached_within", "seconds_median",
+)  # fmt: skip
+
+
+def to_csv(names: Sequence[str], cells: Sequence[Mapping[str, Any]]) -> str:
+    """A row for each cell; what was not reached is an empty field, and `not_reached_within` says in how many steps."""
+    lines = []
+    for cell in cells:
+        exact, steps, seconds = cell["exact_match"] or {}, cell["steps_to"] or {}, cell["seconds"] or {}
+        censored_at = cell["steps"] if steps and steps["reached"] < steps["n"] else None
+        row = [
+            cell["label"], cell["n"], cell["planned"], exact.get("median"), exact.get("low"), exact.get("high"), steps.get("median"),
+            steps.get("low"), steps.get("high"), steps.get("reached"), censored_at, seconds.get("median"),
+        ]  # fmt: skip
+        varied = [cell["values"].get(name) for name in names if name != VARIANT]  # whose label says it
+        lines.append([*varied, *row])
+    return written([*(name for name in names if name != VARIANT), *COLUMNS], lines)
+
+
+def written(head: Sequence[str], lines: Sequence[Sequence[Any]]) -> str:
+    """Rows as CSV."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(head)
+    table.writerows([["" if value is None else value for value in line] for line in lines])
+    return text.getvalue()

@@ -1,0 +1,206 @@
+"""Sequence to sequence before the transformer: one network reads symbol by symbol, another writes.
+
+Shapes: B batch, S source, T target, G gates times D, D d_model (the hidden state's size), V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar, cast
+
+import torch
+from torch import Tensor, nn
+
+from .sizes import GATES, RecurrentConfig
+
+State = tuple[Tensor, ...]  # what a cell carries on; the first of them is its hidden state (BD)
+
+
+class Cell(nn.Module):
+    """One step of a recurrent network: from an input and a state to the next state. Subclasses say what happens in between.
+
+    `given` may be computed for all symbols at once, because it does not depend on the state.
+    """
+
+    name: ClassVar[str]
+    n_states: ClassVar[int] = 1
+
+    def __init__(self, inputs: int, d_model: int) -> None:
+        super().__init__()
+        gates = GATES[self.name]
+        self.given = nn.Linear(inputs, gates * d_model)
+        self.kept = nn.Linear(d_model, gates * d_model)
+        nn.init.xavier_uniform_(self.given.weight)
+        for weight in self.kept.weight.chunk(gates):
+            nn.init.orthogonal_(weight)  # keeps the length of what passes many times (Saxe et al. 2014)
+        nn.init.zeros_(self.given.bias)
+        nn.init.zeros_(self.kept.bias)
+
+    def forward(self, given_BG: Tensor, state: State) -> State:
+        """The next state; `given_BG` is what `given` made of the input."""
+        raise NotImplementedError
+
+
+class RNNCell(Cell):
+    """h' = tanh(W x + U h + b) (Elman 1990)."""
+
+    name = "rnn"
+
+    def forward(self, given_BG: Tensor, state: State) -> State:
+        return ((given_BG + self.kept(state[0])).tanh(),)
+
+
+class LSTMCell(Cell):
+    """A memory c beside h, which gates write, forget and show (Hochreiter and Schmidhuber 1997; forgetting: Gers et al. 2000).
+
+    i, f, o = sigmoid(...), g = tanh(...), each of W x + U h + b
+    c' = f * c + i * g
+    h' = o * tanh(c')
+    """
+
+    name = "lstm"
+    n_states = 2
+
+    def __init__(self, inputs: int, d_model: int) -> None:
+        super().__init__(inputs, d_model)
+        nn.init.ones_(self.given.bias[d_model : 2 * d_model])  # it begins by remembering (Jozefowicz et al. 2015)
+
+    def forward(self, given_BG: Tensor, state: State) -> State:
+        hidden_BD, memory_BD = state
+        i_BD, f_BD, g_BD, o_BD = (given_BG + self.kept(hidden_BD)).chunk(4, dim=-1)
+        memory_BD = f_BD.sigmoid() * memory_BD + i_BD.sigmoid() * g_BD.tanh()
+        return o_BD.sigmoid() * memory_BD.tanh(), memory_BD
+
+
+class GRUCell(Cell):
+    """Reset and update gates on the hidden state itself (Cho et al. 2014; the reset inside the product, as torch has it).
+
+    r, z = sigmoid(W x + U h + b)
+    n = tanh(W x + b + r * (U h + b))
+    h' = (1 - z) * n + z * h
+    """
+
+    name = "gru"
+
+    def forward(self, given_BG: Tensor, state: State) -> State:
+        (hidden_BD,) = state
+        given_r_BD, given_z_BD, given_n_BD = given_BG.chunk(3, dim=-1)
+        kept_r_BD, kept_z_BD, kept_n_BD = self.kept(hidden_BD).chunk(3, dim=-1)
+        r_BD, z_BD = (given_r_BD + kept_r_BD).sigmoid(), (given_z_BD + kept_z_BD).sigmoid()
+        new_BD = (given_n_BD + r_BD * kept_n_BD).tanh()
+        return ((1 - z_BD) * new_BD + z_BD * hidden_BD,)
+
+
+CELLS: dict[str, type[Cell]] = {cell.name: cell for cell in (RNNCell, LSTMCell, GRUCell)}
+
+
+class AdditiveAttention(nn.Module):
+    """Scores by a small network, v tanh(W query + U memory) (Bahdanau et al. 2015, section 3.1 and appendix A.1.2)."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.query = nn.Linear(d_model, d_model)
+        self.memory = nn.Linear(d_model, d_model, bias=False)
+        self.score = nn.Linear(d_model, 1, bias=False)
+
+    def forward(self, query_BD: Tensor, memory_BSD: Tensor, seen_BSD: Tensor, may_look_BS: Tensor) -> tuple[Tensor, Tensor]:
+        """What one query gathers (BD) and where it looked (BS); `seen_BSD` is U memory, the same for every query."""
+        score_BS = self.score((self.query(query_BD)[:, None] + seen_BSD).tanh())[..., 0]
+        weights_BS = score_BS.masked_fill(~may_look_BS, -torch.inf).softmax(-1)
+        return (weights_BS[:, None] @ memory_BSD)[:, 0], weights_BS
+
+
+class Recurrent(nn.Module):
+    """An encoder whose last states begin the decoder (Sutskever et al. 2014), which may look back at every state on the way.
+
+    none       what was read is carried in the last states alone
+    additive   before each step, the state of the top layer looks at the source, and what it finds goes into the step's input
+               (Bahdanau et al. 2015; their encoder reads in both directions, this one forwards)
+    dot        after each step, the state itself is the query: tanh(W [context; state]) is what the output layer sees (Luong et
+               al. 2015, equation 5 with the dot score; without their input feeding)
+    """
+
+    attention: AdditiveAttention
+
+    def __init__(self, config: RecurrentConfig) -> None:
+        super().__init__()
+        self.config = config
+        d, kind = config.d_model, CELLS[config.cell]
+        self.source_tokens = nn.Embedding(config.source_vocabulary, d)
+        self.target_tokens = nn.Embedding(config.target_vocabulary, d)
+        self.encoder_cells = nn.ModuleList(kind(d, d) for _ in range(config.n_layers))
+        wider = 2 * d if config.alignment == "additive" else d
+        self.decoder_cells = nn.ModuleList(kind(d if layer else wider, d) for layer in range(config.n_layers))
+        self.dropout = nn.Dropout(config.dropout)
+        if config.alignment == "additive":
+            self.attention = AdditiveAttention(d)
+        elif config.alignment == "dot":
+            self.combine = nn.Linear(2 * d, d)
+        self.output = nn.Linear(d, config.target_vocabulary)
+
+    def forward(self, source_BS: Tensor, target_BT: Tensor, weights: list[Tensor] | None = None) -> Tensor:
+        """Logits (BTV) of the token that follows each target position; where it looked (B1TS) is appended to `weights`."""
+        memory_BSD, states = self.encode(source_BS)
+        logits_BTV, _, weights_BTS = self.decode(target_BT, memory_BSD, states, source_BS)
+        if weights is not None and weights_BTS is not None:
+            weights.append(weights_BTS[:, None])
+        return logits_BTV
+
+    def encode(self, source_BS: Tensor) -> tuple[Tensor, list[State]]:
+        """The top layer's hidden state at each symbol (BSD), and each layer's state behind the last one; padding changes none."""
+        x_BSD = self.dropout(self.source_tokens(source_BS))
+        real_BS1 = (source_BS != 0)[..., None]
+        states = []
+        for cell in cast(Iterable[Cell], self.encoder_cells):
+            state, hidden = self.start(len(source_BS)), []
+            for given_BG, real_B1 in zip(cell.given(x_BSD).unbind(1), real_BS1.unbind(1), strict=True):
+                state = tuple(torch.where(real_B1, new, old) for new, old in zip(cell(given_BG, state), state, strict=True))
+                hidden.append(state[0])
+            x_BSD = self.dropout(torch.stack(hidden, dim=1))
+            states.append(state)
+        return x_BSD, states
+
+    def start(self, batch_size: int) -> State:
+        """The state of a cell that has read nothing."""
+        return (self.output.weight.new_zeros(batch_size, self.config.d_model),) * CELLS[self.config.cell].n_states
+
+    def decode(
+        self, target_BT: Tensor, memory_BSD: Tensor, states: list[State], source_BS: Tensor
+    ) -> tuple[Tensor, list[State], Tensor | None]:
+        """Logits (BTV), each layer's state behind the last symbol, and where each step looked (BTS; None without alignment)."""
+        x_BTD, may_look_BS = self.dropout(self.target_tokens(target_BT)), source_BS != 0
+        if self.config.alignment == "additive":
+            hidden_BTD, states, weights_BTS = self._looking_before(x_BTD, memory_BSD, states, may_look_BS)
+            return self.output(hidden_BTD), states, weights_BTS
+        hidden_BTD, states = self._through(x_BTD, states)
+        if self.config.alignment == "none":
+            return self.output(hidden_BTD), states, None
+        score_BTS = hidden_BTD @ memory_BSD.transpose(1, 2)
+        weights_BTS = score_BTS.masked_fill(~may_look_BS[:, None], -torch.inf).softmax(-1)
+        combined_BTD = self.combine(torch.cat([weights_BTS @ memory_BSD, hidden_BTD], dim=-1)).tanh()
+        return self.output(combined_BTD), states, weights_BTS
+
+    def _through(self, x_BTD: Tensor, states: list[State]) -> tuple[Tensor, list[State]]:
+        """The decoder's layers one above the other, each over the whole target."""
+        after = []
+        for cell, state in zip(cast(Iterable[Cell], self.decoder_cells), states, strict=True):
+            hidden = []
+            for given_BG in cell.given(x_BTD).unbind(1):
+                state = cell(given_BG, state)
+                hidden.append(state[0])
+            x_BTD = self.dropout(torch.stack(hidden, dim=1))
+            after.append(state)
+        return x_BTD, after
+
+    def _looking_before(
+        self, x_BTD: Tensor, memory_BSD: Tensor, states: list[State], may_look_BS: Tensor
+    ) -> tuple[Tensor, list[State], Tensor]:
+        """Step by step through all layers, because each step's input holds what the last state found in the source."""
+        seen_BSD = self.attention.memory(memory_BSD)
+        hidden, weights = [], []
+        for x_BD in x_BTD.unbind(1):
+            context_BD, weights_BS = self.attention(states[-1][0], memory_BSD, seen_BSD, may_look_BS)
+            x_B1D, states = self._through(torch.cat([x_BD, context_BD], dim=-1)[:, None], states)
+            hidden.append(x_B1D)
+            weights.append(weights_BS)
+        return torch.cat(hidden, dim=1), states, torch.stack(weights, dim=1)

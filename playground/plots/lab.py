@@ -1,0 +1,208 @@
+"""The figures of the Lab: what an experiment found over its seeds, and what is answered right at each length.
+
+Each takes the plain data of playground/lab/: `Laboratory.results` or `Laboratory.lengths`.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
+
+from .figures import INK, QUIET, blank, chart, colour_bar, heatmap, panel, save
+from .heads import COLOURS, DASHES
+
+Row = Mapping[str, Any]
+WIDTH = 7.6  # inches
+LINE = 0.16  # inches of a line of words
+MOST_CURVES = len(COLOURS) * 2
+LETTERS = 112  # of a sentence in one line below a figure
+
+
+def experiment(found: Row) -> Figure:
+    """Exact match over the steps, median and full range over seeds, and below it when 99 % was reached; an open end says that it was
+    not reached in time. `found`: fields, cells, sentence.
+
+    Raises:
+        ValueError: before a run has finished.
+    """
+    cells = [cell for cell in found["cells"] if cell["n"]]
+    if not cells:
+        raise ValueError("no run has finished yet, so there is nothing to draw")
+    drawn = cells[:MOST_CURVES]
+    words = _wrapped(found["sentence"])
+    rows, below = 0.24 * len(cells), 0.62 + LINE * len(words)
+    left = 0.35 + 0.068 * max(len(cell["label"]) for cell in cells)
+    height = below + rows + 0.8 + 2.1 + 0.35
+    figure = blank(WIDTH, height)
+    curves = chart(figure, 0.65, height - 0.35 - 2.1, WIDTH - 0.9, 2.1, f"Right, of held-out sequences: {_over(cells)}")
+    for at, cell in enumerate(drawn):
+        curve, style = cell["curve"], _style(at)
+        curves.plot(curve["steps"], curve["median"], linewidth=1.5, **style)
+        curves.fill_between(curve["steps"], curve["low"], curve["high"], color=style["color"], alpha=0.15, linewidth=0)
+    curves.set_ylim(-0.03, 1.05)
+    curves.set_yticks([0, 0.5, 1])
+    curves.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    _steps(curves, max(cell["steps"] for cell in cells))
+    bars = chart(figure, left, below, WIDTH - left - 0.35, rows, "Steps to 99 % exact match: each seed, and the median")
+    for at, cell in enumerate(cells):
+        style, y = _style(at), len(cells) - 1 - at
+        times = [run["steps_to"] for run in cell["seeds"] if run["done"]]
+        reached = [time for time in times if time is not None]
+        missed = len(times) - len(reached)
+        bars.plot(reached, [y] * len(reached), "o", color=style["color"], markersize=4.5, alpha=0.75)
+        if cell["steps_to"]["median"] is not None:
+            bars.plot([cell["steps_to"]["median"]] * 2, [y - 0.32, y + 0.32], color=style["color"], linewidth=2.2)
+        if missed:
+            bars.plot([cell["steps"]], [y], ">", color=style["color"], markersize=5, markerfacecolor="white", clip_on=False)
+            bars.annotate(
+                f"{missed} of {len(times)} not", (cell["steps"], y), (-7, 0), textcoords="offset points", fontsize=8, color=QUIET,
+                ha="right", va="center",
+            )  # fmt: skip
+    bars.set_ylim(-0.6, len(cells) - 0.4)
+    bars.set_yticks(range(len(cells)), [cell["label"] for cell in reversed(cells)])
+    bars.tick_params(axis="y", length=0)
+    for tick, at in zip(bars.get_yticklabels(), reversed(range(len(cells))), strict=True):
+        tick.set_color(_style(at)["color"] if at < MOST_CURVES else INK)
+    _steps(bars, max(cell["steps"] for cell in cells))
+    bars.set_xlabel("step", fontsize=9, color=INK)
+    _words(figure, words)
+    return figure
+
+
+def answers_by_length(found: Row) -> Figure:
+    """Exact match at each length for every scheme: the median over seeds in its full range, or a single run in its 95 % interval.
+    `found`: trained, longest, asked, rows, sentence.
+
+    Raises:
+        ValueError: before a run was asked.
+    """
+    rows = [row for row in found["rows"] if row["n"]]
+    if not rows:
+        raise ValueError("no run has been asked yet, so there is nothing to draw")
+    words = _wrapped(f"{found['sentence']} {_asked(found, rows)}")
+    legend = LINE * 1.25 * -(-len(rows) // 3)
+    below = 0.62 + LINE * len(words)
+    height = below + 2.5 + 0.4 + legend
+    figure = blank(WIDTH, height)
+    axes = chart(figure, 0.65, below, WIDTH - 0.9, 2.5, "")
+    axes.axvspan(found["trained"][0] - 0.5, found["trained"][1] + 0.5, color="#eef2f6", linewidth=0, zorder=0)
+    axes.text(found["trained"][1], -0.015, "trained ", fontsize=8, color=QUIET, ha="right", va="bottom")
+    for at, row in enumerate(rows):
+        style = _style(at)
+        if row["n"] == 1:
+            lines = next(run["scores"] for run in row["runs"] if run["scores"])
+            lines = [line for line in lines if line["n"]]
+            lengths, low, high = ([line[name] for line in lines] for name in ("length", "low", "high"))
+        else:
+            lengths, low, high = row["lengths"], row["low"], row["high"]
+        axes.plot(row["lengths"], row["median"], linewidth=1.5, label=row["label"], **style)
+        axes.fill_between(lengths, low, high, color=style["color"], alpha=0.15, linewidth=0)
+    axes.set_ylim(-0.03, 1.05)
+    axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
+    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    axes.set_xlim(0.5, found["longest"] + 0.5)
+    axes.xaxis.set_major_locator(MaxNLocator(10, integer=True, steps=[1, 2, 5, 10]))
+    axes.set_xlabel("length of the sequence", fontsize=9, color=INK)
+    axes.legend(
+        loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=3, frameon=False, fontsize=8.5, labelcolor=INK, borderaxespad=0.2,
+        handlelength=2.6,
+    )  # fmt: skip
+    figure.text(0.65 / WIDTH, 1 - 0.1 / height, "Exact match by length", fontsize=10.5, color=INK, fontweight="bold", ha="left", va="top")
+    _words(figure, words)
+    return figure
+
+
+def lengths_heatmap(found: Row) -> Figure:
+    """The same medians as cells: schemes downwards, lengths across; white on hatching where nothing is held out. `found` is as for
+    `answers_by_length`.
+
+    Raises:
+        ValueError: before a run was asked.
+    """
+    rows = [row for row in found["rows"] if row["n"]]
+    if not rows:
+        raise ValueError("no run has been asked yet, so there is nothing to draw")
+    lengths = list(range(1, found["longest"] + 1))
+    shares = np.full((len(rows), len(lengths)), np.nan)
+    for at, row in enumerate(rows):
+        for length, share in zip(row["lengths"], row["median"], strict=True):
+            shares[at, length - 1] = share
+    words = _wrapped(f"darker: more answers exactly right, from 0 to 100 %. {_asked(found, rows)}")
+    left = 0.35 + 0.082 * max(len(row["label"]) for row in rows)
+    below, tall = 0.62 + LINE * len(words), 0.3 * len(rows)
+    width, height = max(WIDTH, left + 4.5), below + tall + 0.4
+    figure = blank(width, height)
+    figure.text(
+        left / width, 1 - 0.1 / height, "Exact match by length, median over seeds", fontsize=10.5, color=INK, fontweight="bold",
+        ha="left", va="top",
+    )  # fmt: skip
+    axes = panel(figure, left, below, width - left - 0.75, tall)
+    axes.patch.set(hatch="////", edgecolor="#cfd5dc", facecolor="white")
+    heatmap(axes, shares, [row["label"] for row in rows], [str(length) for length in lengths], label_rows=True, label_columns=True)
+    axes.axvline(found["trained"][1] - 0.5, color=COLOURS[1], linewidth=1.4)
+    axes.set_xlabel("length of the sequence; the line ends what was trained", fontsize=9, color=INK)
+    colour_bar(figure, width - 0.6, below, tall)
+    _words(figure, words)
+    return figure
+
+
+FIGURES: dict[str, Callable[[Row], Figure]] = {
+    "experiment": experiment,
+    "answers-by-length": answers_by_length,
+    "lengths-heatmap": lengths_heatmap,
+}
+
+
+def write(folder: Path, name: str, found: Row) -> list[Path]:
+    """Draw the figure of this name as .png, .svg and .pdf.
+
+    Raises:
+        ValueError: where there is nothing to draw yet.
+        OSError: where the folder cannot be written.
+    """
+    figure = FIGURES[name](found)
+    paths = [folder / f"{name}.{kind}" for kind in ("png", "svg", "pdf")]
+    for path in paths:
+        save(figure, path)
+    return paths
+
+
+def _style(at: int) -> dict[str, Any]:
+    return {"color": COLOURS[at % len(COLOURS)], "linestyle": DASHES[at // len(COLOURS) % len(DASHES)] if at >= len(COLOURS) else "-"}
+
+
+def _over(cells: Sequence[Row]) -> str:
+    seeds = sorted({cell["n"] for cell in cells})
+    if seeds == [1]:
+        return "one seed each"
+    return f"median and range of {seeds[0] if len(seeds) == 1 else f'{seeds[0]} to {seeds[-1]}'} seeds"
+
+
+def _asked(found: Row, rows: Sequence[Row]) -> str:
+    tables = [row["untrained"] for row in rows if row["untrained"]]
+    told = f"Up to {found['asked']:,} held-out sequences of each length."
+    if tables:
+        sides = ", ".join(f"{first} to {last} of the {side}" for side, (first, last) in tables[0].items())
+        told += f" Learned tables: no step trained rows {sides} (counted from 0)."
+    return told
+
+
+def _steps(axes: Any, last: int) -> None:
+    axes.set_xlim(0, last * 1.02)
+    axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, steps=[1, 2, 5, 10]))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:,.0f}"))
+
+
+def _wrapped(sentence: str) -> list[str]:
+    return textwrap.wrap(sentence, LETTERS)
+
+
+def _words(figure: Figure, lines: Sequence[str]) -> None:
+    width, height = figure.get_size_inches()
+    figure.text(0.2 / width, 0.1 / height, "\n".join(lines), fontsize=8, color=QUIET, ha="left", va="bottom", linespacing=1.4)

@@ -1,0 +1,88 @@
+"""What is known of each task without loading torch: forms, command lines and settings read it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .vocabulary import ALPHABET
+
+
+@dataclass(frozen=True)
+class About:
+    """A line of `TASKS`.
+
+    origin          the class, as an import string
+    sentence        what is done with a sequence, in one sentence
+    symbols         fewest and most of the setting `symbols`; None where the task's alphabet is fixed
+    extra           symbols of the task's own, numbered behind those of the setting
+    shortest        symbols of its shortest source; shorter ones are never drawn
+    answer_length   the longest answer to a source of so many symbols
+    sources         how many distinct sources there are, by the setting `symbols` and their length (at least `shortest`)
+    """
+
+    origin: str
+    sentence: str
+    symbols: tuple[int, int] | None = (2, len(ALPHABET))
+    extra: str = ""
+    shortest: int = 1
+    answer_length: Callable[[int], int] = lambda length: length
+    sources: Callable[[int, int], int] = lambda symbols, length: symbols**length
+
+    def alphabet(self, symbols: int) -> str:
+        """All symbols of the task, sources' and answers', in the order of their numbers."""
+        return (ALPHABET[:symbols] if self.symbols else "") + self.extra
+
+
+def _one(length: int) -> int:
+    return 1
+
+
+def _sums(symbols: int, length: int) -> int:
+    return symbols ** (length - 1)  # one place is the plus sign's
+
+
+TASKS = {
+    "reverse": About("playground.tasks.rules:Reverse", "Write the sequence backwards."),
+    "copy": About("playground.tasks.rules:Copy", "Write the sequence again."),
+    "sort": About("playground.tasks.rules:Sort", "Write the symbols in order, the smallest first."),
+    "duplicate": About("playground.tasks.rules:Duplicate", "Write the sequence twice.", answer_length=lambda length: 2 * length),
+    "swap-halves": About(
+        "playground.tasks.rules:SwapHalves",
+        "Write the second half, then the first, which is the shorter one of an odd length.",
+    ),
+    "caesar": About(
+        "playground.tasks.rules:Caesar",
+        "Write for each symbol the one three further on, round the end of the alphabet (fewer than four symbols: the one before).",
+    ),
+    "dedupe": About("playground.tasks.rules:Dedupe", "Write each symbol the first time it comes, and leave out every repeat."),
+    "histogram": About(
+        "playground.tasks.rules:Histogram",
+        "Write for each symbol how often it stands in the sequence; counts beyond the last symbol are written as the last symbol.",
+    ),
+    "parity": About("playground.tasks.rules:Parity", "Write 1 if the sum of the symbols is odd, else 0.", answer_length=_one),
+    "brackets": About(
+        "playground.tasks.rules:Brackets",
+        "Write 1 if every bracket has its partner, else 0.",
+        symbols=None, extra="01()", answer_length=_one, sources=lambda symbols, length: 2**length,
+    ),
+    "addition": About(
+        "playground.tasks.arithmetic:Addition",
+        "Add two numbers; the sum has one digit more than the longer of them.",
+        extra="+", shortest=3, sources=_sums,
+    ),
+    "addition-reversed": About(
+        "playground.tasks.arithmetic:AdditionReversed",
+        "Add two numbers and write the sum from its last digit to its first.",
+        extra="+", shortest=3, sources=_sums,
+    ),
+    "odds-first": About(
+        "playground.tasks.rules:OddsFirst",
+        "Write the odd symbols, then the even ones, each kind in the order in which they came.",
+    ),
+    "random": About(
+        "playground.tasks.rules:RandomMapping",
+        "Write the answer that chance has fixed for this very sequence: there is no rule to find, only sequences to remember.",
+    ),
+}  # fmt: skip
+UNLISTED = About("", "")  # for a task that is not in TASKS

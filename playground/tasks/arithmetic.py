@@ -1,0 +1,73 @@
+"""Addition, digit by digit, in the base that the number of symbols gives: ten symbols, decimal numbers."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .task import Task
+from .vocabulary import SPECIAL
+
+FIRST = len(SPECIAL)  # the token of the digit 0
+
+
+class Addition(Task):
+    """Add two numbers: 3 8 + 7 5 -> 1 1 3.
+
+    A source of L symbols holds a number of L // 2 digits, a plus sign and a number of the digits that are left; zeros may stand
+    in front. The sum has one digit more than the longer number, so that its length gives nothing away: 1 2 + 3 4 -> 0 4 6.
+    """
+
+    name, example = "addition", ("3 8 + 7 5", "1 1 3")
+    lowest_first = False
+
+    @property
+    def plus(self) -> int:
+        """The token of the plus sign, which stands behind the digits."""
+        return FIRST + self.symbols
+
+    def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+        width, device = sequence_BL.shape[1], sequence_BL.device
+        column_L = torch.arange(width, device=device)
+        is_plus_BL = (sequence_BL == self.plus) & (column_L < lengths_B[:, None])
+        plus_B = torch.where(is_plus_BL.any(1), is_plus_BL.int().argmax(1), lengths_B)
+        second_B = (lengths_B - 1 - plus_B).clamp(min=0)
+        sum_lengths_B = torch.maximum(plus_B, second_B) + (plus_B < lengths_B)
+        digit_BL = sequence_BL - FIRST
+        carry_B = torch.zeros_like(lengths_B)
+        sum_BL = torch.zeros_like(sequence_BL)  # the lowest digit first
+        for place in range(width):
+            for last_B, digits_B in ((plus_B - 1, plus_B), (lengths_B - 1, second_B)):
+                at_B1 = (last_B - place).clamp(min=0)[:, None]
+                carry_B = carry_B + torch.where(place < digits_B, digit_BL.gather(1, at_B1)[:, 0], 0)
+            sum_BL[:, place] = carry_B % self.symbols
+            carry_B = carry_B // self.symbols
+        if not self.lowest_first:
+            sum_BL = sum_BL.gather(1, (sum_lengths_B[:, None] - 1 - column_L).clamp(min=0))
+        return sum_BL + FIRST, sum_lengths_B
+
+    def fill(self, lengths_B: Tensor, width: int, generator: torch.Generator) -> Tensor:
+        digits_BL = super().fill(lengths_B, width, generator)
+        column_L = torch.arange(width, device=generator.device)
+        return torch.where(column_L == lengths_B[:, None] // 2, self.plus, digits_BL)
+
+    def listed(self, number_N: Tensor, length: int) -> Tensor:
+        digits_NL = super().listed(number_N, length - 1)
+        plus_N1 = torch.full_like(number_N[:, None], self.plus)
+        return torch.cat([digits_NL[:, : length // 2], plus_N1, digits_NL[:, length // 2 :]], dim=1)
+
+    def question(self) -> str:
+        a, b, c = (self.vocabulary.symbols[digit % self.symbols] for digit in (3, 1, 4))
+        return f"{a} {b} + {c} {b}"
+
+    def problem(self, tokens: list[int]) -> str:
+        if tokens.count(self.plus) == 1 and self.plus not in (tokens[0], tokens[-1]):
+            return ""
+        return f"a question of this task is two numbers with one + between them, as in {self.question()}"
+
+
+class AdditionReversed(Addition):
+    """Add two numbers and write the sum from its last digit to its first: 3 8 + 7 5 -> 3 1 1 (as in Lee et al. 2023)."""
+
+    name, example = "addition-reversed", ("3 8 + 7 5", "3 1 1")
+    lowest_first = True

@@ -1,0 +1,25 @@
+"""Every family at several ages, small."""
+
+import copy
+
+import pytest
+
+from playground.training.trainer import Trainer
+from tests.families.small import LAST, small
+
+
+@pytest.fixture(scope="session")
+def grown():
+    """The small member of each family at several ages, {steps: family}, trained when it is first asked for. Do not train these."""
+    kept = {}
+
+    def ages(name):
+        if name not in kept:
+            trainer = Trainer(small(name))
+            kept[name] = {0: copy.deepcopy(trainer.family).eval()}
+            for metrics in trainer:
+                if metrics.step in (30, 60, LAST):
+                    kept[name][metrics.step] = copy.deepcopy(trainer.family).eval()
+        return kept[name]
+
+    return ages

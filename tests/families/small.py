@@ -1,0 +1,18 @@
+"""A small member of every family: reversal of 1 to 4 of four symbols, learned by half in a hundred steps."""
+
+from playground.families import FAMILIES
+from playground.training.config import RunConfig
+
+RECURRENT = [("rnn", "none"), ("lstm", "none"), ("gru", "none"), ("rnn", "dot"), ("lstm", "additive"), ("gru", "additive"), ("gru", "dot")]
+VARIANTS = {
+    **{name: {"family": name} for name in FAMILIES if name != "recurrent"},
+    **{f"{cell}-{alignment}": {"family": "recurrent", "cell": cell, "alignment": alignment} for cell, alignment in RECURRENT},
+}
+LAST = 120  # steps until it has learned about all of it
+
+
+def small(name, **changes):
+    sizes = {"d_model": 32, "n_layers": 1} | ({} if VARIANTS[name]["family"] == "recurrent" else {"n_heads": 2, "d_ff": 32})
+    task = {"symbols": 4, "min_length": 1, "max_length": 4, "max_positions": 8}
+    training = {"steps": LAST, "decay_steps": LAST, "batch_size": 32, "eval_every": 1000, "eval_n": 32, "device": "cpu"}
+    return RunConfig.from_fields(VARIANTS[name] | sizes | task | training | changes)

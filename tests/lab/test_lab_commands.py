@@ -1,0 +1,90 @@
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.servers import ROOT, wait_for
+
+TINY = ["d_model=16", "n_heads=2", "n_layers=1", "d_ff=16", "batch_size=8", "eval_n=32", "eval_every=20"]
+
+
+def command(*words) -> list[str]:
+    return [sys.executable, "-W", "error::UserWarning", "-m", "playground", *map(str, words)]
+
+
+def playground(*words) -> subprocess.CompletedProcess:
+    return subprocess.run(command(*words), cwd=ROOT, capture_output=True, text=True, timeout=200)
+
+
+def last(done: subprocess.CompletedProcess) -> dict:
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_lengths_ended_by_ctrl_c_goes_on_by_the_same_command_and_repeats_nothing(tmp_path):
+    out, table = tmp_path / "out", tmp_path / "lengths.csv"
+    words = ("lengths", "--schemes", "learned", "sinusoidal", "--seeds", 1, "--length", 4, "--times", 2, "--n", 20)
+    words += ("--out", out, "--csv", table, "--json", "--set", "steps=400", *TINY)
+    with subprocess.Popen(command(*words), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        wait_for(lambda: list(out.glob("runs/*/checkpoints/*/config.json")), what="a run that has saved")
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "the same command goes on from here" in said
+    begun = {path.name for path in out.glob("runs/*")}
+    found = last(playground(*words))
+    assert begun <= {path.name for path in out.glob("runs/*")}
+    assert len(list(out.glob("runs/*"))) == 2
+    assert [row["label"] for row in found["rows"]] == ["learned", "sinusoidal"]
+    assert [row["n"] for row in found["rows"]] == [1, 1]
+    assert found["rows"][0]["untrained"] == {"source": [5, 8], "target": [5, 8]}
+    assert {"answers-by-length.png", "answers-by-length.svg", "lengths-heatmap.pdf"} <= {path.name for path in out.iterdir()}
+    assert len(table.read_text().splitlines()) == 1 + 2 * 8
+    metrics = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/metrics.jsonl")}
+    assert last(playground(*words)) == found
+    assert {path: path.stat().st_mtime_ns for path in metrics} == metrics
+
+
+def test_checkpoints_are_asked_as_far_as_they_have_positions(tmp_path):
+    done = playground("lengths", "checkpoints/reverse", "checkpoints/copy", "--n", 20, "--json")
+    found = last(done)
+    assert "checkpoints/reverse has positions for 10 symbols; longer ones are not asked" in done.stderr
+    assert (found["longest"], [row["label"] for row in found["rows"]]) == (10, ["reverse", "copy"])
+    assert found["rows"][0]["reach"]["median"] == 10
+
+
+def test_an_experiment_from_the_command_line(tmp_path):
+    words = ("experiment", "--vary", "norm=pre,post", "--seeds", 1, "--out", tmp_path, "--json", "--set", "steps=20", "max_length=4", *TINY)
+    found = last(playground(*words))
+    assert [cell["values"] for cell in found["cells"]] == [{"norm": "pre"}, {"norm": "post"}]
+    assert "single seed" in found["sentence"]
+    assert (tmp_path / "experiment.png").is_file()
+
+
+def test_questions_and_claims_are_listed():
+    listed = json.loads(playground("experiment", "--json").stdout)
+    assert "recurrent" in [line["name"] for line in listed]
+    listed = json.loads(playground("published", "--json").stdout)
+    assert "uva-reversal" in [line["name"] for line in listed]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("lengths", "--schemes", "learned", "backwards"), "positions backwards: positions is 'backwards'; choose one of learned"),
+        (("lengths", "--length", 300), "1500 symbols; at most 512 are asked"),
+        (("lengths", "nowhere"), "nowhere is no checkpoint"),
+        (("lengths", "--set", "steps"), "write NAME=VALUE"),
+        (("experiment", "--vary", "n_heads=one"), "n_heads is 'one'; it must be a whole number"),
+        (("experiment", "--vary", "wings=1"), "is no setting of a run"),
+        (("experiment", "why"), "choose one of positions, heads"),
+        (("published", "bert"), "choose one of uva-reversal"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(words, says, tmp_path):
+    done = playground(*words, *(() if words[0] == "lengths" and "nowhere" in words else ("--out", tmp_path)))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert says in done.stderr
+    assert len(done.stderr.splitlines()) == 1

@@ -1,0 +1,244 @@
+import json
+import time
+
+import pytest
+
+from playground.lab.laboratory import AHEAD, EXPERIMENTS_AN_OWNER, Laboratory
+from playground.lab.lengths import FILE
+from playground.models.config import SettingError
+from playground.runs.processes import warm_up
+from playground.runs.registry import Refused, Registry
+from playground.training.config import Change, RunConfig
+from tests.servers import wait_for
+
+SMALL = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "batch_size": 8, "max_length": 4, "eval_n": 32, "eval_every": 10}
+QUICK = SMALL | {"steps": 20}
+ENDLESS = SMALL | {"steps": 100_000}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def warm():
+    warm_up().join()
+
+
+@pytest.fixture
+def serve(tmp_path):
+    """Makes servers over the test's folder, one after the other: a registry with a laboratory."""
+    made = []
+
+    def make(slots=2):
+        registry = Registry(tmp_path, slots=slots)
+        made.append((registry, Laboratory(registry)))
+        return made[-1]
+
+    yield make
+    for registry, lab in made:
+        lab.close()
+        registry.shutdown()
+
+
+def spec(base=QUICK, grid=None, seeds=(0, 1), **more):
+    return {"name": "norms", "base": base, "grid": grid or {"norm": ["pre", "post"]}, "seeds": list(seeds)} | more
+
+
+def finished(lab, asked, owner="ada"):
+    wait_for(lambda: lab.state(asked, owner) == "done", 90, f"the end of {lab.report(asked, owner)}")
+    return lab.report(asked, owner)
+
+
+def statuses(lab, asked, owner="ada"):
+    return [line["status"] for line in lab.report(asked, owner)["lines"]]
+
+
+def test_an_experiment_trains_every_run_and_tells_what_came_of_it(serve):
+    registry, lab = serve()
+    asked = lab.begin(spec(), "ada")
+    report = finished(lab, asked)
+    json.dumps(report, allow_nan=False)
+    assert report["estimate"]["sentence"] == "every run has ended"
+    assert (report["state"], report["runs"], report["statuses"]) == ("done", 4, {"done": 4, "planned": 0})
+    runs = registry.of_owner("ada")
+    assert sorted((run.config.model.norm, run.config.training.seed) for run in runs) == [("post", 0), ("post", 1), ("pre", 0), ("pre", 1)]
+    assert all(run.hidden and run.name.startswith("norms: norm p") for run in runs)
+    for cell in report["results"]["cells"]:
+        exacts = sorted(run.scores["exact_match"] for run in runs if run.config.model.norm == cell["values"]["norm"])
+        assert [cell["exact_match"]["low"], cell["exact_match"]["high"]] == exacts
+        assert cell["curve"]["steps"] == [10, 20]
+        assert cell["steps_to"]["reached"] == 0
+    assert "nothing reached 99 % exact match in 20 steps" in report["results"]["sentence"]
+    assert lab.to_csv(asked, "ada").count("\n") == 3
+    assert lab.rows("ada")[0]["id"] == asked.id
+    assert (lab.rows("bob"), lab.find(asked.id, "bob"), lab.find(asked.id, "")) == ([], None, None)
+
+
+def test_time_is_estimated_from_what_was_measured_or_said_to_be_unknown(serve):
+    registry, lab = serve()
+    assert lab.plan(spec(), "ada")["estimate"]["seconds"] is None
+    assert "unknown for 4 of 4 runs" in lab.plan(spec(), "ada")["estimate"]["sentence"]
+    run = registry.start(RunConfig.from_fields(SMALL | {"steps": 40, "norm": "pre"}), "ada")
+    wait_for(lambda: run.status == "done", what="a run")
+    told = lab.plan(spec(grid={"norm": ["pre"]}), "ada")
+    assert told["estimate"]["seconds"] == pytest.approx(2 * 20 / (40 / run.seconds) / 2)
+    assert lab.plan(spec(), "ada")["estimate"]["unknown"] == 2  # nothing with post-norm has run
+    assert lab.plan(spec(grid={"norm": ["pre"]}), "bob")["estimate"]["seconds"] is None
+    assert [cell["label"] for cell in told["cells"]] == ["norm pre"]
+    assert lab.rows("ada") == []
+
+
+def test_nobodys_thirty_runs_keep_another_owners_single_run_waiting_nor_their_own_for_long(serve):
+    registry, lab = serve(slots=1)
+    asked = lab.begin(spec(SMALL | {"steps": 3}, seeds=range(15)), "ada")
+    wait_for(lambda: statuses(lab, asked).count("waiting") == AHEAD, what="a line")
+    bob = registry.start(RunConfig.from_fields(SMALL | {"steps": 3}), "bob")
+    own = registry.start(RunConfig.from_fields(SMALL | {"steps": 3}), "ada")
+    assert registry.place(bob) in (1, None)
+    assert registry.place(own) <= AHEAD + 2
+    wait_for(lambda: bob.status == "done", what="the single run")
+    assert statuses(lab, asked).count("done") <= 3
+    wait_for(lambda: own.status == "done", what="the owner's own run")
+    assert statuses(lab, asked).count("done") <= AHEAD + 5
+    assert statuses(lab, asked).count("planned") >= 15
+    lab.cancel(asked, "ada")
+
+
+def test_cancel_withdraws_what_waits_and_saves_what_trains_and_resume_goes_on(serve):
+    registry, lab = serve(slots=1)
+    asked = lab.begin(spec(ENDLESS), "ada")
+    wait_for(lambda: any(run.step > 3 for run in registry.of_owner("ada")), what="some steps")
+    lab.cancel(asked, "ada")
+    wait_for(lambda: statuses(lab, asked).count("stopped") == 1, what="the run that trained to stop")
+    assert sorted(statuses(lab, asked)) == ["planned", "planned", "planned", "stopped"]
+    assert lab.state(asked, "ada") == "paused"
+    run = next(run for run in registry.of_owner("ada") if run.deleted_at is None)
+    wait_for(lambda: not run.live, what="its worker to leave")
+    at = run.step
+    assert run.checkpoints()[0][1].step == at
+    time.sleep(0.6)
+    assert not run.live  # nothing goes on by itself
+    lab.resume(asked, "ada")
+    wait_for(lambda: run.live and run.step > at, what="the run to go on")
+    assert lab.state(asked, "ada") == "going"
+    lab.delete(asked, "ada")
+    assert lab.rows("ada") == []
+    assert all(run.deleted_at for run in registry.of_owner("ada"))
+    assert list(lab.folder.iterdir()) == []
+
+
+def test_after_a_restart_it_waits_and_resumes_without_repeating_what_is_finished(serve):
+    registry, lab = serve(slots=1)
+    asked = lab.begin(spec(), "ada")
+    wait_for(lambda: "done" in statuses(lab, asked), what="a first run")
+    lab.close()
+    registry.shutdown()
+    kept = {run.id: run.created for run in registry.of_owner("ada") if run.status == "done"}
+    registry, lab = serve()
+    asked = lab.find(asked.id, "ada")
+    assert lab.state(asked, "ada") == "paused"
+    assert asked.seeds == (0, 1)
+    lab.resume(asked, "ada")
+    assert finished(lab, asked)["statuses"]["done"] == 4
+    runs = {run.id: run.created for run in registry.of_owner("ada") if run.deleted_at is None}
+    assert len(runs) == 4
+    assert kept.items() <= runs.items()
+
+
+def test_lengths_are_asked_of_finished_runs_kept_beside_them_and_not_asked_again(serve):
+    registry, lab = serve()
+    more = {"grid": {"positions": ["learned", "sinusoidal"]}, "seeds": [0], "kind": "lengths", "times": 3, "n": 20}
+    asked = lab.begin(spec(**more), "ada")
+    report = finished(lab, asked)
+    found = report["lengths"]
+    assert (found["trained"], found["longest"], found["asked"]) == ([1, 4], 12, 20)
+    assert [row["label"] for row in found["rows"]] == ["learned", "sinusoidal"]
+    assert [row["untrained"] for row in found["rows"]] == [{"source": [5, 12], "target": [5, 12]}, None]
+    scores = found["rows"][0]["runs"][0]["scores"]
+    assert [line["length"] for line in scores] == list(range(1, 13))
+    assert {line["n"] for line in scores[2:]} == {20}
+    assert "asked up to 12" in found["sentence"]
+    assert lab.progress(asked, "ada") == (64, 64)  # 2 runs of 20 steps and 12 lengths
+    runs = registry.of_owner("ada")
+    assert all(json.loads((run.folder / FILE).read_text())["step"] == 20 for run in runs)
+    lab.close()
+    registry.shutdown()
+    registry, lab = serve()
+    registry.prover.ask = lambda *_: pytest.fail("it was asked already")
+    again = lab.find(asked.id, "ada")
+    assert lab.state(again, "ada") == "done"
+    assert lab.lengths(again, "ada") == found
+    runs = registry.of_owner("ada")
+    (runs[0].folder / FILE).unlink()  # lost: it is counted again when the owner resumes
+    registry, lab = serve()
+    assert lab.state(lab.find(asked.id, "ada"), "ada") == "paused"
+    lab.resume(lab.find(asked.id, "ada"), "ada")
+    assert finished(lab, lab.find(asked.id, "ada"))["lengths"] == found
+
+
+def test_a_run_that_fails_is_said_the_others_go_on_and_resume_tries_it_again(serve):
+    registry, lab = serve()
+    asked = lab.begin(spec(SMALL | {"steps": 300}, seeds=[0]), "ada")
+    doomed = wait_for(lambda: next((run for run in registry.of_owner("ada") if run.step), None), what="a run that trains")
+    doomed.worker.kill()
+    report = finished(lab, asked)
+    assert sorted(line["status"] for line in report["lines"]) == ["done", "failed"]
+    assert "was killed" in next(line["message"] for line in report["lines"] if line["status"] == "failed")
+    assert report["results"]["sentence"].startswith("Changing norm, so far with 1 of 2 runs")
+    lab.resume(asked, "ada")
+    wait_for(lambda: statuses(lab, asked) == ["done", "done"], 90, "both runs")
+
+
+def test_what_an_owner_deletes_from_the_list_is_trained_again_on_resume(serve):
+    registry, lab = serve()
+    asked = lab.begin(spec(grid={"norm": ["pre"]}, seeds=[0]), "ada")
+    finished(lab, asked)
+    wait_for(lambda: not lab._known[asked.id].owner, what="the laboratory to see that it is over")
+    registry.delete(registry.of_owner("ada")[0])
+    assert (lab.state(asked, "ada"), statuses(lab, asked)) == ("paused", ["planned"])
+    lab.resume(asked, "ada")
+    assert finished(lab, asked)["statuses"]["done"] == 1
+
+
+def test_too_much_is_refused_before_anything_begins(serve, monkeypatch):
+    registry, lab = serve()
+    with pytest.raises(SettingError, match="wings"):
+        lab.begin(spec(wings=2), "ada")
+    with pytest.raises(SettingError, match="name is missing"):
+        lab.begin({"grid": {"norm": ["pre"]}}, "ada")
+    monkeypatch.setattr("playground.lab.laboratory.RUNS_AN_OWNER", 3)
+    with pytest.raises(Refused, match="you have 0 runs and this experiment would add 4; at most 3 are kept"):
+        lab.begin(spec(), "ada")
+    monkeypatch.setattr("playground.lab.laboratory.EXPERIMENTS_AN_OWNER", 0)
+    with pytest.raises(Refused, match="you have 0 experiments"):
+        lab.begin(spec(), "ada")
+    assert (lab.rows("ada"), registry.of_owner("ada"), EXPERIMENTS_AN_OWNER) == ([], [], 50)
+
+
+def test_files_that_are_no_experiments_are_left_alone(serve, tmp_path):
+    folder = tmp_path / "experiments"
+    folder.mkdir()
+    odd = {
+        "a.json": "{", "b.json": "[]", "c.json": '{"id": "c"}',
+        "d.json": '{"id": "x", "owner": "o", "name": "n", "base": {}, "grid": {"norm": ["pre"]}, "seeds": [0], "runs": {}}',
+        "e.json": '{"id": "e", "owner": 5, "name": "n", "base": {}, "grid": {"norm": ["pre"]}, "seeds": [0], "runs": {}}',
+        "f.json": '{"id": "f", "owner": "o", "name": "n", "base": {}, "grid": {"norm": ["up"]}, "seeds": [0], "runs": {}}',
+    }  # fmt: skip
+    for name, text in odd.items():
+        (folder / name).write_text(text)
+    _, lab = serve()
+    assert lab._known == {}
+    assert sorted(path.name for path in folder.iterdir()) == sorted(odd)
+
+
+def test_a_finished_run_is_compared_with_a_published_loss_in_a_process_of_its_own(serve, monkeypatch):
+    from playground.lab import published
+
+    registry, _ = serve()
+    small = published.CLAIMS["annotated-copy"].settings | {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "steps": 5}
+    monkeypatch.setitem(
+        published.CLAIMS, "annotated-copy", published.dataclasses.replace(published.CLAIMS["annotated-copy"], settings=small)
+    )
+    run = registry.start(published.config_of("annotated-copy"), "ada", changes=[Change(0, "speed", 0.0)])
+    wait_for(lambda: run.status == "done", what="a run")
+    told = published.compare_run(registry, "annotated-copy", run)
+    assert told["passed"] is False
+    assert 1.5 < told["ours"] < 10  # five updates: about as good as guessing among thirteen
+    assert "ours: " in told["sentence"]

@@ -1,0 +1,151 @@
+import csv
+import io
+import json
+
+import pytest
+import torch
+
+from playground.evaluation import right_at, symbol_loss
+from playground.families.encoder_decoder import EncoderDecoder
+from playground.lab.lengths import (
+    FILE,
+    beyond,
+    reach,
+    read_counts,
+    scheme_result,
+    scores,
+    sentence,
+    to_csv,
+    untrained_positions,
+    write_counts,
+)
+from playground.models.config import ModelConfig
+from playground.statistics import wilson
+from playground.tasks import PAD, load_task
+from playground.tasks.held_out import held_out_set, is_held_out
+from playground.training.config import RunConfig
+
+
+class KnowsUpTo(EncoderDecoder):
+    """Solves sequences of up to so many symbols, and of the longer ones those that begin with a small symbol."""
+
+    def __init__(self, longest: int, positions: int = 40) -> None:
+        super().__init__(ModelConfig(d_model=4, n_heads=1, n_layers=1, d_ff=4, max_positions=positions))
+        self.longest, self.seen = longest, []
+
+    def solves(self, batch):
+        length = (batch.source_BS != PAD).sum(1) - 1
+        self.seen.append(batch.source_BS)
+        return (length <= self.longest) | (batch.source_BS[:, 0] < 5)
+
+
+@pytest.mark.parametrize("length", [4, 7, 12, 35])
+def test_every_length_is_asked_with_distinct_held_out_sequences_and_counted_exactly(length):
+    task, family = load_task("reverse"), KnowsUpTo(7)
+    right, n = right_at(family, task, length, 60)
+    asked = torch.cat(family.seen)[:, :length]
+    assert n == 60 == len(asked.unique(dim=0))
+    assert bool(is_held_out(asked, torch.full((n,), length)).all())
+    assert right == (60 if length <= 7 else int((asked[:, 0] < 5).sum()))
+    assert length <= 7 or 0 < right < 60
+
+
+def test_short_lengths_have_fewer_sequences_and_long_ones_need_positions():
+    task = load_task("reverse")
+    right, n = right_at(KnowsUpTo(7), task, 2, 60)
+    assert right == n < 20
+    with pytest.raises(ValueError, match="length 40 needs 41 positions, but the model has max_positions 40"):
+        right_at(KnowsUpTo(7), task, 40, 60)
+
+
+def test_the_published_loss_is_the_divergence_that_torch_computes_and_leaves_eos_out():
+    torch.manual_seed(0)
+    family = EncoderDecoder(ModelConfig(d_model=8, n_heads=1, n_layers=1, d_ff=8, dropout=0.5, max_positions=6))
+    held_out = held_out_set(load_task("copy"), 30, 4, 4)
+    batch = held_out.batch
+    with torch.no_grad():
+        log_p = family.eval()(batch.source_BS, batch.decoder_input_BT).log_softmax(-1)[:, :4]
+    labels = batch.labels_BT[:, :4]
+    mean_nats = -log_p.gather(2, labels[..., None]).mean()
+    assert symbol_loss(family.train(), held_out) == pytest.approx(float(mean_nats), rel=1e-5)
+    assert family.training
+    wanted = torch.full_like(log_p, 0.1 / 11).scatter(2, labels[..., None], 0.9)
+    wanted[..., PAD] = 0
+    divergence = torch.nn.KLDivLoss(reduction="sum")(log_p, wanted) / labels.numel()
+    assert symbol_loss(family, held_out, 0.1) == pytest.approx(float(divergence), rel=1e-5)
+
+
+def counts(*rights, n=100):
+    return [{"length": length, "right": right, "n": n} for length, right in enumerate(rights, start=1)]
+
+
+def scheme(name, *runs, trained=3, longest=6, **fields):
+    config = RunConfig.from_fields({"max_length": trained, "max_positions": longest + 1, "positions": name} | fields)
+    return scheme_result(name, [{"seed": seed, "scores": scores(each)} for seed, each in enumerate(runs)], config)
+
+
+def test_scores_carry_their_wilson_intervals():
+    told = scores([{"length": 2, "right": 8, "n": 10}, {"length": 1, "right": 0, "n": 0}])
+    assert (told[1]["low"], told[1]["high"]) == wilson(8, 10)
+    assert told[0] == {"length": 1, "right": 0, "n": 0, "exact_match": None, "low": None, "high": None}
+
+
+def test_a_model_reaches_as_far_as_every_length_is_right():
+    assert reach(scores(counts(100, 100, 99, 98, 100))) == 3
+    assert reach(scores(counts(50, 100, 100))) == 0
+    few = [{"length": 1, "right": 0, "n": 1}, *counts(0, 100, 99)[1:]]
+    assert reach(scores(few)) == 3  # a single sequence decides nothing
+    assert beyond(scores(counts(100, 100, 100, 50, 0)), 3) == 0.25
+
+
+def test_a_scheme_is_the_median_and_range_of_its_seeds_at_each_length():
+    row = scheme("learned", counts(100, 100, 100, 40, 0, 0), counts(100, 100, 100, 60, 20, 0), counts(100, 100, 100, 50, 0, 0))
+    assert (row["median"][3], row["low"][3], row["high"][3]) == (0.5, 0.4, 0.6)
+    assert row["reach"]["median"] == 3
+    assert row["untrained"] == {"source": [4, 6], "target": [4, 6]}
+
+
+def test_only_a_learned_table_has_rows_that_no_step_trained():
+    fields = {"max_length": 10, "max_positions": 51}
+    assert untrained_positions(RunConfig.from_fields(fields)) == {"source": [11, 50], "target": [11, 50]}
+    doubled = RunConfig.from_fields({"task": "duplicate", "max_length": 10, "max_positions": 101})
+    assert untrained_positions(doubled) == {"source": [11, 100], "target": [21, 100]}
+    in_a_row = RunConfig.from_fields(fields | {"family": "decoder-only"})
+    assert untrained_positions(in_a_row) == {"row": [22, 101]}
+    assert untrained_positions(RunConfig.from_fields(fields | {"family": "recurrent"})) is None
+    assert untrained_positions(RunConfig.from_fields({"max_length": 10})) is None
+    assert untrained_positions(RunConfig.from_fields(fields | {"positions": "sinusoidal"})) is None
+
+
+def test_the_sentence_says_how_far_each_reaches_and_whether_that_is_a_difference():
+    far = [counts(100, 100, 100, 100, top, 0) for top in (100, 99, 100)]
+    near = [counts(100, 100, 100, 40, 0, 0)] * 3
+    told = sentence([scheme("learned", *near), scheme("sinusoidal", *far)], [1, 3], 6)
+    assert told == (
+        "Trained on length 1–3 and asked up to 6, sinusoidal keeps 99 % exact match up to length 5, learned to 3 (median and range of 3 "
+        "seeds); the ranges of the first two do not overlap (chance alone separates so few seeds in 10 % of comparisons)."
+    )
+    assert "overlap, so these seeds show no difference" in sentence([scheme("learned", *near), scheme("sinusoidal", *near)], [1, 3], 6)
+    assert "with a single seed" in sentence([scheme("learned", near[0]), scheme("sinusoidal", far[0])], [1, 3], 6)
+    assert "nothing keeps 99 %" in sentence([scheme("learned", counts(10, 10, 10, 0, 0, 0))], [1, 3], 6)
+    waiting = {"seed": 1, "scores": []}
+    partly = scheme_result("learned", [{"seed": 0, "scores": scores(near[0])}, waiting], RunConfig.from_fields({"max_length": 3}))
+    assert sentence([partly], [3, 3], 6).startswith("So far, with 1 of 2 runs: trained on length 3 and asked")
+    assert sentence([scheme_result("learned", [waiting], RunConfig())], [1, 3], 6) == "No run has been asked yet."
+
+
+def test_counts_are_kept_beside_the_run_and_count_only_for_the_same_step_and_n(tmp_path):
+    write_counts(tmp_path, 50, 100, counts(100, 90))
+    assert read_counts(tmp_path, 50, 100) == counts(100, 90)
+    assert read_counts(tmp_path, 51, 100) == read_counts(tmp_path, 50, 20) == []
+    for odd in ("{", "[]", '{"step": 50, "asked": 100, "scores": [{"length": 1, "right": 7, "n": 5}]}', '{"step": 50}'):
+        (tmp_path / FILE).write_text(odd)
+        assert read_counts(tmp_path, 50, 100) == []
+
+
+def test_the_table_has_a_row_for_each_scheme_seed_and_length():
+    rows = list(csv.DictReader(io.StringIO(to_csv([scheme("learned", counts(100, 98), counts(100, 100))]))))
+    assert [(row["scheme"], row["seed"], row["length"], row["right"]) for row in rows] == [
+        ("learned", "0", "1", "100"), ("learned", "0", "2", "98"), ("learned", "1", "1", "100"), ("learned", "1", "2", "100"),
+    ]  # fmt: skip
+    json.dumps(scheme("learned", counts(100, 98)), allow_nan=False)

@@ -1,0 +1,132 @@
+import dataclasses
+import json
+
+import pytest
+
+from playground.lab.published import CLAIMS, claims, compare_run, config_of, facts_of_lines, other_settings, verdict, verdict_of_lengths
+from playground.lab.questions import QUESTIONS, questions, spec
+from playground.models.config import SettingError
+from playground.training.schedules import learning_rate
+
+
+def test_every_claim_is_told_with_its_source_figure_rule_differences_command_and_seed():
+    told = claims()
+    json.dumps(told, allow_nan=False)
+    assert [line["name"] for line in told] == list(CLAIMS)
+    for line in told:
+        assert line["source"]
+        assert line["rule"]
+        assert line["differs"]
+        assert line["command"] == f"python -m playground published {line['name']} --seed 0"
+
+
+def test_everything_that_a_claim_or_a_question_needs_is_here():
+    assert [line["missing"] for line in claims() + questions()] == [""] * (len(CLAIMS) + len(QUESTIONS))
+
+
+def test_a_claim_that_needs_what_is_not_here_says_what(monkeypatch):
+    odd = dataclasses.replace(CLAIMS["uva-reversal"], settings={"wings": 2})
+    monkeypatch.setitem(CLAIMS, "uva-reversal", odd)
+    assert claims()[0]["missing"] == "uva-reversal needs the setting wings, which is no setting of a run here"
+
+
+def test_the_tiny_gpt_has_as_many_parameters_as_published():
+    assert round(config_of("mingpt-sort").model.parameter_count() / 1e6, 2) == 0.09
+
+
+def test_the_tutorial_on_reversal_is_trained_as_published():
+    config = config_of("uva-reversal", seed=3)
+    assert (config.family, config.task.max_length, config.training.seed) == ("encoder-only", 16, 3)
+    assert config.training.steps == 10 * (50_000 // 128)
+    rates = [learning_rate(config.training, 32, step) for step in (25, 50, 1950, 3900)]
+    assert rates == pytest.approx([2.5e-4, 5e-4, 2.5e-4, 0], rel=1e-3, abs=1e-9)
+
+
+def test_the_annotated_transformer_is_trained_as_published():
+    config = config_of("annotated-copy")
+    assert learning_rate(config.training, 512, 200) == pytest.approx(512**-0.5 * 200 * 400**-1.5)
+    assert (config.model.d_model, config.model.d_ff, config.model.n_layers, config.training.batch_size) == (512, 2048, 2, 30)
+
+
+def test_the_benchmark_page_has_as_many_parameters_here():
+    assert config_of("benchmark-page").model.parameter_count() == 169_933
+
+
+def facts(name, **more):
+    config = config_of(name)
+    lines = [{"step": step, "loss": 2.0 - 0.01 * step, "seconds": 0.1 * step} for step in range(1, 101)]
+    lines[59]["exact_match"] = 0.5
+    scores = {"exact_match": 1.0, "token_accuracy": 1.0, "n": 2000}
+    return facts_of_lines(config, lines, scores) | more
+
+
+def test_a_measurement_passes_or_fails_beside_the_published_figure():
+    good = verdict("uva-reversal", facts("uva-reversal"))
+    assert (good["passed"], good["ours"], good["published"]) == (True, 1.0, 1.0)
+    assert "ours: 100.00% of the tokens of 2,000 held-out sequences; pass" in good["sentence"]
+    bad = verdict("uva-reversal", facts("uva-reversal", token_accuracy=0.9998))
+    assert (bad["passed"], "fail" in bad["sentence"]) == (False, True)
+    assert verdict("annotated-copy", facts("annotated-copy", symbol_loss=0.2))["passed"]
+    assert not verdict("annotated-copy", facts("annotated-copy", symbol_loss=0.2962))["passed"]
+    assert verdict("annotated-copy", facts("annotated-copy"))["passed"] is None  # not measured
+    ours = facts("benchmark-page")
+    assert ours["training_loss"] == pytest.approx(2.0 - 0.01 * 95.5)
+    assert verdict("benchmark-page", ours)["passed"]
+    assert not verdict("benchmark-page", ours | {"training_loss": 1.33})["passed"]
+    assert not verdict("benchmark-page", ours | {"parameters": 169_934})["passed"]
+
+
+def test_a_first_figure_is_the_step_at_which_it_was_reached():
+    reached = {"steps_to": 1200, "steps": 1200}
+    assert verdict("x-transformers-copy", reached)["passed"]
+    assert "at step 1,200" in verdict("x-transformers-copy", reached)["sentence"]
+    missed = verdict("x-transformers-copy", {"steps_to": None, "steps": 20_000})
+    assert (missed["passed"], "not reached in 20,000 steps" in missed["sentence"]) == (False, True)
+
+
+def test_another_run_is_not_compared():
+    wanted = config_of("uva-reversal")
+    assert other_settings(wanted, wanted.replace(seed=9, threads=2, eval_every=7)) == []
+    other = other_settings(wanted, wanted.replace(steps=10, norm="pre"))
+    assert sorted(other) == ["norm", "steps"]
+    told = verdict("uva-reversal", facts("uva-reversal"), other)
+    assert told["passed"] is None
+    assert "it differs in norm, steps" in told["sentence"]
+
+
+def found(**medians):
+    rows = [{"label": name, "planned": 3, "n": 3, "beyond": {"median": share}} for name, share in medians.items()]
+    return {"rows": rows}
+
+
+def test_the_order_of_schemes_is_compared_by_groups():
+    assert verdict_of_lengths(found(none=0.5, t5=0.6, alibi=0.5, rope=0.1, sinusoidal=0.2))["passed"]
+    assert not verdict_of_lengths(found(none=0.4, t5=0.6, alibi=0.5, rope=0.1, sinusoidal=0.2))["passed"]
+    nothing = verdict_of_lengths(found(none=0, t5=0, alibi=0, rope=0, sinusoidal=0))
+    assert (nothing["passed"], "there is no order" in nothing["sentence"]) == (False, True)
+    assert verdict_of_lengths(found(none=0.5, t5=0.6))["passed"] is None
+
+
+def test_an_unknown_claim_or_question_is_refused_with_those_there_are():
+    with pytest.raises(SettingError, match="choose one of uva-reversal"):
+        verdict("bert", {})
+    with pytest.raises(SettingError, match="takes an experiment"):
+        config_of("length-order")
+    with pytest.raises(SettingError, match="choose one of positions"):
+        spec("why")
+
+
+def test_questions_are_experiments_that_can_be_begun_or_say_what_is_missing():
+    told = questions()
+    json.dumps(told, allow_nan=False)
+    assert [line["name"] for line in told] == list(QUESTIONS)
+    assert all(line["title"].endswith("?") and line["why"] for line in told)
+    assert all((line["runs"] > 0) != bool(line["missing"]) for line in told)
+    assert {line["runs"] for line in told if line["name"] == "norm"} == {6}
+
+
+def test_a_run_that_is_not_finished_is_not_compared():
+    class Unfinished:
+        status = "training"
+
+    assert "the run is training" in compare_run(None, "uva-reversal", Unfinished())["sentence"]

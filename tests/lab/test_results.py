@@ -1,0 +1,104 @@
+import csv
+import io
+
+import pytest
+
+from playground.lab.experiment import Cell
+from playground.lab.results import band, cell_result, percent, sentence, steps_to, to_csv
+
+
+def runs(*times, exact=None, steps=200, done=True):
+    """Runs that reached 99 % at these steps (None: did not)."""
+    exacts = exact or [1.0 if time else 0.4 for time in times]
+    return [
+        {
+            "seed": seed,
+            "done": done,
+            "exact_match": share,
+            "steps": steps,
+            "steps_to": time,
+            "seconds": 2.0,
+            "curve": [[10, 0.1], [20, share]],
+        }
+        for seed, (time, share) in enumerate(zip(times, exacts, strict=True))
+    ]
+
+
+def cell(value, *args, field="norm", **more):
+    return cell_result(Cell({field: value}, {}), runs(*args, **more))
+
+
+def told(*cells, names=("norm",)):
+    return sentence(names, cells)
+
+
+def test_the_first_step_that_reaches_99_percent():
+    assert steps_to([(10, 0.5), (20, 0.99), (30, 0.7), (40, 1.0)]) == 20
+    assert steps_to([(10, 0.5), (20, 0.9899)]) is None
+    assert steps_to([]) is None
+
+
+def test_a_clear_winner_is_named_with_both_ranges_and_what_chance_would_do():
+    assert told(cell("post", 160, 180, 200), cell("pre", 80, 90, 100)) == (
+        "Changing norm: pre reached 99 % after 90 (80–100) steps; post reached 99 % after 180 (160–200) steps (median and range of 3 seeds "
+        "each); the ranges do not overlap, 2.0 times as many steps (chance alone separates so few seeds in 10 % of comparisons)."
+    )
+
+
+def test_overlapping_ranges_show_no_difference():
+    assert "overlap, so these seeds show no difference" in told(cell("pre", 80, 90, 150), cell("post", 100, 120, 200))
+
+
+def test_nothing_reached_is_said_and_then_the_final_scores_are_compared():
+    found = told(cell("pre", None, None, exact=[0.5, 0.6]), cell("post", None, None, exact=[0.1, 0.2]))
+    assert found.startswith(
+        "Changing norm: nothing reached 99 % exact match in 200 steps: pre ended at 55 % (50 %–60 %); post ended at 15 %"
+    )
+    assert "do not overlap" in found
+
+
+def test_a_cell_that_reached_it_in_some_seeds_only_is_not_given_a_number_of_steps_it_does_not_have():
+    some = cell("post", 150, None, None)
+    assert (some["steps_to"]["median"], some["steps_to"]["reached"]) == (None, 1)
+    found = told(some, cell("pre", 80, 90, 100))
+    assert "post reached 99 % in 1 of 3 seeds within 200 steps, ending at 40 % (40 %–100 %)" in found
+    assert "the ranges do not overlap (chance" in found
+    assert "did not reach 99 % within 200 steps" in told(cell("pre", 80, 90), cell("post", None, None))
+
+
+def test_with_one_seed_it_may_be_chance():
+    assert "with a single seed there is no telling" in told(cell("pre", 80), cell("post", 160))
+
+
+def test_of_many_cells_the_best_the_next_and_the_last_are_named():
+    found = told(*(cell(rate, time, time + 2) for rate, time in ((1, 90), (2, 60), (3, 120), (4, 75))), names=("n_heads",))
+    assert found.index("2 reached 99 % after 61") < found.index("4 reached 99 % after 76") < found.index("3 reached 99 % after 121")
+    assert "the ranges between 2 and 4 do not overlap" in found
+    assert "1 reached" not in found.replace("121 reached", "")
+
+
+def test_runs_that_are_not_done_do_not_count():
+    half = cell_result(Cell({"norm": "pre"}, {}), [*runs(80), *runs(None, done=False)])
+    assert (half["n"], half["planned"], half["steps_to"]["reached"]) == (1, 2, 1)
+    assert told(half).startswith("Changing norm, so far with 1 of 2 runs: pre reached 99 % after 80 steps (1 seed)")
+    assert told(cell("pre", None, done=False)) == "No run has finished yet."
+
+
+def test_a_band_is_the_median_and_range_at_the_steps_that_all_seeds_have():
+    found = band([[[10, 0.0], [20, 0.5], [30, 1.0]], [[10, 0.2], [20, 0.9]], [[10, 0.4], [20, 0.7]]])
+    assert found == {"steps": [10, 20], "median": [0.2, 0.7], "low": [0.0, 0.5], "high": [0.4, 0.9]}
+    assert band([]) == {"steps": [], "median": [], "low": [], "high": []}
+    long = band([[[step, 0.5] for step in range(1, 1001)]])["steps"]
+    assert (len(long), long[0], long[-1]) == (200, 1, 1000)
+
+
+def test_a_table_leaves_empty_what_was_not_reached_and_says_within_how_many_steps():
+    rows = list(csv.DictReader(io.StringIO(to_csv(["norm"], [cell("pre", 80, 90), cell("post", None, 100)]))))
+    assert [row["norm"] for row in rows] == ["pre", "post"]
+    assert [row["steps_to_99_median"] for row in rows] == ["85.0", ""]
+    assert [row["not_reached_within"] for row in rows] == ["", "200"]
+
+
+@pytest.mark.parametrize(("share", "text"), [(1, "100 %"), (0.9999, "99.9 %"), (0.123456, "12.3 %"), (0, "0 %")])
+def test_percent_never_rounds_up_to_all(share, text):
+    assert percent(share) == text

@@ -1,0 +1,61 @@
+import pytest
+import torch
+
+from playground.models.config import SettingError
+from playground.models.decoder_only import DecoderOnly, places
+from playground.models.sizes import DecoderOnlyConfig
+
+
+def model(**sizes):
+    torch.manual_seed(0)
+    return DecoderOnly(DecoderOnlyConfig(**{"d_model": 16, "n_heads": 2, "d_ff": 16, "max_positions": 6} | sizes)).eval()
+
+
+def test_places_are_counted_from_the_first_symbol():
+    assert places(torch.tensor([[3, 4, 5, 2], [0, 0, 6, 2], [0, 2, 7, 0]])).tolist() == [[0, 1, 2, 3], [0, 0, 0, 1], [0, 0, 1, 1]]
+
+
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal", "none", "rope", "alibi", "t5"])
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_padding_in_front_changes_nothing(positions, norm):
+    decoder = model(positions=positions, norm=norm)
+    row_BW = torch.tensor([[3, 4, 2, 4, 3]])
+    weights, wide_weights = [], []
+    alone = decoder(row_BW, weights)
+    wide = decoder(torch.nn.functional.pad(row_BW, (3, 0)), wide_weights)
+    torch.testing.assert_close(wide[:, 3:], alone, atol=1e-5, rtol=1e-5)
+    for one, other in zip(weights, wide_weights, strict=True):
+        torch.testing.assert_close(other[:, :, 3:, 3:], one, atol=1e-5, rtol=1e-5)
+        assert not other[:, :, 3:, :3].any()
+
+
+def test_a_place_sees_what_is_before_it_and_nothing_behind():
+    decoder, row_BW = model(), torch.tensor([[3, 4, 2, 4, 3]])
+    changed_BW = torch.tensor([[3, 4, 2, 5, 6]])
+    before, after = decoder(row_BW), decoder(changed_BW)
+    assert torch.equal(before[:, :3], after[:, :3])
+    assert not torch.allclose(before[:, 3:], after[:, 3:])
+
+
+def test_a_position_matters():
+    decoder = model()
+    assert not torch.allclose(decoder(torch.tensor([[3, 4, 2]]))[:, -1], decoder(torch.tensor([[4, 3, 2]]))[:, -1])
+
+
+def test_there_is_a_position_for_the_longest_question_with_the_longest_answer():
+    assert torch.isfinite(model()(torch.full((1, 12), 3))).all()
+
+
+def test_a_tied_output_reuses_the_symbols():
+    decoder = model(tie_output=True)
+    assert decoder.output.weight is decoder.embedding.tokens.weight
+
+
+def test_relative_positions_look_back_only():
+    assert model(positions="t5").layers[0].self_attention.relation.causal
+
+
+def test_places_that_only_an_encoder_decoder_has_are_refused():
+    for positions in ("from-the-end", "randomised"):
+        with pytest.raises(SettingError, match="which only the encoder-decoder has; choose one of learned, sinusoidal, none"):
+            model(positions=positions)

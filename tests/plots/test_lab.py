@@ -1,0 +1,80 @@
+import pytest
+
+from playground.lab.experiment import Cell
+from playground.lab.lengths import scheme_result, scores
+from playground.lab.results import cell_result, sentence
+from playground.plots.lab import FIGURES, answers_by_length, experiment, lengths_heatmap, write
+from playground.training.config import RunConfig
+
+
+def results(cells=2, seeds=3):
+    told = []
+    for at in range(cells):
+        runs = [
+            {
+                "seed": seed, "done": True, "exact_match": 1.0, "steps": 200, "steps_to": None if (at, seed) == (1, 2) else 100 + 10 * seed,
+                "seconds": 1.0, "curve": [[step, min(1.0, step / 150)] for step in range(10, 201, 10)],
+            }
+            for seed in range(seeds)
+        ]  # fmt: skip
+        told.append(cell_result(Cell({"n_heads": at + 1, "norm": "pre"}, {}), runs) | {"seeds": runs})
+    return {"fields": ["n_heads", "norm"], "cells": told, "sentence": sentence(["n_heads", "norm"], told)}
+
+
+def by_length(runs=2):
+    config = RunConfig.from_fields({"max_length": 4, "max_positions": 13})
+    counts = [{"length": length, "right": max(0, 100 - 20 * length), "n": 100 if length > 1 else 0} for length in range(1, 13)]
+    rows = [
+        scheme_result(name, [{"seed": seed, "scores": scores(counts)} for seed in range(runs)], config) for name in ("learned", "alibi")
+    ]
+    return {"trained": [1, 4], "longest": 12, "asked": 100, "rows": rows, "sentence": "Trained on little."}
+
+
+def words(figure):
+    return " ".join(text.get_text() for text in figure.texts)
+
+
+def test_an_experiment_is_drawn_with_its_sentence_a_dot_for_each_seed_and_an_open_end_for_what_was_not_reached():
+    found = results()
+    figure = experiment(found)
+    assert found["sentence"].split(";")[0] in words(figure).replace("\n", " ")
+    curves, bars = figure.axes
+    assert [line.get_xdata().tolist() for line in curves.lines] == [list(range(10, 201, 10))] * 2
+    dots = [line for line in bars.lines if line.get_marker() == "o"]
+    assert [line.get_xdata().tolist() for line in dots] == [[100, 110, 120], [100, 110]]
+    assert "1 of 3 not" in [text.get_text() for text in bars.texts]
+
+
+def test_medians_are_drawn_in_their_range_and_a_single_run_in_its_interval():
+    for runs, low in ((2, 0.6), (1, scores([{"length": 2, "right": 60, "n": 100}])[0]["low"])):
+        figure = answers_by_length(by_length(runs))
+        axes = figure.axes[0]
+        assert axes.lines[0].get_xdata().tolist() == list(range(2, 13))  # of length 1 none is held out
+        band = axes.collections[0].get_paths()[0].vertices
+        assert min(y for x, y in band if x == 2) == pytest.approx(low)
+        assert "no step trained rows 5 to 12 of the source" in words(figure).replace("\n", " ")
+
+
+def test_the_heatmap_leaves_blank_what_was_not_asked():
+    image = lengths_heatmap(by_length()).axes[0].images[0].get_array()
+    assert image.shape == (2, 12)
+    assert image.mask[0, 0] or image[0, 0] != image[0, 0]
+    assert image[0, 1] == pytest.approx(0.6)
+
+
+def test_nothing_finished_is_said_rather_than_drawn():
+    empty = by_length()
+    for row in empty["rows"]:
+        row["n"] = 0
+    for draw in (answers_by_length, lengths_heatmap):
+        with pytest.raises(ValueError, match="nothing to draw"):
+            draw(empty)
+    with pytest.raises(ValueError, match="nothing to draw"):
+        experiment({"fields": [], "cells": [], "sentence": ""})
+
+
+def test_every_figure_is_written_in_three_formats(tmp_path):
+    for name in FIGURES:
+        paths = write(tmp_path, name, results(20, 1) if name == "experiment" else by_length())
+        assert [path.suffix for path in paths] == [".png", ".svg", ".pdf"]
+        assert all(path.stat().st_size > 3000 for path in paths)

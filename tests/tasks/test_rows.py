@@ -1,0 +1,240 @@
+import json
+import struct
+import subprocess
+import sys
+
+import pytest
+import safetensors
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from playground.origins import keep
+from playground.tasks import EOS, load_task
+from playground.tasks.held_out import held_out_set, is_held_out, training_batch
+from playground.tasks.lookup import RowsTask
+from playground.tasks.rows import MissingRows, RowsError, check_vocabulary, read_rows, rows_root
+from playground.training.config import RunConfig
+from tests.servers import ROOT
+
+words = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=4).filter(
+    lambda word: word not in ("PAD", "SOS", "EOS") and len(word.split()) == 1
+)
+pairs = st.lists(st.tuples(st.lists(words, min_size=1, max_size=5), st.lists(words, min_size=1, max_size=5)), min_size=1, max_size=30)
+
+
+def rows_of(fields, words=None):
+    """Rows out of lists of fields, numbered from 1, without the smallest number of rows that a task needs."""
+    return read_rows(lambda: enumerate(fields, start=1), words)
+
+
+def numbers(n=400, length=3):
+    """Rows of numbers written in words and in digits, all different."""
+    names = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+    return [(" ".join(names[int(d)] for d in f"{i:0{length}d}"), " ".join(f"{i:0{length}d}"[::-1])) for i in range(n)]
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
+    rows = rows_of(numbers())
+    keep(rows)
+    return rows
+
+
+def task_of(rows):
+    return RunConfig.from_fields(rows.settings()).task.load()
+
+
+@given(pairs)
+def test_whatever_is_taken_comes_back_as_it_was_each_source_once(lines):
+    fields = [(" ".join(source), " ".join(target)) for source, target in lines]
+    try:
+        rows = rows_of(fields, words=True)
+    except RowsError as error:
+        if "held out" not in str(error):
+            raise
+        return
+    first = {}
+    for source, target in lines:
+        first.setdefault(tuple(source), target)
+    assert [(tuple(s), t) for s, t in rows.preview(10**6)] == list(first.items())
+    assert len(rows) + rows.duplicates + rows.contradictions == len(lines)
+    assert rows.contradictions == sum(first[tuple(s)] != t for s, t in lines)
+    assert list(rows.vocabulary) == sorted({symbol for line in lines for side in line for symbol in side})
+
+
+@given(pairs)
+def test_the_held_out_rows_are_those_that_the_hash_of_their_tokens_names(lines):
+    fields = [(" ".join(source), " ".join(target)) for source, target in lines] + numbers(40)
+    rows = rows_of(fields, words=True)
+    expected = 0
+    for source, _ in rows.preview(10**6):
+        tokens = torch.tensor([[rows.vocabulary.index(symbol) + 3 for symbol in source]])
+        expected += bool(is_held_out(tokens, torch.tensor([len(source)])))
+    assert rows.held_out() == expected
+
+
+def test_symbols_are_single_characters_where_no_row_has_a_blank_inside_and_words_elsewhere():
+    compact = rows_of([(f" {a}{b}x ", f"{b}{a}") for a in "abcdefghij" for b in "abcdefghij"])
+    assert compact.preview(1) == [(["a", "a", "x"], ["a", "a"])]
+    assert rows_of([(a, b) for a, b in numbers(50)]).preview(1) == [(["zero"] * 3, ["0", "0", "0"])]
+    assert rows_of([(a.replace(" ", ""), b) for a, b in numbers(99)], words=True).preview(1) == [(["zerozerozero"], ["0", "0", "0"])]
+    assert rows_of(numbers(50), words=False).preview(1) == [(list("zerozerozero"), ["0", "0", "0"])]
+
+
+def test_all_bad_lines_are_counted_and_the_first_five_named():
+    bad = {
+        7: ("a\x00b", "c"), 3: ("only",), 11: ("a", "b", "c"), 20: ("", "x"), 21: ("x", "  "), 22: ("x" * 200, "y"), 30: ("x", "PAD"),
+        31: ("q", "\u200b"), 33: ("a" * 10_001, "b"),
+    }  # fmt: skip
+    fields = [bad.get(number, ("a b c d", f"w{number % 7} x")) for number in range(1, 60)]
+    with pytest.raises(RowsError) as caught:
+        rows_of(fields)
+    assert str(caught.value).startswith(
+        "9 of 59 lines cannot be taken: line 3 has no tab between source and target; line 7 holds the control character U+0000; "
+        "line 11 has 2 tabs; one is expected; line 20 has no source; line 21 has no target; and 4 more"
+    )
+    only = [("x", "PAD") if number == 4 else ("a b c d", f"w{number % 7} x") for number in range(1, 60)]
+    with pytest.raises(RowsError, match="line 4 holds a symbol that cannot be: PAD is what the playground calls a special token"):
+        rows_of(only)
+    with pytest.raises(RowsError, match="line 22 has a source of 200 symbols, above 128"):
+        rows_of([("x" * 200, "y") if number == 22 else (f"{number}", "y") for number in range(1, 60)])
+    with pytest.raises(RowsError, match=r"'\\u200b' holds a character that cannot be printed"):
+        rows_of([("q", "\u200b")])
+
+
+def test_too_many_symbols_and_rows_too_few_to_split_are_refused():
+    with pytest.raises(RowsError, match="line 512 brings more than 512 different symbols"):
+        rows_of([(f"w{number} a", "a") for number in range(600)])
+    with pytest.raises(RowsError, match=r"of these 3 distinct rows none is held out.*give more rows"):
+        rows_of([("a", "b"), ("b", "c"), ("c", "d"), ("a", "b")])
+    with pytest.raises(RowsError, match="there are no rows"):
+        rows_of([])
+
+
+def test_duplicates_and_contradictions_are_told_with_their_lines():
+    rows = rows_of([*numbers(100), numbers(1)[0], ("zero zero one", "9 9 9"), ("zero zero one", "8")])
+    assert (len(rows), rows.duplicates, rows.contradictions, rows.contradicted) == (100, 1, 2, (102, 103))
+    told = " ".join(rows.in_words())
+    assert "1 row stood there before" in told
+    assert "2 rows gave a source another target than a row before (line 102, 103); the first is kept" in told
+    assert rows.preview(2)[1] == (["zero", "zero", "one"], ["1", "0", "0"])
+
+
+def test_the_content_is_that_of_the_rows_and_not_of_the_file():
+    rows = rows_of(numbers())
+    assert rows.content == rows_of([(f"  {a} ", b.replace(" ", "  ")) for a, b in numbers()]).content
+    assert rows.content == rows_of([*numbers(), *numbers(3)]).content
+    assert rows.content != rows_of(numbers()[::-1]).content
+    assert rows.content != rows_of([(a, b.replace("9", "N")) for a, b in numbers()]).content
+
+
+def test_the_file_is_one_that_safetensors_reads(kept):
+    path = rows_root() / kept.content / "rows.safetensors"
+    with safetensors.safe_open(path, "pt") as file:
+        assert {name: len(file.get_tensor(name)) for name in list(file.keys())} == {
+            "source": 1200, "target": 1200, "source_lengths": 400, "target_lengths": 400,
+        }  # fmt: skip
+    about = json.loads((path.parent / "rows.json").read_text())
+    assert (about["rows"], about["longest_source"], about["vocabulary"]) == (400, 3, list(kept.vocabulary))
+    assert struct.unpack("<Q", path.read_bytes()[:8])[0] % 8 == 0
+
+
+def test_reading_rows_and_their_settings_loads_no_torch():
+    code = (
+        "import sys; from playground.origins import from_text; from playground.training.config import RunConfig;"
+        "rows = from_text(''.join(f'{i:03d}\\t{i}\\n' for i in range(200))); RunConfig.from_fields(rows.settings()); rows.files();"
+        "sys.exit('torch' in sys.modules or 'datasets' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+# The task
+
+
+def test_every_row_is_answered_as_it_says_and_no_other(kept):
+    task = task_of(kept)
+    for source, target in kept.preview(400):
+        assert task.vocabulary.decode(task.right(task.vocabulary.encode(" ".join(source)))) == target
+    assert task.right(task.vocabulary.encode("one one")) is None
+    sequence_BL = torch.tensor([task.vocabulary.encode("one two three"), task.vocabulary.encode("nine nine nine")])
+    answer_BL, lengths_B = task.answer(sequence_BL, torch.tensor([3, 3]))
+    assert lengths_B.tolist() == [3, 0]
+    assert task.vocabulary.decode(answer_BL[0].tolist()) == ["3", "2", "1"]
+    assert task.question() == "zero zero zero"
+
+
+def test_training_rows_come_about_equally_often_and_none_of_them_is_asked(kept):
+    task = task_of(kept)
+    batch = training_batch(task, 40_000, 3, 3, torch.Generator().manual_seed(0))
+    seen = {tuple(row): 0 for row in batch.source_BS.tolist()}
+    for row in batch.source_BS.tolist():
+        seen[tuple(row)] += 1
+    asked = held_out_set(task, 1000, 3, 3)
+    held = {tuple(row) for row in asked.batch.source_BS.tolist()}
+    assert batch.weight_B.min() == 1
+    assert not held & set(seen)
+    assert len(held) == len(asked.lengths_B) == asked.available[3] == kept.held_out()
+    assert len(held) + len(seen) == 400
+    assert min(seen.values()) > 60
+    for source, target in zip(asked.batch.source_BS.tolist(), asked.batch.labels_BT.tolist(), strict=True):
+        words = task.vocabulary.decode(source)
+        assert (words, task.vocabulary.decode(target)) in kept.preview(400)
+        assert target[3] == EOS
+    again = training_batch(task, 40_000, 3, 3, torch.Generator().manual_seed(0))
+    assert torch.equal(again.target_BT, batch.target_BT)
+
+
+def test_rows_of_other_lengths_are_left_out_and_too_few_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
+    rows = rows_of([*numbers(99, 2), *numbers(400)], words=True)
+    keep(rows)
+    run = RunConfig.from_fields(rows.settings())
+    assert (run.task.min_length, run.task.max_length, run.model.max_positions) == (2, 3, 4)
+    batch = training_batch(run.task.load(), 500, 2, 2, torch.Generator().manual_seed(0))
+    assert batch.source_BS.shape == (500, 3)
+    assert (batch.source_BS == EOS).float().argmax(1).unique().tolist() == [2]
+    assert set(held_out_set(run.task.load(), 50, 2, 4).available) == {2, 3, 4}
+    assert held_out_set(run.task.load(), 50, 2, 4).available[4] == 0
+    with pytest.raises(RowsError, match="of 1 to 1 symbols there are 0 rows to learn from and 0 held out"):
+        run.task.load().prepare(1, 1)
+
+
+def test_rows_that_are_not_here_are_named_with_the_way_to_bring_them(kept, tmp_path, monkeypatch):
+    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path / "elsewhere"))
+    task = task_of(kept)
+    assert task.vocabulary.encode("nine 9") == [task.vocabulary.numbers["nine"], task.vocabulary.numbers["9"]]
+    assert task.right([3, 4]) is None
+    with pytest.raises(MissingRows, match=rf"{kept.content[:12]}…\) are not kept here; bring them with `python -m playground rows FILE`"):
+        task.prepare(3, 3)
+    keep(kept)
+    task.prepare(3, 3)
+
+
+@pytest.mark.parametrize("harm", ["cut", "changed", "grown", "no tensors"])
+def test_rows_that_are_not_what_was_kept_are_refused(kept, harm):
+    path = rows_root() / kept.content / "rows.safetensors"
+    data = path.read_bytes()
+    path.write_bytes({"cut": data[:-5], "changed": data[:-1] + b"\x01", "grown": data + b"x", "no tensors": b"hello"}[harm])
+    with pytest.raises(RowsError, match=r"is broken .* bring the rows again"):
+        task_of(kept).prepare(3, 3)
+    keep(kept)  # mends it
+    task_of(kept).prepare(3, 3)
+
+
+@pytest.mark.parametrize("text", ["", " ", "a  b", "a a", "a\tb", "x PAD", " a", "a\u200b", " ".join(map(str, range(513))), "y" * 41])
+def test_a_vocabulary_from_elsewhere_is_checked(text):
+    with pytest.raises(RowsError):
+        check_vocabulary(text)
+
+
+def test_single_characters_make_a_vocabulary_that_is_typed_without_blanks(tmp_path, monkeypatch):
+    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
+    rows = rows_of([(f"{a}{b},", f"{b}-{a}") for a in "abcdefghij" for b in "klmnopqrst"])
+    keep(rows)
+    task = task_of(rows)
+    assert task.vocabulary.compact
+    assert task.vocabulary.decode(task.right(task.vocabulary.encode("ak,"))) == ["k", "-", "a"]
+    assert RowsTask(rows.content, rows.vocabulary, 3).answer_length(1) == 3
+    assert load_task("copy").vocabulary.compact

@@ -1,0 +1,301 @@
+import io
+import json
+import time
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from playground import origins
+from playground.origins import (
+    LARGEST,
+    from_argument,
+    from_bytes,
+    from_csv,
+    from_file,
+    from_function,
+    from_hub,
+    from_text,
+    is_argument,
+    keep,
+)
+from playground.runs.view import View
+from playground.tasks.rows import RowsError
+from playground.training.checkpoint import load_model, load_trainer, save_checkpoint
+from playground.training.config import RunConfig
+from playground.training.trainer import Trainer
+from tests.hub.conftest import hub  # noqa: F401
+
+TEXT = "".join(f"{i:03d}\t{i:03d}x\n" for i in range(300))
+SMALL = {"d_model": 16, "n_heads": 1, "n_layers": 1, "d_ff": 16, "steps": 3, "batch_size": 16, "eval_every": 100}
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path / "checkpoints"))
+    monkeypatch.delenv("SPACE_ID", raising=False)
+
+
+def test_text_csv_and_files_of_the_same_rows_are_the_same_rows(tmp_path):
+    rows = from_text(TEXT)
+    table = "n,source,target\n" + "".join(f'{i},{i:03d},"{i:03d}x"\n' for i in range(300))
+    (tmp_path / "rows.tsv").write_bytes(b"\xef\xbb\xbf" + TEXT.replace("\n", "\r\n").encode())
+    (tmp_path / "rows.csv").write_text(table)
+    same = [
+        from_text("\n\n" + TEXT + "\n"), from_csv(table, ["source", "target"]), from_file(tmp_path / "rows.tsv"),
+        from_file(tmp_path / "rows.csv", ["source", "target"]), from_bytes(table.replace(",", ";").encode(), "x", ["source", "target"]),
+        from_argument(str(tmp_path / "rows.tsv")), from_csv("a\tb\n" + TEXT),
+    ]  # fmt: skip
+    assert {each.content for each in same} == {rows.content}
+    assert from_csv(table, ["target", "source"]).content != rows.content
+    assert rows.preview(1) == [(["0", "0", "0"], ["0", "0", "0", "x"])]
+
+
+@pytest.mark.parametrize(
+    ("table", "columns", "says"),
+    [
+        ("a,b,c\n1,2,3\n", [], "there are 3 columns \\(a, b, c\\); name the two"),
+        ("a,b,c\n1,2,3\n", ["a", "d"], "columns are a, d; name two of a, b, c"),
+        ("a,b,c\n1,2,3\n", ["a"], "columns are a; name two"),
+        ("a,b\n1,2\n", ["a", "a"], "both columns are a"),
+        ("", [], "there are 0 columns \\(none\\)"),
+        ("a,b\n1,2\n3\n4,5\n\n,6\n", [], "2 of 4 lines cannot be taken: line 3 has no target; line 6 has no source"),
+        ('a,b\n"1\n1",2\nx\x01,5\n', [], "line 4 holds the control character U\\+0001"),
+        ("a,b\n" + "1" * 200_000 + ",2\n", [], "line 2 is no line of a CSV file \\(field larger"),
+    ],
+)
+def test_a_table_that_cannot_be_taken_says_why(table, columns, says):
+    with pytest.raises(RowsError, match=says):
+        from_csv(table, columns)
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"\xff\xfea\x00\t\x00b\x00", "UTF-16 text; save it as UTF-8"),
+        (b"a\tb\nc\td\n\xe9\tx\n", "line 3 is not UTF-8 text \\(byte 0xe9\\)"),
+        (b"a\x00\tb\n", "line 1 holds the control character U\\+0000"),
+        (b"PK\x03\x04\x14\x00", "line 1 has no tab"),
+        (b"a\tb\n" * (LARGEST // 4 + 1), "the file has 50,000,00. bytes; at most 50,000,000"),
+        ("a\u202e\tb\n".encode(), "cannot be printed"),
+        (b"", "there are no rows"),
+    ],
+    ids=["utf-16", "latin-1", "nul", "zip", "large", "bidi", "empty"],
+)
+def test_bytes_that_cannot_be_taken_say_why(data, says):
+    with pytest.raises(RowsError, match=says):
+        from_bytes(data, "rows.tsv")
+
+
+@given(st.binary(max_size=300), st.sampled_from(["x.tsv", "x.csv"]))
+def test_whatever_is_uploaded_is_taken_or_refused_with_a_sentence(data, name):
+    try:
+        from_bytes(data, name)
+    except RowsError as error:
+        if not str(error):
+            raise
+
+
+def test_a_file_that_is_not_there_and_one_that_is_a_folder_are_refused(tmp_path):
+    for path in (tmp_path, tmp_path / "no.tsv"):
+        with pytest.raises(RowsError, match="cannot be read"):
+            from_file(path)
+
+
+@pytest.mark.parametrize(
+    ("task", "expected"),
+    [
+        ("sort", False),
+        ("swap-halves", False),
+        ("rows.tsv", True),
+        ("hub:a/b", True),
+        ("x.py:f", True),
+        ("/tmp/rows", True),
+        ("sing", False),
+    ],
+)
+def test_what_names_rows_on_a_command_line(task, expected):
+    assert is_argument(task) is expected
+
+
+def test_keeping_twice_writes_once_and_leaves_nothing_half_written(tmp_path, monkeypatch):
+    rows = from_text(TEXT)
+    folder = tmp_path / "checkpoints" / "rows"
+    monkeypatch.setattr(origins, "write_folder", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(OSError, match="No space"):
+        keep(rows)
+    assert not folder.exists()
+    monkeypatch.undo()
+    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path / "checkpoints"))
+    assert keep(rows) == keep(rows) == rows.content
+    assert [path.name for path in folder.iterdir()] == [rows.content]
+    keep(rows, tmp_path / "other")
+    assert (tmp_path / "other" / rows.content / "rows.json").is_file()
+
+
+def test_a_run_on_rows_resumes_is_asked_and_is_read_without_them(tmp_path, monkeypatch):
+    rows = from_text("".join(f"w{i % 7} w{i // 7}\tv{i // 7} v{i % 7} end\n" for i in range(140)))
+    keep(rows)
+    config = RunConfig.from_fields({**rows.settings(), **SMALL})
+    assert (config.model.source_vocabulary, config.model.max_positions) == (len(rows.vocabulary) + 3, 4)
+    trainer = Trainer(config)
+    metrics = list(trainer)
+    save_checkpoint(tmp_path / "c", trainer, metrics, trainer.evaluate())
+    resumed, _ = load_trainer(tmp_path / "c", steps=5)
+    straight = Trainer(config.replace(steps=5))
+    assert [m.loss for m in resumed] == [m.loss for m in straight][3:]
+    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path / "elsewhere"))
+    manifest, family = load_model(tmp_path / "c")
+    assert manifest.config == config
+    view = View(manifest.config.task.load(), manifest.config, torch.device("cpu"))
+    reply = view.answer(family, "w1 w2")
+    assert (reply["answer"], reply["right"]) == (None, None)
+    assert "not known" in reply["note"]
+    assert "'w99' is not a symbol" in view.answer(family, "w99")["error"]
+    lost, _ = load_trainer(tmp_path / "c", steps=5)
+    with pytest.raises(RowsError, match=f"{rows.content[:12]}.* are not kept here"):
+        lost.step()
+    keep(rows)
+    view = View(manifest.config.task.load(), manifest.config, torch.device("cpu"))
+    assert view.answer(family, "w1 w2")["answer"] == ["v2", "v1", "end"]
+    assert len(view.snapshot(family, 3)["samples"]) == min(8, rows.held_out())
+
+
+@pytest.mark.parametrize(
+    ("changed", "field"),
+    [
+        ({"rows": "../../etc"}, "rows"), ({"rows": "A" * 64}, "rows"), ({"vocabulary": "a a"}, "vocabulary"),
+        ({"vocabulary": ""}, "vocabulary"),
+        ({"longest_answer": 129}, "longest_answer"), ({"source_vocabulary": 13}, "source_vocabulary"),
+        ({"max_positions": 4}, "max_positions"),
+        ({"task": "reverse"}, "rows"), ({"task": "reverse", "rows": ""}, "vocabulary"),
+        ({"task": "reverse", "rows": "", "vocabulary": ""}, "longest_answer"),
+    ],
+)  # fmt: skip
+def test_settings_of_rows_that_do_not_fit_name_their_field(changed, field):
+    settings = from_text(TEXT).settings()
+    assert RunConfig.from_fields(RunConfig.from_fields(settings).to_fields()) == RunConfig.from_fields(settings)
+    with pytest.raises(ValueError, match=field) as caught:
+        RunConfig.from_fields(settings | changed)
+    assert caught.value.field == field
+
+
+def test_ten_thousand_rows_are_read_kept_and_drawn_from_within_two_seconds():
+    text = "".join(" ".join(f"{i:05d}") + "\t" + " ".join(f"{i:05d}"[::-1]) + "\n" for i in range(10_000))
+    Trainer(RunConfig())  # a process's first optimizer takes seconds, and workers have paid for it before a run begins
+    started = time.process_time()
+    rows = from_text(text)
+    keep(rows)
+    trainer = Trainer(RunConfig.from_fields(rows.settings() | SMALL))
+    trainer.step()
+    assert time.process_time() - started < 2
+    assert len(rows) == 10_000
+
+
+# A Python function
+
+
+def function(tmp_path, body):
+    path = tmp_path / "task.py"
+    path.write_text(body)
+    return f"{path}:answer"
+
+
+def test_a_function_is_asked_once_and_its_answers_become_rows(tmp_path):
+    place = function(tmp_path, "def answer(symbols):\n    return [s + '!' for s in symbols if s != '1'] or ['none']\n")
+    rows = from_argument(place, symbols=4, max_length=6, n=500)
+    assert len(rows) == 500
+    for source, target in rows.preview(500):
+        assert set(source) <= set("0123")
+        assert target == ([s + "!" for s in source if s != "1"] or ["none"])
+    assert rows.content == from_function(place, symbols=4, max_length=6, n=500).content
+    fewer = from_function(place, symbols=2, min_length=7, max_length=8, n=10_000)
+    assert len(fewer) == 2**7 + 2**8  # all there are
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("def answer(symbols):\n    return symbols[5]\n", "failed on .*IndexError"),
+        ("def answer(symbols):\n    return 'abc'\n", "with 'abc'; it must return a list of symbols"),
+        ("def answer(symbols):\n    return ['a b']\n", "must return a list of symbols"),
+        ("def answer(symbols):\n    return []\n", "at least one"),
+        ("import random\ndef answer(symbols):\n    return [str(random.random())]\n", "in two ways"),
+        ("import nowhere_at_all\n", "cannot be run: ModuleNotFoundError"),
+        ("def other(symbols):\n    return symbols\n", "has no function answer"),
+    ],
+)
+def test_a_function_that_is_no_task_says_why(tmp_path, body, says):
+    with pytest.raises(RowsError, match=says):
+        from_function(function(tmp_path, body), max_length=3, n=200)
+
+
+def test_no_function_runs_on_a_hosted_page(tmp_path, monkeypatch):
+    place = function(tmp_path, f"open({str(tmp_path / 'ran')!r}, 'w')\ndef answer(symbols):\n    return symbols\n")
+    with pytest.raises(RowsError, match="cannot be a task on a hosted page"):
+        from_function(place, hosted=True)
+    monkeypatch.setenv("SPACE_ID", "ada/space")
+    with pytest.raises(RowsError, match="cannot be a task on a hosted page"):
+        from_argument(place)
+    assert not (tmp_path / "ran").exists()
+
+
+# The Hub
+
+
+def parquet(rows):
+    file = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table(rows), file)
+    return file.getvalue()
+
+
+@pytest.fixture
+def streamed(hub, tmp_path, monkeypatch):  # noqa: F811
+    """The stand-in Hub, where the file system of huggingface_hub looks too."""
+    from huggingface_hub import HfFileSystem
+
+    HfFileSystem.clear_instance_cache()
+    return hub
+
+
+def test_two_columns_of_a_dataset_are_streamed(streamed):
+    table = {"question": [f"{i:03d}" for i in range(300)], "extra": [0.5] * 300, "answer": [f"{i:03d}x" for i in range(300)]}
+    kinds = {
+        "ada/parquet": {"data/train-0.parquet": parquet(table), "data/test-0.parquet": parquet({"other": ["z"]}), "x.pkl": b"cpickle"},
+        "ada/lines": {"rows.jsonl": "".join(json.dumps({k: v[i] for k, v in table.items()}) + "\n" for i in range(300)).encode()},
+        "ada/script": {"script.py": b"raise SystemExit", "x.pkl": b"cos\nsystem\n"},
+    }
+    for name, files in kinds.items():
+        streamed.put(name, {"README.md": b"---\nconfigs:\n- config_name: default\n  data_files: x.pkl\n---\n", **files}, kind="dataset")
+    for name in ("ada/parquet", "ada/lines"):
+        assert from_hub(name, ["question", "answer"]).content == from_text(TEXT).content
+        assert len(from_argument(f"hub:{name}", ["question", "answer"])) == 300
+        assert len(from_hub(name, ["question", "answer"], most=150)) == 150
+    with pytest.raises(RowsError, match=r"there are 3 columns \(question, extra, answer\)"):
+        from_hub("ada/parquet")
+    with pytest.raises(RowsError, match="row 1 holds float instead of text"):
+        from_hub("ada/parquet", ["question", "extra"])
+    with pytest.raises(RowsError, match="has no file of tables; parquet, csv, json files"):
+        from_hub("ada/script", ["a", "b"])
+    with pytest.raises(RowsError, match="there is no dataset ada/nowhere"):
+        from_hub("ada/nowhere")
+
+
+@pytest.mark.parametrize("name", ["", "squad", "../etc", "../../etc", "a/b/c", "https://x/y", "/etc/passwd"])
+def test_what_is_no_dataset_is_not_asked_for(name):
+    with pytest.raises(RowsError, match="is no dataset; name one as user/name"):
+        from_hub(name)
+
+
+def test_without_a_network_a_dataset_is_refused_at_once(monkeypatch):
+    from huggingface_hub import hf_api
+
+    monkeypatch.setattr(hf_api.api, "endpoint", "http://127.0.0.1:9")
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    started = time.monotonic()
+    with pytest.raises(RowsError, match="cannot be fetched"):
+        from_hub("ada/any")
+    assert time.monotonic() - started < 10

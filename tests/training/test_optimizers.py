@@ -1,0 +1,109 @@
+import math
+
+import pytest
+import torch
+
+from playground.training.checkpoint import CheckpointError, load_trainer, save_checkpoint
+from playground.training.config import RunConfig
+from playground.training.trainer import Trainer, TrainingDiverged
+from tests.fingerprint import fingerprint
+
+SMALL = {
+    "d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "max_length": 6, "steps": 12, "warmup": 0, "schedule": "constant",
+    "eval_every": 100, "eval_n": 16, "batch_size": 16, "clip": 0.0,
+}  # fmt: skip
+KINDS = [
+    {"optimizer": "adamw", "weight_decay": 0.1},
+    {"optimizer": "sgd", "learning_rate": 0.2},
+    {"optimizer": "sgd", "learning_rate": 0.2, "momentum": 0.0},
+]
+
+
+def trainer(**changes):
+    return Trainer(RunConfig.from_fields(SMALL | changes))
+
+
+@pytest.mark.parametrize("kind", [{"optimizer": "adam", "weight_decay": 0.1}, *KINDS], ids=str)
+def test_an_update_is_that_of_the_formula(kind):
+    """Three updates of every weight, written out in double precision from the gradients."""
+    mine = trainer(**kind)
+    training, names = mine.config.training, dict(mine.family.named_parameters())
+    weights = {name: weight.detach().double() for name, weight in names.items()}
+    m, v = ({name: torch.zeros_like(w) for name, w in weights.items()} for _ in range(2))
+    rate, decay = training.learning_rate, training.weight_decay
+    for t in (1, 2, 3):
+        mine.step()
+        for name, w in weights.items():
+            g = names[name].grad.double()
+            if training.optimizer != "adamw":
+                g = g + decay * w
+            if training.optimizer == "sgd":
+                m[name] = training.momentum * m[name] + g
+                weights[name] = w - rate * m[name]
+                continue
+            m[name] = training.beta1 * m[name] + (1 - training.beta1) * g
+            v[name] = training.beta2 * v[name] + (1 - training.beta2) * g**2
+            mean, square = m[name] / (1 - training.beta1**t), v[name] / (1 - training.beta2**t)
+            shrunk = w * (1 - rate * decay) if training.optimizer == "adamw" else w
+            weights[name] = shrunk - rate * mean / (square.sqrt() + training.epsilon)
+        for name, weight in names.items():
+            torch.testing.assert_close(weight.detach().double(), weights[name], atol=2e-4, rtol=1e-3)
+            weights[name] = weight.detach().double()
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_a_resumed_run_is_the_run_that_went_on_to_the_bit(kind, tmp_path):
+    whole = trainer(**kind, dropout=0.1)
+    for _ in range(6):
+        whole.step()
+    save_checkpoint(tmp_path / "half", whole, [])
+    resumed, _ = load_trainer(tmp_path / "half")
+    assert fingerprint(resumed) == fingerprint(whole)
+    torch.manual_seed(99)  # the two share a process, and torch's generator with it
+    state = whole.state()["generator.torch"]
+    for each in (whole, resumed):
+        torch.set_rng_state(state)
+        for _ in range(6):
+            each.step()
+    assert fingerprint(resumed) == fingerprint(whole)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_a_first_update_that_is_not_finite_leaves_nothing_behind(kind):
+    """torch's own momentum would begin with whatever lay in memory."""
+    mine, fresh = trainer(**kind), trainer(**kind)
+    weight = mine.family.output.weight
+    kept = weight.detach().clone()
+    with torch.no_grad():
+        weight[0, 0] = math.inf
+    with pytest.raises(TrainingDiverged):
+        mine.step()
+    with torch.no_grad():
+        weight.copy_(kept)
+    for key, value in mine.optimizer.state[weight].items():
+        assert not value.any(), key
+    state = fresh.state()
+    mine.load_state(state)
+    first = mine.step()
+    fresh.load_state(state)
+    assert fresh.step().loss == first.loss
+    assert fingerprint(mine) == fingerprint(fresh)
+
+
+def test_what_one_optimizer_remembers_does_not_serve_another(tmp_path):
+    mine = trainer(optimizer="adam")
+    mine.step()
+    save_checkpoint(tmp_path / "adam", mine, [])
+    with pytest.raises(CheckpointError, match=r"holds what adam remembers of its updates, not what sgd with momentum 0\.9 needs"):
+        load_trainer(tmp_path / "adam", optimizer="sgd")
+    other, _ = load_trainer(tmp_path / "adam", optimizer="adamw", weight_decay=0.01)  # these two remember the same
+    other.step()
+
+
+def test_a_state_of_sgd_that_does_not_fit_is_refused(tmp_path):
+    mine = trainer(optimizer="sgd", learning_rate=0.1)
+    mine.step()
+    save_checkpoint(tmp_path / "sgd", mine, [])
+    assert not [name for name in mine.state() if "exp_avg" in name or "optimizer.step" in name]
+    with pytest.raises(CheckpointError, match="not what sgd with momentum 0 needs"):
+        load_trainer(tmp_path / "sgd", momentum=0.0)
