@@ -11,7 +11,6 @@ import psutil
 import pytest
 from playwright.sync_api import expect
 
-from playground.families import FAMILIES
 from tests.browser.seeing import colours
 from tests.comparison import fixtures
 from tests.hub.stand_in import StandInHub
@@ -245,7 +244,6 @@ def test_a_pretrained_model_is_trained_further_and_all_three_are_asked(app, open
     expect(row_of(page, "tuned:gpt2-reverse-1-10")).to_contain_text("fine-tuned: 12 steps")
 
 
-@pytest.mark.skipif("bert" not in FAMILIES, reason="the families of transformers are not registered")
 def test_three_families_reach_99_percent_on_reversal_of_six(app, open_page):
     page = open_page(app.url)
     to_compare(page, "Same budget")
