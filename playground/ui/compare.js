@@ -14,7 +14,7 @@
 // What views share: `state.subject` (the model above), `keep(name, value)` and `kept(name)` (what the browser remembers),
 //   asker(key, {...})     one question at a time to the comparer, with its line of progress; found again after a reload
 //   modelField({...})     a field for a pretrained model that says what it would take before anything is fetched
-//   known, lookUp(names)  what is known of pretrained models
+//   known, lookUp(names)  what is known of pretrained models; a view looks up its own in show()
 //   subjectNow()          the row of the chosen model in the lists of the server: name, task, parameters
 const root = $(".compare"), VIEWS = {}, MEMORY = "transformer-playground-compare";
 const state = { subject: "", view: "table" };
@@ -29,10 +29,13 @@ const kept = (name) => memory[name];
 
 // ---------------------------------------------------------------- asking
 const OVER = ["done", "failed", "cancelled"];
-// One question at a time. `begun(what, anew)` when one begins, and when one is found again after a reload (`anew` false); `rows(new ones,
-// told, what)` as they come; `over(told, what)` when it has ended, whichever way: what it returns stays in the line. `line` is to be put into the view: it says how it goes, lets one
-// cancel, and has a place of its own, so that nothing moves.
-function asker(key, { begun = () => {}, rows = () => {}, over = () => {} } = {}) {
+// One question at a time. The view says what follows:
+//   begun(what, anew)       one begins, or (`anew` false) is found again after a reload
+//   rows(new ones, told, what)  as they come
+//   going(told, what)       it was heard of, and is not over
+//   over(told, what)        it has ended, whichever way; what this returns stays in the line
+// `line` is to be put into the view: it says how it goes, lets one cancel or try again, and has a place of its own, so that nothing moves.
+function asker(key, { begun = () => {}, rows = () => {}, going = () => {}, over = () => {} } = {}) {
   const words = el("span", { className: "words" }), amount = el("span", { className: "amount" }), bar = el("i"), stop = el("button", { type: "button", className: "quiet cancel", textContent: "Cancel" });
   const again = el("button", { type: "button", className: "quiet again", textContent: "Try again", hidden: true }), share = el("span", { className: "share" }, bar);
   const line = el("div", { className: "going" }, words, share, amount, stop, again), self = { line, busy: false, what: null };
@@ -74,6 +77,7 @@ function asker(key, { begun = () => {}, rows = () => {}, over = () => {} } = {})
         return;
       }
       sayHow(told);
+      going(told, what);
       await sleep(document.hidden || !element.offsetParent ? 2500 : wait);
     }
   }
@@ -282,7 +286,7 @@ async function start() {
   if (subjectNow()) choose(state.subject);
   go(typeof kept("view") === "string" ? kept("view") : "table");
   askers.forEach((each) => each.find());
-  lookUp(SUGGESTED).then(lookAround); // now the comparer starts, not before anybody looks
+  lookAround(); // now the comparer starts, not before anybody looks
 }
 async function goOn() {
   for (let round = 0; element.isConnected || round < 5; round++) {

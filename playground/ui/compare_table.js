@@ -16,7 +16,7 @@ VIEWS.table = {
       fields: {}, sum: el("p", { className: "hint sum" }), go: el("button", { type: "submit", className: "quiet main ask-them", textContent: "Ask them" }),
       caption: el("p", { className: "fairness", textContent: FAIR }), body: el("tbody"), leaks: el("div", { className: "leaks" }), items: el("div", { className: "items" }), note: el("p", { className: "hint note" }), files: el("span", { className: "files" }),
     };
-    asking = asker("table", { begun: tableBegun, rows: tableRows, over: tableOver });
+    asking = asker("table", { begun: tableBegun, rows: tableRows, going: drawSheet, over: tableOver });
     table.name.setAttribute("list", "compare-names"); table.name.setAttribute("aria-label", "Another model");
     const adding = el("form", { className: "adding" }, table.name, table.names, el("button", { type: "submit", className: "quiet", textContent: "Add" }));
     adding.addEventListener("submit", (event) => { event.preventDefault(); addModel(table.name.value.trim()); table.name.value = ""; });
@@ -44,7 +44,7 @@ VIEWS.table = {
     listModels();
     recallSheet();
   },
-  show() { listModels(); },
+  show() { listModels(); lookUp(table.models.map((each) => each.name)); },
 };
 
 // ---------------------------------------------------------------- who is asked
@@ -71,7 +71,7 @@ function addModel(name) {
 function saySum() {
   const chosen = table.models.filter((each) => each.on), away = chosen.map((each) => known.get(each.name)).filter((row) => row && row.where === "hub" && row.bytes);
   const unknown = chosen.filter((each) => !known.has(each.name)).length;
-  table.sum.textContent = away.length ? "Fetches " + bytes(away.reduce((sum, row) => sum + row.bytes, 0)) + " first, once: " + away.map((row) => row.name).join(", ") + "." : unknown || !chosen.length ? "" : "Nothing has to be fetched.";
+  table.sum.textContent = away.length ? "Fetches " + bytes(away.reduce((sum, row) => sum + row.bytes, 0)) + " first, once: " + away.map((row) => row.name).join(", ") + "." : unknown || !chosen.length || chosen.some((each) => known.get(each.name).sentence) ? "" : "Nothing has to be fetched.";
 }
 const numbersNow = () => Object.fromEntries(Object.entries(table.fields).map(([name, input]) => [name, Math.round(+input.value)]));
 function rememberTable() { keep("table", { models: table.models, ...numbersNow() }); }
@@ -91,7 +91,6 @@ function tableBegun(what) {
 }
 function tableRows(rows, told, what) {
   for (const row of rows) take(row, what);
-  drawSheet(told);
 }
 function take(row, what) {
   const only = what.retry;

@@ -13,6 +13,7 @@ from playground.models.config import SettingError
 from playground.runs.registry import Refused as Full
 from playground.runs.registry import Registry
 from playground.runs.run import Run, task_in_words
+from playground.training.budget import same_budget
 from playground.training.config import RunConfig
 from playground.training.manifest import read_manifest
 
@@ -61,8 +62,6 @@ def budgeted(config: RunConfig, family: str) -> RunConfig:
 
 @lru_cache(maxsize=64)
 def _budgeted(config: RunConfig, family: str) -> RunConfig:
-    from playground.training.budget import same_budget
-
     return same_budget(config, family)
 
 

@@ -130,8 +130,6 @@ def test_a_job_is_carried_out_without_torch_or_transformers_here(tmp_path):
 
 # Other families
 
-TRANSFORMERS_OWN = pytest.mark.skipif("bert" not in FAMILIES, reason="the families of transformers are not registered")
-
 
 def test_the_families_on_offer_follow_the_chosen_model_and_lengths(page, monkeypatch):
     monkeypatch.setattr(same_budget, "budgeted", lambda config, family: config)
@@ -172,7 +170,6 @@ def test_unknown_families_are_refused(page):
         assert "choose families" in told["error"]
 
 
-@TRANSFORMERS_OWN
 def test_the_families_of_transformers_come_near_the_budget(page):
     told = ask(page, "budget", {"owner": OWNER, "subject": "checkpoint:reverse", "min_length": 6, "max_length": 6})
     for row in told["families"][:3]:
