@@ -19,7 +19,7 @@ COMPARING = {f"comparison/{path.name}" for path in (HOUSE / "comparison").glob("
 # Heavy ones, and the few files that may import them.
 ONLY_IN = {
     "transformers": {"models/automodel.py", "hub/package.py", "families/bert.py", "families/gpt2.py", "families/bart.py"}
-    | COMPARING - {"comparison/jobs.py", "comparison/work.py"},
+    | COMPARING - {"comparison/jobs.py"},
     "huggingface_hub": {"hub/client.py", "hub/card.py", "data.py", "ui/hub.py", "__main__.py", "comparison/pretrained.py"},
     "datasets": {"data.py"},
 }

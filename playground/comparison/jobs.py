@@ -19,6 +19,7 @@ from playground.runs.processes import Child
 from .work import KINDS, LIGHT, QUIET, Refused
 
 JOBS_AN_OWNER = 2
+LIGHT_JOBS_AN_OWNER = 4
 JOBS_AT_ONCE = 16
 KEPT_FOR = 900.0  # seconds that the rows and the result of a job can be asked for
 DEAF_FOR = 20.0  # seconds that a cancelled job may take to end before its process is ended
@@ -93,8 +94,9 @@ class Comparer:
             raise Refused(f"{str(kind)[:40]!r} is nothing that is done here; choose one of {', '.join(KINDS)}")
         with self._lock:
             going = [job for job in self._jobs.values() if job.status not in OVER]
-            if sum(job.owner == owner for job in going) >= JOBS_AN_OWNER:
-                raise Refused(f"{JOBS_AN_OWNER} of your questions are still being answered; wait for one, or cancel it", again=True)
+            alike = [job for job in going if job.owner == owner and (job.kind in LIGHT) == (kind in LIGHT)]
+            if len(alike) >= (LIGHT_JOBS_AN_OWNER if kind in LIGHT else JOBS_AN_OWNER):
+                raise Refused(f"{len(alike)} of your questions are still being answered; wait for one, or cancel it", again=True)
             if len(going) >= JOBS_AT_ONCE:
                 raise Refused("many others are asking right now; try again in a minute", again=True)
             job = Job(secrets.token_urlsafe(12), owner, kind, what, next(self._numbers))
@@ -210,6 +212,8 @@ class Comparer:
             return
         if word in ("result", "failed", "cancelled"):
             job.at_work = False
+        if word == "result" and job.status == "cancelled":
+            job.result = content[0]  # what was saved in time: fine-tuning keeps the weights so far
         if job.status == "working":
             if word == "say":
                 job.sentence, job.done, job.total, job.unit = content[0], 0.0, 0.0, ""

@@ -48,6 +48,7 @@ QUIET = {
     "TOKENIZERS_PARALLELISM": "false",
     "TRANSFORMERS_VERBOSITY": "error",
 }
+IMPORTING = threading.Lock()
 SHARE_EVERY = 0.1  # seconds between two messages of how far a job has come
 
 
@@ -127,12 +128,22 @@ def run(kind: str, what: dict[str, Any], tell: Tell) -> dict[str, Any]:
         raise Refused(f"{str(kind)[:40]!r} is nothing that is done here; choose one of {', '.join(KINDS)}")
     module, function = KINDS[kind].split(":")
     try:
+        if kind not in LIGHT - {"finetune-plan"}:
+            _import_transformers()
         result: dict[str, Any] = plain(getattr(import_module(module), function)(what, tell))
         return result
     except (Cancelled, Refused):
         raise
     except Exception as error:
         raise in_words(error) from error
+
+
+def _import_transformers() -> None:
+    """Jobs run beside each other, and transformers cannot stand that two threads import it for the first time."""
+    with IMPORTING:
+        from transformers import AutoConfig, AutoTokenizer, pipeline
+
+        del AutoConfig, AutoTokenizer, pipeline
 
 
 def in_words(error: Exception, model: str = "") -> Refused:

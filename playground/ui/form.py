@@ -47,6 +47,7 @@ ARROW_STEPS = {
     "weight_decay": 0.01, "momentum": 0.05, "epsilon": 1e-9, "label_smoothing": 0.05, "clip": 0.5, "until": 0.001,
 }  # fmt: skip
 AS_BUTTONS = 4  # choices that are all on show; more of them fold into a list
+RECIPES = tuple(name for name, preset in PRESETS.items() if "family" not in preset.settings)  # the Model field chooses the family
 # What a recipe decides; it leaves alone what belongs to the task, to the machine and to the scoring.
 OF_RECIPE = tuple(n for n in ("family", *ADVANCED["Model"], *ADVANCED["Training"], "eval_every"))
 
@@ -86,7 +87,7 @@ def build_form() -> dict[str, Any]:
     form["family"] = gr.Dropdown(
         families, value="transformer", label="Model", info=FAMILIES["transformer"].sentence, elem_id="field-family"
     )  # fmt: skip
-    choices = [(preset.title, name) for name, preset in PRESETS.items()]
+    choices = [(PRESETS[name].title, name) for name in RECIPES]
     form["preset"] = gr.Radio(choices, value="fast", label="Recipe", info=PRESETS["fast"].sentence, elem_id="field-preset")
     form["device"] = component_for("device", explain=False)
     with gr.Accordion("Advanced", open=False, elem_id="advanced"):

@@ -19,6 +19,7 @@ from .acts import settings_from
 from .form import (
     ADVANCED,
     OF_RECIPE,
+    RECIPES,
     build_form,
     family_values,
     heard,
@@ -82,7 +83,7 @@ def build_train_tab(registry: Registry, visit: gr.BrowserState) -> tuple[list[An
     def filled(config: RunConfig) -> list[Any]:
         """What the form shows of a run, and which recipe it follows, if any."""
         fields = shown_values(config) | config.to_fields()
-        recipe = next((name for name in PRESETS if preset_values(name).items() <= fields.items()), None)
+        recipe = next((name for name in RECIPES if preset_values(name).items() <= fields.items()), None)
         shown = gr.Radio(value=recipe, info=PRESETS[recipe].sentence if recipe else "Settings of a run or a link.")
         return [shown if name == "preset" else fields[name] for name in names]
 
@@ -110,7 +111,7 @@ def build_train_tab(registry: Registry, visit: gr.BrowserState) -> tuple[list[An
 
     def family_chosen(family: str) -> list[Any]:
         values = family_values(family)
-        recipe = next((name for name in PRESETS if preset_values(name) == values), None)
+        recipe = next((name for name in RECIPES if preset_values(name) == values), None)
         info = PRESETS[recipe].sentence if recipe else "Settings with which this kind of model learns well."
         return [gr.Radio(value=recipe, info=info), *(values[name] for name in OF_RECIPE if name != "family")]
 
