@@ -39,10 +39,10 @@ def measured() -> dict[str, str]:
 def in_words(row: dict[str, Any]) -> str:
     """A row of the benchmark as a sentence."""
     seeds, steps = row["seeds"], row["steps"]
-    where = f"fast recipe, lengths 1 to 10, {seeds} seed{'s' * (seeds != 1)}"
+    where = f"fast recipe over {row['budget']} steps, lengths 1 to 10, {seeds} seed{'s' * (seeds != 1)}"
     if len(steps) == seeds:
         return f"99 % exact match after {median(steps):g} steps ({where})."
     lowest = int(1000 * min(row["scores"])) / 10
     if steps:
-        return f"{len(steps)} of {seeds} runs reach 99 % exact match; the worst ends at {lowest:g} % after {row['budget']} steps ({where})."
-    return f"{lowest:g} % exact match after {row['budget']} steps, and no run reaches 99 % ({where})."
+        return f"{len(steps)} of {seeds} runs reach 99 % exact match; the worst ends at {lowest:g} % ({where})."
+    return f"{lowest:g} % exact match at the end, and no run reaches 99 % ({where})."
