@@ -95,9 +95,9 @@ def chosen(names: Sequence[str], columns: Sequence[str]) -> Sequence[str]:
     """
     shown = ", ".join(name[:40] for name in names[:20]) or "none"
     if not columns and len(names) != 2:
-        raise RowsError(f"there are {len(names)} columns ({shown}); name the two that hold sources and targets")
+        raise RowsError(f"there are {len(names)} columns ({shown}); name the two that hold sources and targets", columns=names)
     if columns and (len(columns) != 2 or any(name not in names for name in columns)):
-        raise RowsError(f"columns are {', '.join(name[:40] for name in columns)}; name two of {shown}")
+        raise RowsError(f"columns are {', '.join(name[:40] for name in columns)}; name two of {shown}", columns=names)
     picked = list(columns or names)
     if picked[0] == picked[1]:
         raise RowsError(f"both columns are {picked[0][:40]}; name one for sources and another for targets")

@@ -89,8 +89,8 @@ class Inspector:
             request["history"] = {step: weights_path(Path(run), step) for step in kept} if run else {}
             answer = show(subject, request.get("view"), request)
             if "error" in answer:
-                return answer
-            self._shown[key] = answer | {"step": opened.step}
+                return answer | {"question": opened.view.question()}
+            self._shown[key] = answer | {"step": opened.step, "question": opened.view.question()}
             while len(self._shown) > SHOWN:
                 self._shown.popitem(last=False)
         self._shown.move_to_end(key)

@@ -124,6 +124,11 @@ class Registry:
             mine = [run for run in self._runs.values() if owner and secrets.compare_digest(run.owner, mark)]
         return sorted(mine, key=lambda run: run.created)
 
+    def configs(self) -> list[RunConfig]:
+        """What everybody's runs are, so that nothing goes that one of them is made of."""
+        with self._lock:
+            return [run.config for run in self._runs.values()]
+
     def rows(self, owner: str) -> list[dict[str, Any]]:
         """An owner's runs as rows, newest first. Whoever asks is there: none of these runs is left alone."""
         now, rows = time.monotonic(), []

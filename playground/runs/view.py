@@ -58,8 +58,16 @@ class View:
             "source": [names(t) for t in self.probe.source_BS[0].tolist()],
             "axes": axes,
             "accepts": self.task.vocabulary.describe(),
+            "question": self.question(),
             "parameters": family.config.parameter_count(),
         }
+
+    def question(self) -> str:
+        """A source that this model may be asked, in its own symbols and no longer than those that it learned from."""
+        question = self.task.question()
+        if len(self.task.vocabulary.encode(question)) <= self.config.max_length:
+            return question
+        return " ".join(self.task.vocabulary.decode(self.probe.source_BS[0].tolist()))
 
     def snapshot(self, family: Family, step: int) -> dict[str, Any]:
         """Attention on the probe in thousandths, `[kind][layer][head]` row by row, and the model's answers to the samples."""

@@ -18,7 +18,7 @@ class Addition(Task):
     in front. The sum has one digit more than the longer number, so that its length gives nothing away: 1 2 + 3 4 -> 0 4 6.
     """
 
-    name, example = "addition", ("3 8 + 7 5", "1 1 3")
+    name = "addition"
     lowest_first = False
 
     @property
@@ -69,5 +69,5 @@ class Addition(Task):
 class AdditionReversed(Addition):
     """Add two numbers and write the sum from its last digit to its first: 3 8 + 7 5 -> 3 1 1 (as in Lee et al. 2023)."""
 
-    name, example = "addition-reversed", ("3 8 + 7 5", "3 1 1")
+    name = "addition-reversed"
     lowest_first = True

@@ -36,7 +36,18 @@ Lines = Callable[[], Iterable[tuple[int, Sequence[str]]]]  # from the beginning 
 
 
 class RowsError(ValueError):
-    """Rows that cannot be taken; the message says which lines, what is wrong and what to do."""
+    """Rows that cannot be taken; the message says which lines, what is wrong and what to do.
+
+    lines     what is wrong with the first of the lines that cannot be taken, a sentence each; `count` is how many there are
+    columns   the columns that may be named, where it is about those
+    rows      what was readable, to be shown beside what is wrong
+    """
+
+    def __init__(
+        self, message: str, *, lines: Sequence[str] = (), count: int = 0, columns: Sequence[str] = (), rows: Rows | None = None
+    ) -> None:
+        super().__init__(message)
+        self.lines, self.count, self.columns, self.rows = list(lines), count, list(columns), rows
 
 
 class MissingRows(RowsError):
@@ -175,6 +186,48 @@ def rows_file(content: str) -> Path:
     return path
 
 
+def kept_rows(content: str) -> Rows:
+    """The rows of this content.
+
+    Raises:
+        MissingRows: where they are not kept here.
+        RowsError: where what is kept is broken.
+    """
+    path = rows_file(content)
+    try:
+        with open(path, "rb") as file:
+            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+            parts = {name: array("H" if kind == "U16" else "B") for name, kind in PARTS.items()}
+            for name, values in parts.items():
+                values.frombytes(file.read(header[name]["data_offsets"][1] - header[name]["data_offsets"][0]))
+                if sys.byteorder == "big":
+                    values.byteswap()
+        rows = Rows(tuple(kept_about(content)["vocabulary"]), **parts)
+        if rows.content != content:
+            raise ValueError("its content is not what it was kept under")
+    except (OSError, ValueError, KeyError, TypeError, MemoryError, OverflowError) as error:
+        raise RowsError(f"the rows {content[:12]}… are broken ({error}); remove them and bring them again") from None
+    return rows
+
+
+def kept_about(content: str) -> dict[str, Any]:
+    """What stands beside the rows of this content: `rows`, `vocabulary`, `longest_source`, `longest_target` and more.
+
+    Raises:
+        MissingRows: where they are not kept here.
+        RowsError: where what is kept is broken.
+    """
+    path = rows_file(content).with_name(_ABOUT)
+    try:
+        about = json.loads(path.read_bytes())
+        check_vocabulary(" ".join(about["vocabulary"]))
+        if not all(type(about[name]) is int and about[name] > 0 for name in ("rows", "longest_source", "longest_target")):
+            raise ValueError("its numbers are none")
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise RowsError(f"{path.parent.name[:12]}…/{_ABOUT} is broken ({error}); remove its folder and bring the rows again") from None
+    return dict(about)
+
+
 def check_vocabulary(text: str) -> tuple[str, ...]:
     """Symbols apart by single blanks, as a tuple.
 
@@ -212,15 +265,16 @@ def read_rows(lines: Lines, words: bool | None = None) -> Rows:
     for number, fields in lines():
         if not bad.has(number):
             packed.add(number, fields)
-    bad.refuse(total)
     rows = packed.rows()
+    bad.refuse(total, rows if len(rows) else None)
     if not len(rows):
         raise RowsError("there are no rows; give a source and its target on each line")
     held = rows.held_out()
     if held in (0, len(rows)):
         raise RowsError(
             f"of these {_count(len(rows), 'distinct row')} {'none' if not held else 'each'} is held out, so that there is nothing to "
-            f"{'ask' if not held else 'learn from'}; a hash of the source holds one in sixteen out: give more rows, 100 or so at least"
+            f"{'ask' if not held else 'learn from'}; a hash of the source holds one in sixteen out: give more rows, 100 or so at least",
+            rows=rows,
         )
     return rows
 
@@ -240,11 +294,12 @@ class _Bad:
     def has(self, number: int) -> bool:
         return number in self.numbers
 
-    def refuse(self, total: int) -> None:
+    def refuse(self, total: int, readable: Rows | None) -> None:
         if self.numbers:
             more = f"; and {len(self.numbers) - NAMED:,} more" if len(self.numbers) > NAMED else ""
             count = f"{len(self.numbers):,} of {_count(total, 'line')} cannot be taken"
-            raise RowsError(f"{count}: {'; '.join(problem for _, problem in self.told)}{more}")
+            told = [problem for _, problem in self.told]
+            raise RowsError(f"{count}: {'; '.join(told)}{more}", lines=told, count=len(self.numbers), rows=readable)
 
 
 class _Packed:

@@ -24,7 +24,7 @@ def _real(sequence_BL: Tensor, lengths_B: Tensor) -> Tensor:
 class Reverse(Task):
     """Write the sequence backwards: 3 1 4 1 5 -> 5 1 4 1 3."""
 
-    name, example = "reverse", ("3 1 4 1 5", "5 1 4 1 3")
+    name = "reverse"
 
     def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
         mirrored_BL = (lengths_B[:, None] - 1 - _columns(sequence_BL)).clamp(min=0)
@@ -37,7 +37,7 @@ class Reverse(Task):
 class Copy(Task):
     """Write the sequence again: 3 1 4 1 5 -> 3 1 4 1 5."""
 
-    name, example = "copy", ("3 1 4 1 5", "3 1 4 1 5")
+    name = "copy"
 
     def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
         return sequence_BL, lengths_B
@@ -49,7 +49,7 @@ class Copy(Task):
 class Sort(Task):
     """Write the symbols in order, the smallest first: 3 1 4 1 5 -> 1 1 3 4 5."""
 
-    name, example = "sort", ("3 1 4 1 5", "1 1 3 4 5")
+    name = "sort"
 
     def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
         behind = len(self.vocabulary)  # larger than any symbol
@@ -59,7 +59,7 @@ class Sort(Task):
 class Duplicate(Task):
     """Write the sequence twice: 3 1 -> 3 1 3 1."""
 
-    name, example = "duplicate", ("3 1", "3 1 3 1")
+    name = "duplicate"
 
     def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
         column_W = torch.arange(2 * sequence_BL.shape[1], device=sequence_BL.device)
@@ -72,7 +72,7 @@ class Duplicate(Task):
 class SwapHalves(Task):
     """Write the second half, then the first: 3 1 4 1 5 -> 4 1 5 3 1."""
 
-    name, example = "swap-halves", ("3 1 4 1 5", "4 1 5 3 1")
+    name = "swap-halves"
 
     def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
         lengths_B1 = lengths_B[:, None].clamp(min=1)
@@ -85,7 +85,7 @@ class SwapHalves(Task):
 class Caesar(Task):
     """Write for each symbol the one three further on, and begin again behind the last: 3 1 9 -> 6 4 2."""
 
-    name, example = "caesar", ("3 1 9", "6 4 2")
+    name = "caesar"
 
     def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
         shift = min(3, self.symbols - 1)  # three of three symbols would be a copy
@@ -98,7 +98,7 @@ class Caesar(Task):
 class Dedupe(Task):
     """Write each symbol the first time it comes, and leave out every repeat: 3 1 4 1 3 -> 3 1 4."""
 
-    name, example = "dedupe", ("3 1 4 1 3", "3 1 4")
+    name = "dedupe"
 
     def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
         real_BL = _real(sequence_BL, lengths_B)
@@ -112,7 +112,7 @@ class Dedupe(Task):
 class Histogram(Task):
     """Write for each symbol how often it stands in the sequence: 3 1 3 -> 2 1 2 (as in Weiss et al. 2021)."""
 
-    name, example = "histogram", ("3 1 3", "2 1 2")
+    name = "histogram"
 
     def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
         real_BL = _real(sequence_BL, lengths_B)
@@ -125,7 +125,7 @@ class Histogram(Task):
 class Parity(Task):
     """Write 1 if the sum of the symbols is odd, else 0: 3 1 4 1 -> 1."""
 
-    name, example = "parity", ("3 1 4 1", "1")
+    name = "parity"
 
     def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
         values_BL = torch.where(_real(sequence_BL, lengths_B), sequence_BL - FIRST, 0)
@@ -139,7 +139,7 @@ class Brackets(Task):
     and a quarter are any brackets at all. Among all sequences the balanced ones would be rare.
     """
 
-    name, example = "brackets", ("( ( ) )", "1")
+    name = "brackets"
     open, close = 5, 6  # behind 0 and 1, in which it answers
 
     def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
@@ -167,9 +167,6 @@ class Brackets(Task):
     def kinds(self, sequence_NL: Tensor) -> Tensor:
         return self.answer(sequence_NL, torch.full((len(sequence_NL),), sequence_NL.shape[1]))[0][:, 0]
 
-    def question(self) -> str:
-        return self.example[0]
-
     def problem(self, tokens: list[int]) -> str:
         return "" if min(tokens) >= self.open else f"a question of this task holds brackets only; type ( and ), as in {self.question()}"
 
@@ -182,7 +179,7 @@ class Brackets(Task):
 class OddsFirst(Task):
     """Write the odd symbols, then the even ones, each kind in its order: 3 4 1 2 -> 3 1 4 2."""
 
-    name, example = "odds-first", ("3 4 1 2", "3 1 4 2")
+    name = "odds-first"
 
     def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
         even_BL = (sequence_BL - FIRST + 1) % 2
@@ -196,7 +193,7 @@ class RandomMapping(Task):
     The control: an answer says nothing about any other, so that on held-out sequences nothing beats chance.
     """
 
-    name, example = "random", ("3 1 4", "1 7 4")
+    name = "random"
 
     def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
         hash_B1 = sequence_hash(sequence_BL, lengths_B)[:, None]

@@ -33,6 +33,8 @@ class Task:
 
     def __init__(self, symbols: int = 10) -> None:
         self.about = TASKS.get(self.name, UNLISTED)
+        if self.name in TASKS:
+            self.example = self.about.example
         self.symbols = symbols
         self.vocabulary = Vocabulary(self.about.alphabet(symbols))
 
@@ -79,8 +81,9 @@ class Task:
     # One source at a time, as a person types it
 
     def question(self) -> str:
-        """A short source that may be asked."""
-        return self.vocabulary.example()
+        """A short source that may be asked: the task's example, where its symbols are there."""
+        example = getattr(self, "example", ("", ""))[0]
+        return example if example and set(example.split()) <= set(self.vocabulary.symbols) else self.vocabulary.example()
 
     def problem(self, tokens: list[int]) -> str:
         """Why these symbols are no question of this task, as a sentence; empty where they are one."""

@@ -16,6 +16,7 @@ from playground.training.manifest import CheckpointError, parse_json, read_manif
 from .subject import CHECKPOINT, RUN, checkpoint_folder, run_on_show
 
 LONGEST_TEXT = 400
+LONGEST_SETTINGS = 40_000  # characters; the vocabulary of rows may have half of them
 
 
 async def rows(registry: Registry, request: object) -> dict[str, Any]:
@@ -142,7 +143,7 @@ def settings_from(text: str) -> RunConfig:
         ValueError: for anything else.
     """
     try:
-        content = parse_json(text.encode("utf-8", "replace")) if len(text) < 20_000 else None
+        content = parse_json(text.encode("utf-8", "replace")) if len(text) < LONGEST_SETTINGS else None
     except ValueError as error:
         raise ValueError("they are no JSON; copy the whole of them") from error
     if not isinstance(content, dict):

@@ -28,6 +28,7 @@ from .hosts import middleware
 from .hub import HubPage, can_sign_in, hub_view
 from .inspect import inspect_answerers, inspect_view
 from .live import live_answerers
+from .rows import Bringing
 from .train import build_train_tab
 from .transfer import routes
 from .visit import known, new_owner, owner_of_this_machine, visited
@@ -106,8 +107,10 @@ def theme() -> Any:
 def launch_options(registry: Registry, host: str | None, port: int | None) -> dict[str, Any]:
     """How the page is served. With a `host`, and on a Space, anybody may come; otherwise only this machine."""
     host = host or os.environ.get("GRADIO_SERVER_NAME") or None
+    bringing = Bringing(registry)
     compare = ComparePage(registry, Comparer(hosted=is_open(host)))
     answers = live_answerers(registry) | inspect_answerers(registry) | compare.answerers() | HubPage(registry, Jobs(registry)).answerers()
+    answers["rows"] = bringing.answer
     return {
         "theme": theme(),
         "css": (HERE / "page.css").read_text(encoding="utf-8"),
@@ -121,7 +124,7 @@ def launch_options(registry: Registry, host: str | None, port: int | None) -> di
         "show_error": False,
         "app_kwargs": {
             "middleware": middleware(open_to_all=is_open(host)),
-            "routes": [*asked(answers), *routes(registry)],
+            "routes": [*asked(answers), *routes(registry), *bringing.routes()],
         },
     }
 

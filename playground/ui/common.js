@@ -20,6 +20,14 @@ const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 function note(box, text, kind = "") {
   box.textContent = text; box.classList.toggle("error", kind === "error"); delete box.dataset.lost;
 }
+// What a box proposes follows the model: its placeholder and, as long as nobody wrote another, its text. Whether the text changed.
+function propose(box, question) {
+  if (!question || box.placeholder === question) return false;
+  const untouched = box.value === box.placeholder;
+  box.placeholder = question;
+  if (untouched) box.value = question;
+  return untouched;
+}
 // Go to another tab of the page. What is to be shown there waits in `window.playground` until the tab, which is made when it is
 // first opened, takes it.
 window.playground ||= {};

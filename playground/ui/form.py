@@ -12,10 +12,15 @@ import gradio as gr
 from playground.families import FAMILIES
 from playground.models.config import SettingError
 from playground.runs.memory import check_memory
+from playground.tasks import ROWS
+from playground.tasks.rows import CONTENT, MissingRows, RowsError, kept_about
 from playground.training.config import RunConfig, field_owner, setting_of
 from playground.training.presets import PRESETS, family_config, preset_config
 
-FIRST = ("task", "min_length", "max_length", "family", "preset", "device")
+from .difficulty import task_in_html
+from .rows import rows_view
+
+FIRST = ("task", "rows", "min_length", "max_length", "family", "preset", "device")
 ADVANCED = {
     "Model": (
         "cell", "alignment",
@@ -29,7 +34,7 @@ ADVANCED = {
     "Data and scoring": ("symbols", "eval_every", "eval_n", "until", "seed", "threads"),
 }  # fmt: skip
 # Follow from the task, or from the rows that it is made of.
-FITTED = ("source_vocabulary", "target_vocabulary", "max_positions", "rows", "vocabulary", "longest_answer")
+FITTED = ("source_vocabulary", "target_vocabulary", "max_positions", "vocabulary", "longest_answer")
 
 LABELS = {
     "min_length": "Shortest", "max_length": "Longest", "d_model": "d_model", "n_heads": "Heads", "n_layers": "Layers",
@@ -40,7 +45,7 @@ LABELS = {
 CHOICE_LABELS = {
     "pre": "pre-norm", "post": "post-norm", "noam": "noam (paper)", "relu": "ReLU", "gelu": "GELU", "swiglu": "SwiGLU",
     "layer": "LayerNorm", "rms": "RMSNorm", "rope": "RoPE", "alibi": "ALiBi", "t5": "T5 relative", "from-the-end": "from the end",
-    "adam": "Adam", "adamw": "AdamW", "sgd": "SGD",
+    ROWS: "Your own rows", "adam": "Adam", "adamw": "AdamW", "sgd": "SGD",
 }  # fmt: skip
 ARROW_STEPS = {
     "dropout": 0.05, "position_scale": 0.5, "learning_rate": 0.001, "final_share": 0.01, "beta1": 0.01, "beta2": 0.01,
@@ -67,6 +72,8 @@ def component_for(name: str, explain: bool = True) -> Any:
         if len(choices) > AS_BUTTONS:
             return gr.Dropdown(choices, value=setting.default, **common)
         return gr.Radio(choices, value=setting.default, **common)
+    if isinstance(setting.default, str):
+        return gr.Textbox(setting.default, **common)
     if isinstance(setting.default, bool):
         return gr.Checkbox(setting.default, **common)
     return gr.Number(setting.default, step=ARROW_STEPS.get(name, 1), min_width=80, **common)
@@ -77,10 +84,15 @@ def heard(name: str, family: str) -> bool:
     return field_owner()[name] != "model" or name in FAMILIES[family].settings()
 
 
-def build_form() -> dict[str, Any]:
-    """Place the form's components where it is called; returns them by setting name, `preset` among them."""
+def build_form() -> tuple[dict[str, Any], gr.HTML, gr.HTML]:
+    """Place the form's components where it is called; returns them by setting name, `preset` among them, and what stands under the
+    task: what is known of it, and the panel for rows."""
     form: dict[str, Any] = {}
     form["task"] = component_for("task", explain=False)
+    about = gr.HTML(task_in_html(form["task"].value), elem_id="about-task", padding=False)
+    panel = rows_view()
+    form["rows"] = component_for("rows")
+    form["rows"].visible = "hidden"  # in the document, so that what fills it is noticed
     with gr.Row(elem_classes="pair"):
         form["min_length"], form["max_length"] = component_for("min_length", False), component_for("max_length", False)
     families = [(family.title, name) for name, family in FAMILIES.items()]
@@ -95,7 +107,7 @@ def build_form() -> dict[str, Any]:
             with gr.Accordion(group, open=group == "Model", elem_classes="group"):
                 for name in names:
                     form[name] = component_for(name)
-    return form
+    return form, about, panel
 
 
 def run_config(values: dict[str, Any]) -> RunConfig:
@@ -105,7 +117,31 @@ def run_config(values: dict[str, Any]) -> RunConfig:
         values = {name: value for name, value in values.items() if name in ("family", "preset") or heard(name, family)}
     whole = {n: int(v) if isinstance(v, float) and v.is_integer() and n != "family" and isinstance(setting_of(n).default, int) else v
              for n, v in values.items() if n != "preset"}  # fmt: skip
-    return RunConfig.from_fields(whole)
+    return RunConfig.from_fields(whole | of_rows(whole))
+
+
+def of_rows(values: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a task of rows that follow from the rows; other tasks have none.
+
+    Raises:
+        SettingError: where no rows are chosen yet, or those that are chosen are not kept here, or have no such lengths.
+    """
+    if values.get("task") != ROWS:
+        return {"rows": ""}
+    content = values.get("rows")
+    if not content:
+        raise SettingError("task", "no rows are chosen yet; bring some below and press Use these rows")
+    try:
+        about = kept_about(content if isinstance(content, str) and CONTENT.fullmatch(content) else "")
+    except MissingRows:
+        missing = f"the rows of this task ({str(content)[:12]}…) are not kept here; bring them below, they are known by their content"
+        raise SettingError("task", missing) from None
+    except RowsError as error:
+        raise SettingError("task", str(error)) from None
+    longest, low = about["longest_source"], values.get("min_length")
+    if isinstance(low, int | float) and low > longest:
+        raise SettingError("min_length", f"min_length is {low}, but the longest source of these rows has {longest} symbols; lower it")
+    return {"vocabulary": " ".join(about["vocabulary"]), "longest_answer": about["longest_target"]}
 
 
 def problems(names: Sequence[str], values: Sequence[Any]) -> dict[str, str]:
@@ -143,6 +179,8 @@ def shown_values(config: RunConfig) -> dict[str, Any]:
 
 def weight_and_problem(values: dict[str, Any]) -> tuple[str, str]:
     """What the form's model weighs, and what is wrong with the form; one of the two is empty."""
+    if values.get("task") == ROWS and not values.get("rows"):
+        return "Bring rows, press Use these rows, then Train.", ""
     wrong = problems(list(values), list(values.values()))
     if wrong:
         return "", html.escape(next(iter(wrong.values())))

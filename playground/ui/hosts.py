@@ -1,7 +1,7 @@
 """What stands before the app. On a laptop, only pages of this machine may speak to the server: a foreign site whose name was
 made to point here (DNS rebinding) sends its own Host, a foreign page that posts here sends its own Origin, and both are refused.
 Everywhere, nobody uploads files that no part of the page asks for, and no request is larger than one of the page's own: a
-checkpoint, where one is taken (transfer.py), else a form."""
+checkpoint or rows, where those are taken (transfer.py, rows.py), else a form."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from .rows import PATH as ROWS_PATH
 from .transfer import LARGEST_UPLOAD, PATH
 
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
@@ -47,7 +48,7 @@ class SmallRequests:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        most = LARGEST_UPLOAD if scope["path"] == PATH else LARGEST_REQUEST
+        most = LARGEST_UPLOAD if scope["path"] in (PATH, ROWS_PATH) else LARGEST_REQUEST
         if scope["path"].rstrip("/").endswith("/upload"):
             await refusal(403, "Nothing here takes uploads.")(scope, receive, send)
             return

@@ -27,6 +27,7 @@ async function fetchView(view) {
   const data = await ask(spec.asks || view, spec.want ? spec.want() : {});
   if (spec.asked !== mine) return; // a newer question is under way
   if (view === state.view) $(".stage").classList.remove("waiting");
+  if (propose($(".sequence"), data.question)) { state.text = $(".sequence").value; remember(); refresh(view, 0); return; }
   if (data.error) { if (view === state.view) problem(data.error); return; } // the last picture stays
   if (view === state.view) problem("");
   answers[view] = data;

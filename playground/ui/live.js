@@ -53,7 +53,7 @@ function take(told) {
   // A page that has watched for hours asks for a curve that fits the screen instead of piling up points.
   count = curve.steps.length > 20000 ? 0 : p.count;
   if (told.epoch !== epoch) { epoch = told.epoch; forgetLooks(); }
-  if (told.stage) { stage = told.stage; $(".accepts").textContent = "symbols " + stage.accepts; }
+  if (told.stage) { stage = told.stage; $(".accepts").textContent = "symbols " + stage.accepts; if (propose($(".sequence"), stage.question) && viewed !== null) ask(); }
   if (told.snapshot) { snapshot = told.snapshot; looks = told.looks; if (viewed === null) { shown = snapshot; root.classList.remove("old"); } }
   if (shown !== sawBefore) drawSamples();
   drawLengths(); say(); draw();

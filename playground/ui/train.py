@@ -12,10 +12,12 @@ import gradio as gr
 
 from playground.families import FAMILIES
 from playground.runs.registry import Refused, Registry
+from playground.tasks import ROWS, TASKS
 from playground.training.config import Change, RunConfig
 from playground.training.presets import PRESETS
 
 from .acts import settings_from
+from .difficulty import task_in_html
 from .form import (
     ADVANCED,
     OF_RECIPE,
@@ -30,6 +32,7 @@ from .form import (
     weight_and_problem,
 )
 from .live import live_view
+from .rows import panel_value
 from .subject import CHECKPOINT, RUN, WATCH
 from .visit import known, new_owner, visited
 
@@ -55,7 +58,7 @@ def build_train_tab(registry: Registry, visit: gr.BrowserState) -> tuple[list[An
         with gr.Column(elem_id="view", min_width=280):
             live = live_view()
         with gr.Column(elem_id="form", min_width=200):
-            form = build_form()
+            form, about, panel = build_form()
             size = gr.HTML(
                 weight_and_problem({name: component.value for name, component in form.items()})[0], elem_id="size", padding=False
             )
@@ -119,6 +122,20 @@ def build_train_tab(registry: Registry, visit: gr.BrowserState) -> tuple[list[An
         """Its sentence, and those settings that it listens to."""
         return [gr.Dropdown(info=FAMILIES[family].sentence), *(gr.update(visible=heard(name, family)) for name in ADVANCED["Model"])]
 
+    def task_chosen(visit_value: Any, task: Any, rows: Any) -> list[Any]:
+        """What is known of the task, and the panel for rows where the task is made of them."""
+        value = panel_value(registry.local_owner or known(visit_value), rows)
+        symbols = type(form["symbols"])(visible=task in TASKS and TASKS[task].symbols is not None)
+        return [task_in_html(task), gr.HTML(value=value, visible=True if task == ROWS else "hidden"), symbols]
+
+    def use_rows(event: gr.SelectData) -> list[Any]:
+        """Fill the form with the task of rows that the panel sends."""
+        sent = event.value if isinstance(event.value, dict) else {}
+        low, high, rows = sent.get("min_length"), sent.get("max_length"), sent.get("rows")
+        if type(low) is not int or type(high) is not int or not isinstance(rows, str):
+            return [gr.skip()] * 4
+        return [ROWS, rows, low, high]
+
     def weigh(*values: Any) -> tuple[str, str]:
         return weight_and_problem(valued(values))
 
@@ -127,6 +144,11 @@ def build_train_tab(registry: Registry, visit: gr.BrowserState) -> tuple[list[An
     for button, command in ((pause, "pause"), (resume, "resume"), (step, "step"), (stop, "stop")):
         button.click(None, None, None, js=COMMAND.format(command))
     live.select(copy_settings, None, components, **QUIET)
+    panel.select(use_rows, None, [form["task"], form["rows"], form["min_length"], form["max_length"]], **QUIET)
+    gr.on(
+        [form["task"].change, form["rows"].change], task_chosen, [visit, form["task"], form["rows"]], [about, panel, form["symbols"]],
+        trigger_mode="always_last", **QUIET,
+    )  # fmt: skip
     form["preset"].input(recipe_chosen, [form["preset"]], [form["preset"], *(form[name] for name in OF_RECIPE)], **QUIET)
     of_family = [form["preset"], *(form[name] for name in OF_RECIPE if name != "family")]
     form["family"].input(family_chosen, [form["family"]], of_family, **QUIET)

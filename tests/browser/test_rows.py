@@ -1,0 +1,124 @@
+import json
+import re
+from urllib.parse import quote
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.seeing import link_to, says, shows
+
+WORDS = [a + b + c for a in "abcdef" for b in "abcdef" for c in "abcdef"]
+TEXT = "\n".join(f"{word}\t{word[::-1]}" for word in WORDS)
+
+
+def open_panel(page: Page) -> None:
+    shows(page, "checkpoint", "done")
+    choose_task(page, "Your own rows")
+    expect(page.locator(".bring")).to_be_visible()
+
+
+def choose_task(page: Page, name: str) -> None:
+    page.click("#field-task input")
+    page.get_by_role("option", name=name, exact=True).click()
+
+
+def count(page: Page, name: str) -> str:
+    """A line of the panel's counts."""
+    return page.locator(".bring dt", has_text=re.compile(f"^{name}$")).locator("xpath=following-sibling::dd[1]").text_content()
+
+
+def use(page: Page) -> None:
+    page.click(".bring .use:enabled")
+    expect(page.locator(".bring .use")).to_have_text("The form has these rows")
+
+
+def test_pasted_rows_become_a_task_that_is_trained_tried_and_shared(app, open_page):
+    page = open_page(link_to(app.url))
+    page.wait_for_function("document.querySelector('#field-max_length input')?.value === '5'")
+    open_panel(page)
+    says(page, "#size", "Bring rows")
+    page.fill(".bring .text", TEXT + "\nno tab here\n\tx")
+    expect(page.locator(".bring .problem li")).to_have_text(["Line 217 has no tab between source and target.", "Line 218 has no source."])
+    expect(page.locator(".bring .use")).to_be_disabled()
+    page.fill(".bring .text", TEXT + "\naaa\taaa\naab\tb")
+    expect(page.locator(".bring .use")).to_be_enabled()
+    expect(page.locator(".bring .problem")).to_be_hidden()
+    assert page.locator(".bring .preview tr").nth(1).locator(".token").all_text_contents() == ["a", "a", "b", "b", "a", "a"]
+    assert count(page, "rows") == "216"
+    assert count(page, "repeated") == "1 row, left out"
+    assert count(page, "contradicting") == "1 row, left out: line 218"
+    page.select_option(".bring .words", "words")
+    expect(page.locator(".bring .counts")).to_contain_text("217 different words")  # aab's other answer, b, is a word too
+    page.select_option(".bring .words", "")
+    expect(page.locator(".bring .counts")).to_contain_text("6 different characters")
+    use(page)
+    expect(page.locator("#field-min_length input")).to_have_value("3")
+    expect(page.locator("#field-max_length input")).to_have_value("3")
+    says(page, "#size", "parameters")
+    page.click("#train")
+    shows(page, "done", seconds=120)
+    expect(page.locator(".live .sequence")).to_have_value("a a a")  # the alphabet of this model
+    page.fill(".live .sequence", "a b c")
+    expect(page.locator(".live .answer")).to_contain_text(re.compile("[✓✗]"))
+    page.click(".live .share")
+    link = page.input_value(".sharing .settings-link")
+    other = open_page(link)
+    says(other, "#size", "parameters")
+    expect(other.locator("#field-task input")).to_have_value("Your own rows")
+    expect(other.locator(".bring .use")).to_have_text("The form has these rows")
+    assert count(other, "rows") == "216"
+
+
+def test_rows_that_are_not_here_are_asked_for(app, open_page):
+    fields = {"task": "rows", "rows": "0" * 64, "vocabulary": "a b", "min_length": 2, "max_length": 5, "longest_answer": 3}
+    page = open_page(f"{app.url}/?settings={quote(json.dumps(fields))}")
+    expect(page.locator(".bring .problem")).to_contain_text("are not kept here")
+    says(page, "#problem", "bring them below")
+    page.click("#train")
+    expect(page.locator("#form")).to_contain_text("are not kept here; bring them below")
+
+
+def test_a_file_has_columns_to_choose_and_what_is_kept_can_be_taken_again_or_removed(app, open_page):
+    page = open_page(app.url)
+    open_panel(page)
+    table = "id,from,to\n" + "".join(f"{n},{word},{word.upper()}\n" for n, word in enumerate(WORDS))
+    page.click(".bring [data-way=file]")
+    page.set_input_files(".bring .file", {"name": "<b>words.csv", "mimeType": "text/csv", "buffer": table.encode()})
+    expect(page.locator(".bring .problem")).to_contain_text("name the two that hold sources and targets")
+    expect(page.locator(".bring .file-name")).to_contain_text("<b>words.csv")
+    page.fill(".bring .column-source", "from")
+    page.fill(".bring .column-target", "to")
+    page.press(".bring .column-target", "Tab")
+    expect(page.locator(".bring .use")).to_be_enabled()
+    use(page)
+    page.reload()
+    open_panel(page)
+    page.click(".bring .shelf summary")
+    page.click(".bring .shelf .pick")
+    expect(page.locator(".bring .counts")).to_contain_text("12 different characters")
+    use(page)
+    page.click(".bring .shelf li button:has-text('Remove')")
+    expect(page.locator(".bring .shelf")).to_be_hidden()
+    page.click(".bring [data-way=hub]")
+    page.fill(".bring .repo", "<img src=x>")
+    page.press(".bring .repo", "Enter")
+    expect(page.locator(".bring .problem")).to_contain_text("'<img src=x>' is no dataset; name one as user/name")
+
+
+def test_the_tab_key_parts_source_from_target_and_other_tasks_show_their_examples(app, open_page):
+    page = open_page(app.url)
+    open_panel(page)
+    page.click(".bring .text")
+    page.keyboard.type("ab")
+    page.keyboard.press("Tab")
+    page.keyboard.type("ba")
+    assert page.input_value(".bring .text") == "ab\tba"
+    expect(page.locator(".bring .problem")).to_contain_text("100 or so at least")
+    assert page.locator(".bring .preview .token").all_text_contents() == ["a", "b", "b", "a"]
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "words"
+    choose_task(page, "addition")
+    expect(page.locator(".bring")).to_be_hidden()
+    expect(page.locator("#about-task")).to_contain_text("3 8 + 7 5 → 1 1 3")
+    expect(page.locator("#about-task")).to_contain_text("Sequences have 3 symbols or more.")
+    choose_task(page, "Your own rows")
+    assert page.input_value(".bring .text") == "ab\tba"  # what was typed is still there

@@ -1,0 +1,229 @@
+import io
+import json
+import urllib.error
+import urllib.request
+from urllib.parse import quote
+
+import pytest
+
+from playground.origins import from_text, keep
+from playground.tasks import TASKS
+from playground.tasks.rows import RowsError, kept_about, kept_rows
+from playground.training.config import RunConfig
+from playground.ui import difficulty
+from playground.ui.form import problems, run_config, weight_and_problem
+from playground.ui.rows import PATH, panel_value
+from playground.ui.visit import new_owner
+from tests.servers import AppServer
+
+TEXT = "".join(f"{a} {b} {c}\t{c} {b} {a}\n" for a in "abcdef" for b in "abcdef" for c in "abcdef")
+CAP = 1  # MB
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory):
+    """Open to all, so that there is a cap."""
+    server = AppServer(tmp_path_factory.mktemp("app"), GRADIO_SERVER_NAME="0.0.0.0", PLAYGROUND_ROWS_MB=str(CAP))
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    """The content of rows that are kept here."""
+    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
+    return keep(from_text(TEXT))
+
+
+def post(app, path, data, headers):
+    request = urllib.request.Request(app.url + path, data, headers, method="POST")
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.loads(answer.read())
+    except urllib.error.HTTPError as error:
+        with error:
+            text = error.read().decode()
+        return json.loads(text) if text.startswith("{") else {"error": text, "status": error.code}
+
+
+def bring(app, text, owner, name="", columns=(), words=""):
+    data = text if isinstance(text, bytes) else text.encode()
+    headers = {"x-owner": owner, "x-name": quote(name), "x-columns": quote("\t".join(columns)), "x-words": words}
+    return post(app, PATH, data, headers | {"content-type": "application/octet-stream"})
+
+
+def ask(app, do, owner, content=""):
+    what = {"do": do, "owner": owner, "content": content}
+    return post(app, "/playground/ask/rows", json.dumps(what).encode(), {"content-type": "application/json"})
+
+
+def unfinished(app):
+    return [path for path in (app.checkpoints / "rows").glob(".*.tmp") if not (path / "rows").is_dir()]
+
+
+def test_rows_are_told_about_kept_when_they_are_used_and_listed_for_who_brought_them(app):
+    owner, other = new_owner(), new_owner()
+    told = bring(app, TEXT + "a a a\ta a a\na a a\tb\n", owner)
+    assert (told["rows"], told["symbols"], told["words"], told["source"], told["target"]) == (216, 6, False, [3, 3], [3, 3])
+    assert (told["duplicates"], told["contradictions"], told["contradicted"]) == (1, 1, [218])
+    assert told["preview"][1] == [["a", "a", "b"], ["b", "a", "a"]]
+    assert 0 < told["held_out"] < 216
+    content = told["content"]
+    assert not (app.checkpoints / "rows" / content).exists()  # only looked at so far
+    assert "not kept here" in ask(app, "show", owner, content)["error"]
+    assert ask(app, "use", other, content) == {"again": True}  # nobody else has sent them
+    assert ask(app, "use", owner, content) == {}
+    assert (app.checkpoints / "rows" / content / "rows.safetensors").is_file()
+    assert [row["content"] for row in ask(app, "list", owner)["kept"]] == [content]
+    assert ask(app, "list", other)["kept"] == []
+    assert {**told, "duplicates": 0, "contradictions": 0, "contradicted": []} == ask(app, "show", other, content)
+    assert "not on your list" in ask(app, "remove", other, content)["error"]
+    assert ask(app, "use", other, content) == {}  # a link led there
+    assert ask(app, "remove", owner, content) == {}
+    assert (app.checkpoints / "rows" / content).is_dir()
+    assert ask(app, "remove", other, content) == {}
+    assert not (app.checkpoints / "rows" / content).exists()
+
+
+def test_bad_lines_are_named_by_their_numbers_and_the_good_ones_shown(app):
+    told = bring(app, TEXT + "no tab\n" * 6 + "\tx\n", new_owner())
+    assert told["bad"] == 7
+    assert told["lines"] == [f"line {n} has no tab between source and target" for n in range(217, 222)]
+    assert "content" not in told
+    assert told["rows"] == 216
+    assert told["preview"][0] == [["a", "a", "a"], ["a", "a", "a"]]
+
+
+def test_a_table_has_its_columns_by_name(app):
+    owner = new_owner()
+    table = "id,from,to\n" + "".join(f"{n},{line.replace(chr(9), ',')}\n" for n, line in enumerate(TEXT.splitlines()))
+    told = bring(app, table, owner, "rows.csv")
+    assert told["columns"] == ["id", "from", "to"]
+    assert "name the two that hold sources and targets" in told["error"]
+    assert bring(app, table, owner, "rows.csv", ("from", "to"))["content"] == bring(app, TEXT, owner)["content"]
+    assert "name two of id, from, to" in bring(app, table, owner, "rows.csv", ("from", "x"))["error"]
+    assert bring(app, TEXT.replace(" ", ""), owner, words="characters")["symbols"] == 6
+    assert bring(app, TEXT.replace(" ", ""), owner, words="words")["symbols"] == 216
+
+
+def test_nothing_that_was_sent_is_run(app, tmp_path):
+    place = tmp_path / "task.py"
+    place.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\ndef f(s): return s\n")
+    for name in (f"{place}:f", "task.py", "hub:../../etc/passwd", f"hub:{place}:f"):
+        assert "error" in bring(app, place.read_bytes(), new_owner(), name)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"", "there are no rows"),
+        (b"\xff\xfea\0\t\0", "save it as UTF-8"),
+        (b"a\tb\n\x80\tc\n", "line 2 is not UTF-8 text"),
+        (b"a\tb\n", "is held out, so that there is nothing to"),
+        (b"a\t" + b"b" * 1_000_000, "of 1,000,000 characters, above 10,000"),
+        (b"\0\tb", "the control character U+0000"),
+        ("".join(f"{n:x}\t{chr(0x4E00 + n)}\n" for n in range(600)).encode(), "more than 512 different symbols"),
+        (b"EOS x\ty\n", "what the playground calls a special token"),
+    ],
+)
+def test_hostile_rows_are_answered_with_a_sentence_and_nothing_stays(app, data, says):
+    assert says in bring(app, data, new_owner())["error"]
+    assert unfinished(app) == []
+
+
+@pytest.mark.parametrize("owner", ["", "x", "../" * 12, "a" * 33])
+def test_whoever_does_not_say_who_they_are_brings_nothing(app, owner):
+    assert "reload the page" in bring(app, TEXT, owner)["error"]
+    assert "reload the page" in ask(app, "list", owner)["error"]
+
+
+@pytest.mark.parametrize("content", ["", "../runs", "a" * 63, 5, None, ["a"], "Z" * 64])
+def test_a_content_that_is_none_is_refused(app, content):
+    for do in ("use", "show", "remove"):
+        assert ask(app, do, new_owner(), content) == {"error": "these are no rows; bring some"}
+
+
+def test_more_than_50_mb_are_refused_before_they_are_read(app):
+    request = urllib.request.Request(app.url + PATH, io.BytesIO(b""), {"x-owner": new_owner(), "content-length": "50000001"}, method="POST")
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request, timeout=20)
+    with refused.value as error:
+        assert error.code == 413
+
+
+def test_a_visitor_has_room_for_so_many_rows_and_makes_room_by_removing(app):
+    owner, first = new_owner(), None
+    for at in range(9):
+        text = "".join(f"{n:05d}{at}{'0' * 50}\t{'1' * 100}\n" for n in range(1500))  # about 0.5 MB as they are kept
+        content = bring(app, text, owner)["content"]
+        first = first or content
+        if answer := ask(app, "use", owner, content):
+            break
+    assert answer["error"].endswith(f"{CAP} MB are possible, so remove some or bring fewer")
+    assert not (app.checkpoints / "rows" / content).exists()
+    assert ask(app, "use", new_owner(), first) == {}  # others have room of their own
+    assert ask(app, "remove", owner, first) == {}
+    assert ask(app, "use", owner, content) == {}  # still there from the reading
+
+
+def test_the_form_trains_on_rows_that_are_kept_here(kept):
+    values = RunConfig().to_fields() | {"preset": "fast", "task": "rows", "rows": kept, "min_length": 3, "max_length": 3}
+    values = {name: value for name, value in values.items() if name not in ("source_vocabulary", "target_vocabulary", "max_positions")}
+    config = run_config(values)
+    assert config.task.vocabulary == "a b c d e f"
+    assert (config.task.longest_answer, config.model.source_vocabulary) == (3, 9)
+    assert run_config(values | {"task": "copy", "max_length": 5}).task.rows == ""
+    assert problems(list(values), list(values.values())) == {}
+    assert "a model of" in weight_and_problem(values)[0]
+    wrong = values | {"min_length": 4, "max_length": 9}
+    assert "longest source of these rows has 3" in problems(list(wrong), list(wrong.values()))["min_length"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ("", "no rows are chosen yet"),
+        ("0" * 64, "are not kept here; bring them below"),
+        ("../x", "are not kept here"),
+        (5, "not kept here"),
+    ],
+)
+def test_rows_that_are_not_here_are_explained_at_the_task(kept, rows, says):
+    values = RunConfig().to_fields() | {"task": "rows", "rows": rows}
+    wrong = problems(list(values), list(values.values()))
+    assert list(wrong) == ["task"]
+    assert says in wrong["task"]
+    assert json.loads(panel_value("o", rows)) == {"owner": "o", "rows": rows if rows == "0" * 64 else ""}
+
+
+def test_kept_rows_are_read_again_and_broken_ones_refused(kept, tmp_path):
+    rows = kept_rows(kept)
+    assert (rows.content, len(rows), rows.preview(1)) == (kept, 216, [(["a", "a", "a"], ["a", "a", "a"])])
+    folder = tmp_path / "rows" / kept
+    whole = (folder / "rows.safetensors").read_bytes()
+    for broken in (whole[:-3], whole[:-1] + b"\xff", b"", b"\xff" * 40, whole[:8]):
+        (folder / "rows.safetensors").write_bytes(broken)
+        with pytest.raises(RowsError, match="are broken"):
+            kept_rows(kept)
+    for broken in (b"", b"[]", b'{"vocabulary": ["a", "a"]}', b'{"vocabulary": ["a"], "rows": -1}', b"[" * 100_000):
+        (folder / "rows.json").write_bytes(broken)
+        with pytest.raises(RowsError, match="is broken"):
+            kept_about(kept)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_line_under_a_task_shows_its_example(task):
+    shown = difficulty.task_in_html(task)
+    assert " → ".join(TASKS[task].example).replace("<", "&lt;") in shown
+    assert TASKS[task].sentence.replace("'", "&#x27;") in shown
+
+
+def test_how_hard_a_task_is_comes_from_the_measurements():
+    row = {"task": "x", "seeds": 3, "budget": 600, "steps": [40, 60, 50], "scores": [0.991, 0.999, 0.995]}
+    assert difficulty.in_words(row) == "99 % exact match after 50 steps (fast recipe over 600 steps, lengths 1 to 10, 3 seeds)."
+    assert "2 of 3 runs reach 99 %" in difficulty.in_words(row | {"steps": [40, 60], "scores": [0.991, 0.999, 0.5]})
+    assert "the worst ends at 50 %" in difficulty.in_words(row | {"steps": [40], "scores": [0.991, 0.7, 0.5]})
+    alone = {"seeds": 1, "steps": [], "scores": [0.0049]}
+    assert difficulty.in_words(row | alone).startswith("0.4 % exact match at the end, and no run reaches 99 % (")
+    assert difficulty.task_in_html("rows") == difficulty.task_in_html(["x"]) == ""
