@@ -18,7 +18,8 @@ The floors, lowest first; a module imports only from floors below its own, or fr
     8  hub/          publishing, fetching, what others published
     9  comparison/   pretrained models, asked the same questions
    10  ui/           the page
-   10  __main__      the command line
+   10  commands/     what the command line can do
+   11  __main__      the command line
 """
 
 __version__ = "0.1.0"

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from playground.__main__ import new_config
+from playground.commands.training import new_config
 from playground.training.presets import family_config
 from tests.servers import ROOT
 

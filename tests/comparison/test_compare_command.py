@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from playground.__main__ import SeveralAfterOneFlag, compare
+from playground.commands.comparing import compare
 from tests.servers import ROOT
 
 
@@ -96,6 +96,5 @@ def test_what_cannot_be_is_refused_in_one_line(environment, digits, tmp_path):
     ],
 )
 def test_several_models_follow_one_flag(given, models):
-    assert isinstance(compare, SeveralAfterOneFlag)
     with compare.make_context("compare", list(given)) as context:
         assert (context.params["models"], context.params["n"], str(context.params["checkpoint"])) == (models, 3, "here")

@@ -9,7 +9,8 @@ import torch
 from huggingface_hub import CommitOperationAdd, HfApi, ModelCard
 from markdown_it import MarkdownIt
 
-from playground.__main__ import main, new_config
+from playground.__main__ import main
+from playground.commands.training import new_config
 from playground.evaluation import evaluate
 from playground.hub.card import command_line, read_scores, write_card
 from playground.hub.client import HubError

@@ -1,0 +1,335 @@
+"""lengths, experiment, published: the Lab without a page."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
+
+import click
+from tqdm import tqdm
+
+from playground.models.config import SettingError
+from playground.runs.memory import check_memory
+from playground.tasks import TASKS
+from playground.tasks.rows import RowsError
+from playground.training.config import RunConfig
+from playground.training.manifest import CheckpointError
+
+from .terminal import CHECKPOINTS, Several, check_out, model_of, refuse
+from .training import learn, speak_flags
+
+SCHEMES = ("learned", "sinusoidal", "rope", "alibi", "t5")
+
+
+def lab_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """What every command of the lab takes."""
+    command = click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")(command)
+    command = click.option("--csv", "table", type=click.Path(path_type=Path, dir_okay=False), help="Write what was found as a table.")(
+        command
+    )
+    return click.option(
+        "--set", "settings", cls=Several, multiple=True, metavar="NAME=VALUE ...", help="Settings of every run: steps=500 norm=post."
+    )(command)  # fmt: skip
+
+
+def lab_home(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "--out", type=click.Path(path_type=Path, file_okay=False), default=None,
+        help="The folder of runs and figures; what is finished there is not trained again. [default: in checkpoints/runs]",
+    )(command)  # fmt: skip
+
+
+@click.command()
+@click.argument("checkpoints", metavar="[CHECKPOINT ...]", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--schemes", cls=Several, multiple=True, help=f"Positions to compare. [default: {' '.join(SCHEMES)}]")
+@click.option("--seeds", type=click.IntRange(1, 20), default=3, show_default=True, help="Runs of each scheme, seeds 0, 1, ...")
+@click.option("--length", type=int, default=10, show_default=True, help="Longest sequence in training.")
+@click.option("--times", type=int, default=5, show_default=True, help="Ask sequences up to so many times as long.")
+@click.option("--n", type=int, default=200, show_default=True, help="Held-out sequences of each length.")
+@lab_home
+@lab_options
+def lengths(
+    checkpoints: tuple[Path, ...], schemes: tuple[str, ...], seeds: int, length: int, times: int, n: int, out: Path | None,
+    settings: tuple[str, ...], table: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Train on sequences up to a length, ask for longer ones, and draw how far each scheme of positions reaches. Ctrl-C ends it; the
+    same command goes on. With CHECKPOINTs, nothing is trained and those are asked."""
+    if checkpoints:
+        found = asked_by_length(checkpoints, times, n)
+        tell_lengths(found, out, table, as_json)
+        return
+    given = read_settings(settings)
+    base = {"task": "reverse", "min_length": 1, "max_length": length, "steps": 1000, "eval_every": 50} | given
+    base.setdefault("decay_steps", base["steps"])
+    spec = {"name": "lengths", "base": base, "grid": {"positions": list(schemes or SCHEMES)}, "seeds": list(range(seeds))}
+    out = out or CHECKPOINTS / "runs" / "lengths"
+    found = carried_out(spec | {"kind": "lengths", "times": times, "n": n}, out)["lengths"]
+    tell_lengths(found, out, table, as_json)
+
+
+@click.command()
+@click.argument("question", required=False)
+@click.option("--vary", cls=Several, multiple=True, metavar="NAME=V,V ...", help="One or two settings, family and task too, with values.")
+@click.option("--seeds", type=click.IntRange(1, 20), default=None, help="Runs of each combination, seeds 0, 1, ... [default: 3]")
+@lab_home
+@lab_options
+def experiment(
+    question: str | None, vary: tuple[str, ...], seeds: int | None, out: Path | None, settings: tuple[str, ...], table: Path | None,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Change one or two settings, train every combination with several seeds, and say what it bought. QUESTION is a prepared one;
+    without it, give --vary. Without either, the prepared questions are listed. Ctrl-C ends it; the same command goes on."""
+    from playground.lab.experiment import LENGTHS, value_of
+    from playground.lab.questions import questions
+    from playground.lab.questions import spec as prepared
+
+    if question is None and not vary:
+        told = questions()
+        for line in [] if as_json else told:
+            click.echo(f"{line['name']:14} {line['title']} {line['missing'] or '{} runs'.format(line['runs'])}")
+        if as_json:
+            click.echo(json.dumps(told))
+        return
+    try:
+        if question is not None:
+            spec = prepared(question)
+        else:
+            spec = {"name": "experiment", "base": {"min_length": 1}, "grid": {}, "seeds": [0, 1, 2]}
+        if vary:
+            pairs = [word.partition("=")[::2] for word in vary]
+            spec["grid"] = {name: [value_of(name, text) for text in texts.split(",")] for name, texts in pairs}
+        spec["base"] |= read_settings(settings)
+        spec["seeds"] = list(range(seeds)) if seeds else spec["seeds"]
+    except SettingError as error:
+        refuse(str(error))
+    out = out or CHECKPOINTS / "runs" / "experiments"
+    report = carried_out(spec, out)
+    if report["kind"] == LENGTHS:
+        tell_lengths(report["lengths"], out, table, as_json)
+        return
+    from playground.lab.results import to_csv
+    from playground.plots.lab import write
+
+    found = report["results"]
+    files = write(out, "experiment", found)
+    if table:
+        table.write_text(to_csv(found["fields"], found["cells"]), encoding="utf-8")
+    if as_json:
+        click.echo(json.dumps(found | {"out": str(out), "files": [str(path) for path in files]}))
+        return
+    for cell in found["cells"]:
+        click.echo(cell_in_words(cell))
+    click.echo(found["sentence"])
+    click.echo(f"{files[0]}")
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("--seed", type=int, default=0, show_default=True, help="The run's seed.")
+@click.option("--threads", type=int, default=1, show_default=True, help="Processor threads.")
+@lab_home
+@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
+def published(name: str | None, seed: int, threads: int, out: Path | None, as_json: bool) -> None:
+    """Reproduce a published claim: train as published, measure the same, and put both figures side by side. Without NAME, the claims
+    are listed. Exit code 1 where ours does not agree."""
+    from playground.lab.published import CLAIMS, claims, config_of, facts_of_lines, verdict, verdict_of_lengths
+
+    if name is None:
+        told = claims()
+        for line in [] if as_json else told:
+            click.echo(f"{line['name']:20} {line['title']}: {line['told']} ({line['source']})")
+            click.echo(f"{'':20} {line['missing'] or line['command']}")
+        if as_json:
+            click.echo(json.dumps(told))
+        return
+    out = out or CHECKPOINTS / "runs" / f"published-{name}"
+    try:
+        if name in CLAIMS and (asked := CLAIMS[name].experiment) is not None:
+            result = verdict_of_lengths(carried_out(dict(asked), out)["lengths"])
+        else:
+            config = config_of(name, seed).replace(threads=threads)
+            check_memory(config)
+            result = verdict(name, measured(config, out, facts_of_lines, CLAIMS[name].measure))
+    except SettingError as error:
+        refuse(speak_flags(error))
+    if as_json:
+        click.echo(json.dumps(result | {"out": str(out), "seed": seed}))
+    else:
+        click.echo(result["sentence"])
+    if not result["passed"]:
+        raise SystemExit(1)
+
+
+def measured(config: RunConfig, out: Path, facts_of_lines: Callable[..., dict[str, Any]], measure: str) -> dict[str, Any]:
+    """Train a run, keep its checkpoint, and gather what it measured."""
+    from playground.models.transformer import Transformer
+    from playground.training.checkpoint import as_line, save_checkpoint
+    from playground.training.trainer import Trainer
+
+    if (out / "config.json").is_file():
+        refuse(f"--out {out} already holds a checkpoint; choose another folder, or remove it")
+    check_out(out, keeps_what_is_there=True)
+    trainer, metrics = Trainer(config), list[Any]()
+    failure, exit_code = learn(trainer, metrics)
+    scores = None if failure else trainer.evaluate()
+    try:
+        save_checkpoint(out, trainer, metrics, scores)
+    except CheckpointError as error:
+        failure, exit_code = str(error), exit_code or 1
+    if failure or scores is None:
+        click.echo(f"playground: {failure}", err=True)
+        raise SystemExit(exit_code)
+    facts = facts_of_lines(config, [as_line(line) for line in metrics], dataclasses.asdict(scores))
+    if measure == "symbol_loss" and isinstance(trainer.family, Transformer):
+        from playground.evaluation import symbol_loss
+        from playground.tasks.held_out import held_out_set
+        from playground.training.trainer import CONFIRMING_N
+
+        held_out = held_out_set(trainer.task, CONFIRMING_N, config.task.min_length, config.task.max_length)
+        facts["symbol_loss"] = symbol_loss(trainer.family.cpu(), held_out)
+    return facts
+
+
+def read_settings(words: tuple[str, ...]) -> dict[str, Any]:
+    """NAME=VALUE words as settings."""
+    from playground.lab.experiment import value_of
+
+    given = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals:
+            refuse(f"--set {word} is no setting; write NAME=VALUE, such as steps=500")
+        try:
+            given[name] = value_of(name, text)
+        except SettingError as error:
+            refuse(str(error))
+    return given
+
+
+def carried_out(spec: dict[str, Any], out: Path) -> dict[str, Any]:
+    """Everything about an experiment once it is over. What `out` holds of the same one is taken up, what is finished not repeated; a
+    signal saves and ends."""
+    from playground.lab.experiment import Experiment
+    from playground.lab.laboratory import Laboratory
+    from playground.runs.registry import Refused, Registry
+    from playground.runs.run import fingerprint
+
+    owner = "the command line"
+    told_to_end: list[int] = []
+    registry, lab = None, None
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        TemporaryFile(dir=out).close()
+        asked = Experiment(owner=fingerprint(owner), **spec)
+        registry = Registry(out, lease=0, reap=0)
+        lab = Laboratory(registry)
+        found = next((each for each in lab.of_owner(owner) if each.same_as(asked)), None)
+        found = found or lab.begin(spec, owner)
+        lab.resume(found, owner)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda number, frame: told_to_end.append(number))
+        estimate = lab.estimate(found, owner)["sentence"]
+        click.echo(f"{found.n_runs} runs; {estimate}", err=True)
+        at, of = lab.progress(found, owner)
+        with tqdm(total=of, initial=at, unit="step", disable=None, file=sys.stderr) as bar:
+            while (state := lab.state(found, owner)) == "going" and not told_to_end:
+                time.sleep(0.2)
+                at, _ = lab.progress(found, owner)
+                bar.update(at - bar.n)
+                bar.set_postfix(lab.row(found, owner)["statuses"])
+        report = lab.report(found, owner)
+    except SettingError as error:
+        refuse(speak_flags(error))
+    except Refused as error:
+        refuse(str(error))
+    except OSError as error:
+        refuse(f"--out {out} cannot be written: {error.strerror}; choose another folder")
+    finally:
+        if lab:
+            lab.close()
+        if registry:
+            registry.shutdown(20)
+    failed = [line for line in report["lines"] if line["status"] == "failed"]
+    if told_to_end or state != "done" or failed:
+        why = report["message"] or next((line["message"] for line in failed), "told to end")
+        click.echo(f"playground: {why}; the same command goes on from here", err=True)
+        raise SystemExit(128 + told_to_end[0] if told_to_end else 1)
+    return report
+
+
+def asked_by_length(checkpoints: tuple[Path, ...], times: int, n: int) -> dict[str, Any]:
+    """What checkpoints answer at each length up to so many times their training's, or as far as they have positions."""
+    import torch
+
+    from playground.evaluation import right_at
+    from playground.lab.lengths import scheme_result, scores, sentence
+    from playground.tasks import ROWS
+
+    torch.set_num_threads(1)  # more only get into each other's way at this size
+    rows, trained, longest = [], [], 0
+    for checkpoint in checkpoints:
+        manifest, family = model_of(checkpoint)
+        own = manifest.config.task
+        task, counts = own.load(), []
+        shortest, longest_asked = (
+            (own.min_length, own.max_length) if own.task == ROWS else (TASKS[own.task].shortest, times * own.max_length)
+        )
+        lengths = range(shortest, longest_asked + 1)
+        for length in tqdm(lengths, desc=checkpoint.name, unit="length", disable=None, file=sys.stderr):
+            if max(length, task.answer_length(length)) + 1 > manifest.config.model.max_positions:
+                click.echo(f"playground: {checkpoint} has positions for {length - 1} symbols; longer ones are not asked", err=True)
+                break
+            try:
+                right, asked = right_at(family, task, length, n)
+            except RowsError as error:
+                refuse(str(error))
+            counts.append({"length": length, "right": right, "n": asked})
+        told = [{"seed": manifest.config.training.seed, "scores": scores(counts)}]
+        rows.append(scheme_result(checkpoint.name, told, manifest.config))
+        trained.append([own.min_length, own.max_length])
+        longest = max(longest, *(line["length"] for line in counts))
+    together = [min(low for low, _ in trained), max(high for _, high in trained)]
+    return {"trained": together, "longest": longest, "asked": n, "rows": rows, "sentence": sentence(rows, together, longest)}
+
+
+def tell_lengths(found: dict[str, Any], out: Path | None, table: Path | None, as_json: bool) -> None:
+    """Draw and print what is right at each length."""
+    from playground.lab.lengths import to_csv
+    from playground.plots.lab import write
+
+    files: list[Path] = []
+    try:
+        if out is not None:
+            out.mkdir(parents=True, exist_ok=True)
+            files = [*write(out, "answers-by-length", found), *write(out, "lengths-heatmap", found)]
+        if table:
+            table.write_text(to_csv(found["rows"]), encoding="utf-8")
+    except OSError as error:
+        refuse(f"{error.filename} cannot be written: {error.strerror}; choose another place")
+    if as_json:
+        click.echo(json.dumps(found | {"out": str(out) if out else None, "files": [str(path) for path in files]}))
+        return
+    for row in found["rows"]:
+        sides = ", ".join(f"{first} to {last} of its {side}" for side, (first, last) in (row["untrained"] or {}).items())
+        rows = f"; no step trained positions {sides}" if sides else ""
+        reach = row["reach"]
+        click.echo(f"{row['label']:24} 99 % up to length {reach['median']:g} (range {reach['low']:g} to {reach['high']:g}){rows}")
+    click.echo(found["sentence"])
+    for path in files[:4:3]:
+        click.echo(f"{path}")
+
+
+def cell_in_words(cell: dict[str, Any]) -> str:
+    """One combination of an experiment in a line."""
+    exact, steps = cell["exact_match"], cell["steps_to"]
+    when = f"99 % after {steps['median']:,.0f} steps" if steps["median"] is not None else f"99 % not reached in {cell['steps']:,}"
+    if 0 < steps["reached"] < steps["n"]:
+        when += f" ({steps['reached']} of {steps['n']} seeds)"
+    return f"{cell['label']:28} exact match {exact['median']:7.2%} ({exact['low']:.2%} to {exact['high']:.2%}), {when}"

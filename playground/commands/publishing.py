@@ -1,0 +1,136 @@
+"""push, pull, reproduce, gallery: errands on the Hub."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .terminal import CHECKPOINTS, check_out, manifest_of, refuse
+
+
+def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """What every errand on the Hub takes."""
+    asks = click.option("--ask-token", is_flag=True, help="Ask for a token instead of taking what `hf auth login` left, or HF_TOKEN.")
+    return asks(click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")(command))
+
+
+@click.command()
+@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.argument("repo", metavar="USER/NAME")
+@click.option("--branch", default="main", show_default=True, help="The branch that gets the commit; made when it is missing.")
+@click.option("--private", is_flag=True, help="A repository that is made is seen by nobody else.")
+@click.option("--with-data", is_flag=True, help="Publish the exact training set too, as the dataset USER/NAME-data.")
+@click.option("--dry-run", is_flag=True, help="List every file and what would happen to it; write nothing.")
+@hub_options
+def push(
+    checkpoint: Path, repo: str, branch: str, private: bool, with_data: bool, dry_run: bool, ask_token: bool, as_json: bool
+) -> None:  # fmt: skip
+    """Publish a checkpoint on the Hugging Face Hub, in one commit."""
+    manifest_of(checkpoint)
+    run = (
+        checkpoint.parent.parent if checkpoint.parent.name == "checkpoints" and (checkpoint.parent.parent / "run.json").is_file() else None
+    )
+    told = on_the_hub(
+        ask_token, needed=True, kind="plan" if dry_run else "push", repo=repo, revision=branch, private=private, with_data=with_data,
+        checkpoint=str(checkpoint.resolve()), run=str(run) if run else "",
+    )  # fmt: skip
+    if as_json:
+        told.pop("card", None)
+        click.echo(json.dumps(told))
+        return
+    for plan in told["plans"]:
+        whose = "private" if plan["private"] else "public"
+        state = "is there" if plan["exists"] else "would be made" if dry_run else "was made"
+        click.echo(f"{plan['kind']} {plan['repo']} ({whose}, branch {plan['revision']}): {state}")
+        for change in plan["changes"]:
+            click.echo(f"  {change['what']:8}{change['size']:>12,} bytes  {change['path']}")
+    click.echo("nothing was written" if dry_run else told["url"])
+
+
+@click.command()
+@click.argument("repo", metavar="USER/NAME")
+@click.option("--revision", default="main", show_default=True, help="A branch, a tag or a commit.")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=None, help="The folder. [default: checkpoints/NAME]")
+@hub_options
+def pull(repo: str, revision: str, out: Path | None, ask_token: bool, as_json: bool) -> None:
+    """Fetch a published model as a checkpoint; every file is checked before it counts."""
+    from playground.hub.names import is_repo
+
+    if not is_repo(repo):
+        refuse(f"{repo!r} is no repository; name one as user/name")
+    out = out or CHECKPOINTS / repo.rpartition("/")[2]
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        refuse(f"--out {out} is there already and stays as it is; choose a new or an empty folder")
+    check_out(out, keeps_what_is_there=True)
+    told = on_the_hub(ask_token, kind="pull", repo=repo, revision=revision, into=str(out.resolve()))
+    if as_json:
+        click.echo(json.dumps({"checkpoint": str(out), "commit": told["commit"], "step": told["step"]}))
+    else:
+        click.echo(f"{out}: {told['task']}, {told['parameters']:,} parameters, step {told['step']}, commit {told['commit'][:12]}")
+
+
+@click.command()
+@click.argument("repo", metavar="USER/NAME")
+@click.option("--revision", default="main", show_default=True, help="A branch, a tag or a commit.")
+@hub_options
+def reproduce(repo: str, revision: str, ask_token: bool, as_json: bool) -> None:
+    """Measure a published model again, beside what its card says. Exit code 1 where they differ."""
+    told = on_the_hub(ask_token, kind="reproduce", repo=repo, revision=revision)
+    card, measured = told["card"], told["measured"]
+    if as_json:
+        click.echo(json.dumps({"repo": repo, "commit": told["commit"], "card": card, "measured": measured}))
+    else:
+        said = f"{card['exact_match']:.2%}" + (f" of {card['n']:,}" if card.get("n") else "") if card else "no score"
+        click.echo(f"the card says {said}; measured here {measured['exact_match']:.2%} of {measured['n']:,} held-out sequences")
+    if card and abs(card["exact_match"] - measured["exact_match"]) >= 0.5 / measured["n"]:
+        raise SystemExit(1)
+
+
+@click.command()
+@hub_options
+def gallery(ask_token: bool, as_json: bool) -> None:
+    """List the models on the Hub that carry the playground's tag, most liked first."""
+    models = on_the_hub(ask_token, kind="gallery")["models"]
+    if as_json:
+        click.echo(json.dumps(models))
+        return
+    for model in models:
+        exact = "" if model["exact_match"] is None else f"{model['exact_match']:.2%}"
+        size = "" if model["parameters"] is None else f"{model['parameters']:,} parameters"
+        click.echo(f"{model['repo']:40} {model['task']:16} {size:>23} {exact:>8} {model['likes']:>5} likes")
+    if not models:
+        click.echo("no model with the playground's tag yet")
+
+
+def on_the_hub(ask_token: bool, needed: bool = False, **errand: Any) -> dict[str, Any]:
+    """The result of an errand on the Hub; what it does meanwhile goes to stderr. A signal ends it."""
+    from playground.hub.jobs import begin, cancel, supervise
+    from playground.hub.work import Errand
+
+    token = click.prompt("Token", hide_input=True, err=True).strip() if ask_token else ""
+    if not token:
+        from huggingface_hub import get_token
+
+        token = get_token() or ""
+    if needed and not token:
+        refuse("publishing needs a token that may write: run `hf auth login`, set HF_TOKEN, or add --ask-token")
+    told_to_end: list[int] = []
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # its process inherits this: Ctrl-C is sent to both, and it is for us to end it
+    job = begin(Errand(**errand, token=token), on_say=lambda sentence: click.echo(f"{sentence} ...", err=True), fresh=True)
+    while job.child and job.child.process.pid is None and not job.over.wait(0.01):
+        pass
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: told_to_end.append(number))
+    while not job.over.wait(0.2):
+        supervise(job)
+        if told_to_end:
+            cancel(job)
+    if job.result is None:
+        click.echo(f"playground: {job.sentence}", err=True)
+        raise SystemExit(128 + told_to_end[0] if told_to_end else 1)
+    return job.result

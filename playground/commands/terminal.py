@@ -1,0 +1,68 @@
+"""What every command shares: how it refuses, and how it finds checkpoints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any, NoReturn
+
+import click
+
+from playground.training.manifest import CheckpointError, read_manifest
+
+CHECKPOINTS = Path(__file__).resolve().parents[2] / "checkpoints"
+
+
+def refuse(message: str) -> NoReturn:
+    """End with exit code 2 and one line that says what to change."""
+    click.echo(f"playground: {message}", err=True)
+    raise SystemExit(2)
+
+
+def option_name(setting: str) -> str:
+    return "--" + setting.replace("_", "-")
+
+
+class Several(click.Option):
+    """An option that takes every word until the next option: --schemes learned rope."""
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        super().add_to_parser(parser, ctx)
+        option = next(found for name in self.opts if (found := parser._long_opt.get(name)))
+        take = option.process
+
+        def process(value: str, state: Any) -> None:
+            take(value, state)
+            while state.rargs and not state.rargs[0].startswith("-"):
+                take(state.rargs.pop(0), state)
+
+        option.process = process
+
+
+def check_out(out: Path, keeps_what_is_there: bool) -> None:
+    """Refuse a folder that holds something else, or that cannot be written, before hours of training rather than after."""
+    if keeps_what_is_there and (out / "config.json").exists():
+        refuse(f"--out {out} already holds a checkpoint; choose another folder, go on with --resume {out}, or add --overwrite")
+    if out.exists() and any(out.iterdir()) and not (out / "config.json").exists():
+        refuse(f"--out {out} is a folder with other things in it; choose a new or empty one")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        TemporaryFile(dir=out.parent).close()
+    except OSError as error:
+        refuse(f"--out {out} cannot be written: {error.strerror}; choose another folder")
+
+
+def manifest_of(checkpoint: Path) -> Any:
+    try:
+        return read_manifest(checkpoint)
+    except CheckpointError as error:
+        refuse(str(error))
+
+
+def model_of(checkpoint: Path) -> Any:
+    from playground.training.checkpoint import load_model
+
+    try:
+        return load_model(checkpoint)
+    except CheckpointError as error:
+        refuse(str(error))

@@ -1,0 +1,281 @@
+"""train, rows, evaluate, predict."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from tqdm import tqdm
+
+from playground.families import FAMILIES
+from playground.models.config import SettingError
+from playground.origins import from_argument, is_argument, keep
+from playground.runs.memory import check_memory
+from playground.tasks import TASKS
+from playground.tasks.rows import RowsError
+from playground.training.config import RunConfig, TaskConfig, field_owner, setting_of, settings_at
+from playground.training.manifest import CheckpointError
+from playground.training.presets import PRESETS, family_config, preset_config
+
+from .terminal import CHECKPOINTS, check_out, manifest_of, model_of, option_name, refuse
+
+if TYPE_CHECKING:
+    from playground.training.trainer import Trainer
+
+
+NAMED_APART = (
+    "task", "min_length", "max_length", "source_vocabulary", "target_vocabulary", "rows", "vocabulary", "longest_answer",
+)  # fmt: skip
+
+
+CHANGED_ON_RESUME = ("steps", "until", "eval_every", "eval_n", "device")
+
+
+def speak_flags(error: SettingError) -> str:
+    """A setting's error with the command line's spelling of its name."""
+    flag = {"max_length": "--length", "rows": "--task"}.get(error.field, option_name(error.field))
+    return str(error).replace(error.field, flag, 1)
+
+
+def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """An option for every setting of a run; the config checks the values, so that there is one place that does."""
+    for name in reversed([n for n in field_owner() if n not in NAMED_APART]):
+        field = setting_of(name)
+        kind = type(field.default)
+        shown = f"{field.metadata['help']} [default: {field.default}, or the preset's]"
+        if kind is bool:
+            command = click.option(f"{option_name(name)}/--no-{name.replace('_', '-')}", name, default=None, help=shown)(command)
+        else:
+            value_type = click.Choice(field.metadata["choices"]) if field.metadata["choices"] else kind
+            command = click.option(option_name(name), name, type=value_type, default=None, help=shown)(command)
+    return command
+
+
+def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """How rows of somebody's own are read."""
+    apart = click.option("--words/--characters", "words", default=None, help="What a symbol of the rows is. [default: as found]")
+    return click.option("--columns", default="", metavar="SOURCE,TARGET", help="The columns of a table that hold the rows.")(apart(command))
+
+
+@click.command()
+@click.option(
+    "--task",
+    default=None,
+    help=f"What is learned: {', '.join(TASKS)}; or rows.tsv, data.csv, hub:user/dataset, path.py:function. [default: reverse]",
+)
+@row_options
+@click.option("--length", "max_length", type=int, default=None, help="Longest sequence. [default: 10]")
+@click.option("--min-length", type=int, default=None, help="Shortest sequence. [default: the same as --length]")
+@click.option("--family", type=click.Choice(list(FAMILIES)), default=None, help="What kind of model learns it. [default: transformer]")
+@click.option(
+    "--preset", type=click.Choice(list(PRESETS)), default=None, help="Settings that go together. [default: fast, or the family's]"
+)
+@click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), default=None, help="The checkpoint's folder. [default: in checkpoints/runs]"
+)
+@click.option("--overwrite", is_flag=True, help="Replace the checkpoint that --out already holds.")
+@click.option("--resume", type=click.Path(path_type=Path), default=None, help="Go on from this checkpoint; --steps says how far in all.")
+@click.option("--weights-only", is_flag=True, help="Leave out what only resuming needs: a third of the size.")
+@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
+@setting_options
+def train(
+    task: str | None, columns: str, words: bool | None, max_length: int | None, min_length: int | None, preset: str | None,
+    out: Path | None, overwrite: bool, resume: Path | None, weights_only: bool, as_json: bool, **settings: Any,
+) -> None:  # fmt: skip
+    """Train a model and keep its checkpoint."""
+    given = {k: v for k, v in settings.items() if v is not None}
+    given |= {k: v for k, v in (("task", task), ("max_length", max_length), ("min_length", min_length)) if v is not None}
+    if resume is None and task is not None and is_argument(task):
+        given |= rows_given(task, columns, words, given)
+    elif columns or words is not None:
+        refuse("--columns, --words and --characters say how rows are read; name the rows with --task")
+    if resume is not None:
+        if weights_only and out in (None, resume):
+            refuse("--weights-only would leave nothing to resume in its place; name another folder with --out")
+        config = resumed_config(resume, given, preset)
+        out = out or resume
+    else:
+        config = new_config(given, preset)
+        out = out or CHECKPOINTS / "runs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{config.task.task}"
+    check_out(out, keeps_what_is_there=not overwrite and out != resume)
+
+    from playground.training.checkpoint import load_trainer, save_checkpoint
+    from playground.training.trainer import Trainer
+
+    try:
+        trainer, metrics = load_trainer(resume, **given) if resume is not None else (Trainer(config), [])
+        trainer.task.prepare(trainer.config.task.min_length, trainer.config.task.max_length)
+    except SettingError as error:
+        refuse(speak_flags(error))
+    except ValueError as error:
+        refuse(str(error))
+    failure, exit_code = learn(trainer, metrics)
+    scores = None if failure else trainer.evaluate()
+    try:
+        save_checkpoint(out, trainer, metrics, scores, resumable=not weights_only)
+    except CheckpointError as error:
+        failure, exit_code = f"{failure}; {error}" if failure else str(error), exit_code or 1
+    else:
+        failure = failure and f"{failure}; saved to {out}, go on with --resume {out}"
+    if failure or scores is None:
+        click.echo(f"playground: {failure}", err=True)
+        raise SystemExit(exit_code)
+    result = {
+        "exact_match": scores.exact_match,
+        "token_accuracy": scores.token_accuracy,
+        "steps": trainer.step_count,
+        "seconds": round(trainer.seconds, 3),
+        "parameters": trainer.config.model.parameter_count(),
+        "device": trainer.device.type,
+        "checkpoint": str(out),
+    }
+    if as_json:
+        click.echo(json.dumps(result))
+    else:
+        click.echo(f"exact match {scores.exact_match:.2%}, symbols {scores.token_accuracy:.2%}, of {scores.n:,} held-out sequences")
+        click.echo(f"{trainer.step_count} steps in {trainer.seconds:.1f} s on {trainer.device.type}; checkpoint {out}")
+
+
+@click.command()
+@click.argument("task", metavar="ROWS")
+@row_options
+@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
+def rows(task: str, columns: str, words: bool | None, as_json: bool) -> None:
+    """Check rows of a task (a file of source, tab, target; a CSV; hub:user/dataset), show the first, and keep them here, where
+    checkpoints that were trained on them find them."""
+    found = rows_given(task, columns, words, {}, shown=0 if as_json else 8)
+    if as_json:
+        click.echo(json.dumps(found))
+
+
+@click.command()
+@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.option("--n", type=click.IntRange(1, 100_000), default=2000, show_default=True, help="Held-out sequences to ask.")
+@click.option("--min-length", type=int, default=None, help="Shortest sequence. [default: the model's own]")
+@click.option("--length", "max_length", type=int, default=None, help="Longest sequence. [default: the model's own]")
+@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
+def evaluate(checkpoint: Path, n: int, min_length: int | None, max_length: int | None, as_json: bool) -> None:
+    """Score a checkpoint on held-out sequences, which never trained it."""
+    manifest = manifest_of(checkpoint)
+    own = manifest.config.task
+    try:
+        longest = own.max_length if max_length is None else max_length
+        shortest = min(own.min_length, longest) if min_length is None else min_length
+        task = dataclasses.replace(own, max_length=longest, min_length=shortest)
+        RunConfig(task, manifest.config.model, manifest.config.training, manifest.config.family)
+    except SettingError as error:
+        refuse(speak_flags(error))
+
+    from playground.evaluation import evaluate as score
+    from playground.tasks.held_out import held_out_set
+
+    _, family = model_of(checkpoint)
+    try:
+        scores = score(family, held_out_set(task.load(), n, task.min_length, task.max_length))
+    except RowsError as error:
+        refuse(str(error))
+    if as_json:
+        click.echo(json.dumps(dataclasses.asdict(scores) | {"checkpoint": str(checkpoint)}))
+        return
+    click.echo(f"exact match {scores.exact_match:.2%}, symbols {scores.token_accuracy:.2%}, of {scores.n:,} held-out sequences")
+    for line in scores.by_length:
+        exact = "none held out" if line.exact_match is None else f"{line.exact_match:7.2%} of {line.n}"
+        click.echo(f"  length {line.length:3}   {exact}" + (f" ({line.available} exist)" if line.available is not None else ""))
+
+
+@click.command()
+@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.argument("sequence")
+def predict(checkpoint: Path, sequence: str) -> None:
+    """A checkpoint's answer to a sequence such as "3 1 4"; the last line of the output is the answer alone."""
+    manifest, family = model_of(checkpoint)
+    import torch
+
+    from playground.runs.view import View
+
+    config = manifest.config
+    reply = View(config.task.load(), config, torch.device("cpu")).answer(family, sequence)
+    if "error" in reply:
+        refuse(reply["error"])
+    if reply["note"]:
+        click.echo(f"playground: {reply['note']}", err=True)
+    click.echo(" ".join(reply["given"]))
+
+
+def new_config(given: dict[str, Any], preset: str | None) -> RunConfig:
+    """The run that the options describe; it fits this machine."""
+    given.setdefault("min_length", given.get("max_length", 10))
+    try:
+        config = preset_config(preset or "fast", given) if preset or "family" not in given else family_config(**given)
+        check_memory(config)
+    except SettingError as error:
+        refuse(speak_flags(error))
+    return config
+
+
+def rows_given(task: str, columns: str, words: bool | None, given: dict[str, Any], shown: int = 0) -> dict[str, Any]:
+    """The settings of a run on the rows that `task` names, which are kept here from now on; what was found in them is told, with
+    the first ones where that is wanted."""
+    longest = given.get("max_length", TaskConfig().max_length)
+    drawn = {"symbols": given.get("symbols", 10), "min_length": given.get("min_length", longest), "max_length": longest}
+    try:
+        found = from_argument(task, [name.strip() for name in columns.split(",")] if columns else [], words, **drawn)
+        keep(found)
+    except RowsError as error:
+        refuse(str(error))
+    except OSError as error:
+        refuse(f"the rows cannot be kept: {error.strerror or error}; make room, or set PLAYGROUND_CHECKPOINTS to another folder")
+    for source, target in found.preview(shown):
+        click.echo(f"{' '.join(source)} → {' '.join(target)}")
+    for sentence in found.in_words():
+        click.echo(f"playground: {sentence}", err=True)
+    return found.settings() | {name: given[name] for name in ("min_length", "max_length") if name in given}
+
+
+def resumed_config(checkpoint: Path, given: dict[str, Any], preset: str | None) -> RunConfig:
+    """The checkpoint's run with the few settings changed that may change on the way."""
+    fixed = sorted(set(given) - set(CHANGED_ON_RESUME)) + (["preset"] if preset else [])
+    if fixed:
+        allowed = ", ".join(map(option_name, CHANGED_ON_RESUME))
+        refuse(f"{option_name(fixed[0])} cannot change on --resume, which can take {allowed}; leave it out")
+    manifest = manifest_of(checkpoint)
+    if given.get("steps", settings_at(manifest.config.training, manifest.changes, manifest.step).steps) <= manifest.step:
+        refuse(f"{checkpoint} is at step {manifest.step} already; say with --steps how far it should go in all")
+    try:
+        config = manifest.config.replace(**given)
+        check_memory(config)
+    except SettingError as error:
+        refuse(speak_flags(error))
+    return config
+
+
+def learn(trainer: Trainer, metrics: list[Any]) -> tuple[str, int]:
+    """Train to the end under a progress bar. Returns why it ended before, if it did, and the exit code for that.
+
+    A signal is looked at between two steps: in the middle of one, weights and generators would not belong together.
+    """
+    from playground.training.trainer import TrainingDiverged
+
+    told_to_end: list[int] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: told_to_end.append(number))
+    total = trainer.settings.steps
+    with tqdm(total=total, initial=trainer.step_count, unit="step", disable=None, file=sys.stderr) as bar:
+        try:
+            for step in trainer:
+                metrics.append(step)
+                bar.update()
+                if step.exact_match is not None:
+                    bar.set_postfix(loss=f"{step.loss:.4f}", exact_match=f"{step.exact_match:.2%}")
+                if told_to_end:
+                    return f"told to end at step {trainer.step_count}", 128 + told_to_end[0]
+        except TrainingDiverged as error:
+            return str(error), 1
+    return "", 0
