@@ -41,8 +41,8 @@ def in_words(row: dict[str, Any]) -> str:
     seeds, steps = row["seeds"], row["steps"]
     where = f"fast recipe over {row['budget']} steps, lengths 1 to 10, {seeds} seed{'s' * (seeds != 1)}"
     if len(steps) == seeds:
-        return f"99 % exact match after {median(steps):g} steps ({where})."
+        return f"Measured: 99 % exact match after {median(steps):g} steps ({where})."
     lowest = int(1000 * min(row["scores"])) / 10
     if steps:
-        return f"{len(steps)} of {seeds} runs reach 99 % exact match; the worst ends at {lowest:g} % ({where})."
-    return f"{lowest:g} % exact match at the end, and no run reaches 99 % ({where})."
+        return f"Measured: {len(steps)} of {seeds} runs reach 99 % exact match, the worst ends at {lowest:g} % ({where})."
+    return f"Measured: {lowest:g} % exact match, no run reaches 99 % ({where})."

@@ -18,7 +18,7 @@ from playground.training.config import RunConfig, field_owner, setting_of
 from playground.training.presets import PRESETS, family_config, preset_config
 
 from .difficulty import task_in_html
-from .rows import rows_view
+from .rows import missing, rows_view
 
 FIRST = ("task", "rows", "min_length", "max_length", "family", "preset", "device")
 ADVANCED = {
@@ -37,12 +37,14 @@ ADVANCED = {
 FITTED = ("source_vocabulary", "target_vocabulary", "max_positions", "vocabulary", "longest_answer")
 
 LABELS = {
+    "rows": "rows",
     "min_length": "Shortest", "max_length": "Longest", "d_model": "d_model", "n_heads": "Heads", "n_layers": "Layers",
     "d_ff": "d_ff", "d_k": "d_k", "d_v": "d_v", "kv_heads": "Key and value heads", "norm_kind": "Kind of norm", "bias": "Biases",
     "share_embeddings": "Share embeddings", "tie_output": "Tie output layer", "attention_bias": "Attention biases",
     "eval_every": "Score every", "eval_n": "Score on", "until": "Stop at", "beta1": "Beta 1", "beta2": "Beta 2",
 }  # fmt: skip
 CHOICE_LABELS = {
+    "rows": "rows",
     "pre": "pre-norm", "post": "post-norm", "noam": "noam (paper)", "relu": "ReLU", "gelu": "GELU", "swiglu": "SwiGLU",
     "layer": "LayerNorm", "rms": "RMSNorm", "rope": "RoPE", "alibi": "ALiBi", "t5": "T5 relative", "from-the-end": "from the end",
     ROWS: "Your own rows", "adam": "Adam", "adamw": "AdamW", "sgd": "SGD",
@@ -130,14 +132,13 @@ def of_rows(values: dict[str, Any]) -> dict[str, Any]:
         return {"rows": ""}
     content = values.get("rows")
     if not content:
-        raise SettingError("task", "no rows are chosen yet; bring some below and press Use these rows")
+        raise SettingError("rows", "No rows are chosen yet; bring some below and press Use these rows")
     try:
         about = kept_about(content if isinstance(content, str) and CONTENT.fullmatch(content) else "")
     except MissingRows:
-        missing = f"the rows of this task ({str(content)[:12]}…) are not kept here; bring them below, they are known by their content"
-        raise SettingError("task", missing) from None
+        raise SettingError("rows", missing(content)) from None
     except RowsError as error:
-        raise SettingError("task", str(error)) from None
+        raise SettingError("rows", str(error)) from None
     longest, low = about["longest_source"], values.get("min_length")
     if isinstance(low, int | float) and low > longest:
         raise SettingError("min_length", f"min_length is {low}, but the longest source of these rows has {longest} symbols; lower it")
@@ -179,8 +180,6 @@ def shown_values(config: RunConfig) -> dict[str, Any]:
 
 def weight_and_problem(values: dict[str, Any]) -> tuple[str, str]:
     """What the form's model weighs, and what is wrong with the form; one of the two is empty."""
-    if values.get("task") == ROWS and not values.get("rows"):
-        return "Bring rows, press Use these rows, then Train.", ""
     wrong = problems(list(values), list(values.values()))
     if wrong:
         return "", html.escape(next(iter(wrong.values())))

@@ -118,7 +118,12 @@ async function shelve() {
 }
 
 // ---------------------------------------------------------------- what a person does
+function forgetColumns() {
+  for (const name of ["source", "target"]) $(".column-" + name).value = "";
+  $("datalist").replaceChildren();
+}
 function go(wanted) {
+  if (wanted !== way) forgetColumns();
   way = wanted;
   for (const button of $(".ways").children) button.setAttribute("aria-pressed", String(button.dataset.way === way));
   for (const name of ["text", "file", "hub"]) show(".of-" + name, name === way);
@@ -142,8 +147,7 @@ $(".file").addEventListener("change", (event) => {
   if (!event.target.files[0]) return;
   file = event.target.files[0]; event.target.value = "";
   $(".file-name").textContent = file.name + ", " + bytes(file.size);
-  for (const name of ["source", "target"]) $(".column-" + name).value = "";
-  $("datalist").replaceChildren();
+  forgetColumns();
   go("file");
 });
 $(".of-hub").addEventListener("submit", (event) => { event.preventDefault(); read(); });

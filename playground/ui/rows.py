@@ -32,7 +32,7 @@ from playground.runs.processes import Child
 from playground.runs.registry import Refused, Registry
 from playground.runs.run import fingerprint, size_of
 from playground.tasks import ROWS
-from playground.tasks.rows import CONTENT, RowsError, kept_about, rows_root
+from playground.tasks.rows import CONTENT, MissingRows, RowsError, kept_about, rows_root
 from playground.training.files import write_folder
 
 from .transfer import receive
@@ -165,6 +165,8 @@ class Bringing:
                 await asyncio.to_thread(kept_about, content)  # says in a sentence where they are not here
                 return await self.read(owner, {"kept": content})
             return await asyncio.to_thread(self.use if do == "use" else self.remove, owner, content)
+        except MissingRows:
+            return {"error": missing(content)}
         except (Refused, RowsError) as error:
             return {"error": str(error)}
         except OSError as error:
@@ -244,6 +246,11 @@ def _written(path: Path) -> float:
         return path.stat().st_mtime
     except OSError:  # removed just now
         return 0.0
+
+
+def missing(content: object) -> str:
+    """What a visitor is told where rows that a link or a run is made of are not here."""
+    return f"The rows of this task ({str(content)[:12]}…) are not kept here; bring them below, they are known by their content"
 
 
 def panel_value(owner: str, rows: Any) -> str:

@@ -35,7 +35,7 @@ def test_pasted_rows_become_a_task_that_is_trained_tried_and_shared(app, open_pa
     page = open_page(link_to(app.url))
     page.wait_for_function("document.querySelector('#field-max_length input')?.value === '5'")
     open_panel(page)
-    says(page, "#size", "Bring rows")
+    says(page, "#problem", "No rows are chosen yet")
     page.fill(".bring .text", TEXT + "\nno tab here\n\tx")
     expect(page.locator(".bring .problem li")).to_have_text(["Line 217 has no tab between source and target.", "Line 218 has no source."])
     expect(page.locator(".bring .use")).to_be_disabled()
@@ -59,9 +59,13 @@ def test_pasted_rows_become_a_task_that_is_trained_tried_and_shared(app, open_pa
     expect(page.locator(".live .sequence")).to_have_value("a a a")  # the alphabet of this model
     page.fill(".live .sequence", "a b c")
     expect(page.locator(".live .answer")).to_contain_text(re.compile("[✓✗]"))
+    page.click(".live .look-into")
+    expect(page.locator(".inspect .sequence")).to_have_value("a a a")
+    expect(page.locator(".inspect .answer")).to_contain_text("a a a")
+    page.get_by_role("tab", name="Train").click()
     page.click(".live .share")
-    link = page.input_value(".sharing .settings-link")
-    other = open_page(link)
+    expect(page.locator(".sharing .settings-link")).to_have_value(re.compile("settings="))
+    other = open_page(page.input_value(".sharing .settings-link"))
     says(other, "#size", "parameters")
     expect(other.locator("#field-task input")).to_have_value("Your own rows")
     expect(other.locator(".bring .use")).to_have_text("The form has these rows")
@@ -74,7 +78,9 @@ def test_rows_that_are_not_here_are_asked_for(app, open_page):
     expect(page.locator(".bring .problem")).to_contain_text("are not kept here")
     says(page, "#problem", "bring them below")
     page.click("#train")
-    expect(page.locator("#form")).to_contain_text("are not kept here; bring them below")
+    page.wait_for_timeout(500)
+    assert page.locator(".runs tbody tr").count() == 0
+    assert page.text_content("#problem").strip().startswith("The rows of this task (000000000000…) are not kept here")
 
 
 def test_a_file_has_columns_to_choose_and_what_is_kept_can_be_taken_again_or_removed(app, open_page):

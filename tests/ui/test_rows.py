@@ -183,17 +183,17 @@ def test_the_form_trains_on_rows_that_are_kept_here(kept):
 @pytest.mark.parametrize(
     ("rows", "says"),
     [
-        ("", "no rows are chosen yet"),
+        ("", "No rows are chosen yet"),
         ("0" * 64, "are not kept here; bring them below"),
         ("../x", "are not kept here"),
         (5, "not kept here"),
     ],
 )
-def test_rows_that_are_not_here_are_explained_at_the_task(kept, rows, says):
+def test_rows_that_are_not_here_are_explained(kept, rows, says):
     values = RunConfig().to_fields() | {"task": "rows", "rows": rows}
     wrong = problems(list(values), list(values.values()))
-    assert list(wrong) == ["task"]
-    assert says in wrong["task"]
+    assert list(wrong) == ["rows"]
+    assert says in wrong["rows"]
     assert json.loads(panel_value("o", rows)) == {"owner": "o", "rows": rows if rows == "0" * 64 else ""}
 
 
@@ -221,9 +221,9 @@ def test_the_line_under_a_task_shows_its_example(task):
 
 def test_how_hard_a_task_is_comes_from_the_measurements():
     row = {"task": "x", "seeds": 3, "budget": 600, "steps": [40, 60, 50], "scores": [0.991, 0.999, 0.995]}
-    assert difficulty.in_words(row) == "99 % exact match after 50 steps (fast recipe over 600 steps, lengths 1 to 10, 3 seeds)."
+    assert difficulty.in_words(row) == "Measured: 99 % exact match after 50 steps (fast recipe over 600 steps, lengths 1 to 10, 3 seeds)."
     assert "2 of 3 runs reach 99 %" in difficulty.in_words(row | {"steps": [40, 60], "scores": [0.991, 0.999, 0.5]})
     assert "the worst ends at 50 %" in difficulty.in_words(row | {"steps": [40], "scores": [0.991, 0.7, 0.5]})
     alone = {"seeds": 1, "steps": [], "scores": [0.0049]}
-    assert difficulty.in_words(row | alone).startswith("0.4 % exact match at the end, and no run reaches 99 % (")
+    assert difficulty.in_words(row | alone).startswith("Measured: 0.4 % exact match, no run reaches 99 % (")
     assert difficulty.task_in_html("rows") == difficulty.task_in_html(["x"]) == ""
