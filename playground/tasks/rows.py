@@ -202,8 +202,8 @@ def kept_rows(content: str) -> Rows:
                 values.frombytes(file.read(header[name]["data_offsets"][1] - header[name]["data_offsets"][0]))
                 if sys.byteorder == "big":
                     values.byteswap()
-        words = tuple(kept_about(content)["vocabulary"])
-        rows = Rows(words, parts["source"], parts["source_lengths"], parts["target"], parts["target_lengths"])
+        vocabulary = tuple(kept_about(content)["vocabulary"])
+        rows = Rows(vocabulary, parts["source"], parts["source_lengths"], parts["target"], parts["target_lengths"])
         if rows.content != content:
             raise ValueError("its content is not what it was kept under")
     except (OSError, ValueError, KeyError, TypeError, MemoryError, OverflowError) as error:

@@ -67,7 +67,10 @@ def test_whatever_is_taken_comes_back_as_it_was_each_source_once(lines):
 @given(pairs)
 def test_the_held_out_rows_are_those_that_the_hash_of_their_tokens_names(lines):
     fields = [(" ".join(source), " ".join(target)) for source, target in lines] + numbers(40)
-    rows = rows_of(fields, words=True)
+    try:
+        rows = rows_of(fields, words=True)
+    except RowsError as error:  # none of so few is held out
+        rows = error.rows
     expected = 0
     for source, _ in rows.preview(10**6):
         tokens = torch.tensor([[rows.vocabulary.index(symbol) + 3 for symbol in source]])
