@@ -84,6 +84,7 @@ def attention(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     whole = len(inside.tokenizer(text, verbose=False)["input_ids"])
     return {
         "model": inside.found.name,
+        "text": text,
         "kind": inside.kind,
         "direction": "left to right: a token sees itself and what stands before it" if inside.kind == CAUSAL else "both ways",
         "tokens": inside.tokenizer.convert_ids_to_tokens(ids),

@@ -269,7 +269,7 @@ def _ask(hub: Any, name: str) -> dict[str, Any]:
     try:
         told: dict[str, Any] = hub.described(name)
     except HubError as error:
-        raise Refused(_named(name, error), again=error.again) from None
+        raise Refused(_named(name, error) + (_what_is_cached() if error.again else ""), again=error.again) from None
     if told.get("gated"):
         raise Refused(
             f"{name} is gated: its owners give it out one by one, and this playground sends nobody's token; choose another model, or "

@@ -25,7 +25,9 @@ from .view import view
 from .visit import OWNER
 
 SHELL = ("common.js", "elements.js", "paint.js", "matrix.js", "compare.js")
-VIEWS = ("compare_table.js", "compare_families.js", "compare_finetune.js")
+VIEWS = (
+    "compare_table.js", "compare_families.js", "compare_finetune.js", "compare_free.js", "compare_attention.js", "compare_meaning.js",
+)  # fmt: skip
 SCRIPTS = (*SHELL, *VIEWS, "compare_begin.js")
 STYLES = ("common.css", "compare.css")
 LONGEST_REQUEST = 20_000  # characters of what a job is told

@@ -131,8 +131,8 @@ function drawCurves() {
   lines(fam.loss, logs, [low, high + 0.1], ticks, most);
   fam.score.drawn = curves; // tests read it
 }
-function lines(canvas, series, range, ticks, most) {
-  const [c, width, height] = prepare(canvas, 200), left = 44, right = width - 8, top = 8, bottom = height - 22;
+function lines(canvas, series, range, ticks, most, across = "step", tall = 200) {
+  const [c, width, height] = prepare(canvas, tall), left = 44, right = width - 8, top = 8, bottom = height - 22;
   const x = (step) => left + ((right - left) * step) / most, y = (v) => bottom - ((bottom - top) * (v - range[0])) / (range[1] - range[0]);
   c.font = "12px " + css("--font"); c.textBaseline = "middle"; c.lineWidth = 1;
   for (const [value, text] of ticks) {
@@ -140,7 +140,7 @@ function lines(canvas, series, range, ticks, most) {
     c.fillStyle = css("--pg-quiet-text"); c.textAlign = "right"; c.fillText(text, left - 6, y(value));
   }
   c.textBaseline = "alphabetic"; c.textAlign = "left"; c.fillText("0", left, height - 4);
-  c.textAlign = "right"; c.fillText("step " + most.toLocaleString("en"), right, height - 4);
+  c.textAlign = "right"; c.fillText(across + " " + most.toLocaleString("en"), right, height - 4);
   series.forEach((values, i) => {
     c.strokeStyle = c.fillStyle = hueOf(i); c.lineWidth = 1.8; c.lineJoin = "round"; c.setLineDash(i % 2 ? [6, 3] : []); c.beginPath();
     values.forEach(([step, v], k) => (k ? c.lineTo(x(step), y(v)) : c.moveTo(x(step), y(v))));

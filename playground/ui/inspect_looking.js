@@ -4,17 +4,6 @@ const KIND_WORDS = { cross: "Down: what stands at each place of the answer. Acro
 const ONE_STACK = { encoder: "Down: the sequence, in whose places the answer is written. Across: where each of them looks.", decoder: "Down: the sequence, then the answer so far. Across: where each place looks; the future is hatched." };
 const WAYS = [["own", "its own answer", "The decoder goes on from what it wrote itself"], ["right", "the right answer given", "As in training: the decoder is given the right answer, shifted right"], ["drawn", "drawn by chance", "Each symbol is drawn from the probabilities"]];
 
-// Weights as they travel: thousandths, two bytes each, head after head.
-function unpack(data) {
-  if (data.all) return data.all;
-  const bytes = Uint8Array.from(atob(data.weights), (c) => c.charCodeAt(0)), view = new DataView(bytes.buffer), numbers = new Float32Array(bytes.length / 2);
-  for (let i = 0; i < numbers.length; i++) numbers[i] = view.getInt16(2 * i, true) / 1000;
-  const rows = data.rows.length, columns = data.columns.length;
-  const row = (l, h, r) => { const at = ((l * data.heads + h) * rows + r) * columns; return numbers.subarray(at, at + columns); };
-  data.all = Array.from({ length: data.layers }, (_, l) => Array.from({ length: data.heads }, (_, h) => Array.from({ length: rows }, (_, r) => row(l, h, r))));
-  return data.all;
-}
-
 const looking = { kind: "cross", way: "own", layer: 1, head: 0, shape: "map", token: null };
 VIEWS.attention = {
   title: "Attention",

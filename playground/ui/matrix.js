@@ -1,6 +1,17 @@
 // ---------------------------------------------------------------- a matrix with labels, to be looked at cell by cell
 const matrices = new WeakMap(); // canvas -> what is drawn on it, and where the pointer or the arrow keys are
 
+// Weights as they travel: thousandths, two bytes each, head after head.
+function unpack(data) {
+  if (data.all) return data.all;
+  const bytes = Uint8Array.from(atob(data.weights), (c) => c.charCodeAt(0)), view = new DataView(bytes.buffer), numbers = new Float32Array(bytes.length / 2);
+  for (let i = 0; i < numbers.length; i++) numbers[i] = view.getInt16(2 * i, true) / 1000;
+  const rows = data.rows.length, columns = data.columns.length;
+  const row = (l, h, r) => { const at = ((l * data.heads + h) * rows + r) * columns; return numbers.subarray(at, at + columns); };
+  data.all = Array.from({ length: data.layers }, (_, l) => Array.from({ length: data.heads }, (_, h) => Array.from({ length: rows }, (_, r) => row(l, h, r))));
+  return data.all;
+}
+
 // Red, green and blue of a value: from paper to ink; signed values from one hue through paper to the other.
 function shading(most, signed) {
   const table = rampTable(), dark = document.body.classList.contains("dark");

