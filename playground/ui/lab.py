@@ -110,10 +110,12 @@ class LabPage:
         form = what.get("form")
         if not isinstance(form, dict) or len(json.dumps(form)) > LONGEST_REQUEST:
             raise Refused("this page does not say what is to be tried; reload it and try again")
-        grid = _grid(form.get("grid"))
+        given = _grid(form.get("grid"))
+        grid = {name: values for name, values in given.items() if len(values) > 1} or given
+        base = self._base(owner, form.get("base")) | {name: values[0] for name, values in given.items() if len(values) == 1}
         asked: dict[str, Any] = {
             "name": _text(form.get("name", ""), "name").strip() or " and ".join(grid),
-            "base": {name: value for name, value in self._base(owner, form.get("base")).items() if name not in grid},
+            "base": {name: value for name, value in base.items() if name not in grid},  # one value does not vary
             "grid": grid,
             "seeds": _whole_numbers(form.get("seeds"), "seeds"),
             "kind": form.get("kind", GRID),
