@@ -96,6 +96,7 @@ def measure() -> dict[str, Any]:
     cores = sorted(os.sched_getaffinity(0))
     training, serving = cores[0], cores[-1]
     os.environ["PLAYGROUND_LEASE"] = "0"
+    from playground.lab.laboratory import Laboratory
     from playground.runs.processes import warm_up
     from playground.runs.registry import Registry
     from playground.training.config import RunConfig
@@ -110,7 +111,7 @@ def measure() -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as root, context.Manager() as shared:
         registry = Registry(Path(root))
         page = build(registry)
-        page.launch(prevent_thread_lock=True, quiet=True, **launch_options(registry, None, None))
+        page.launch(prevent_thread_lock=True, quiet=True, **launch_options(registry, Laboratory(registry), None, None))
         run = registry.start(RunConfig.from_fields(FIELDS), "benchmark")
         while run.step < 50:
             time.sleep(0.1)

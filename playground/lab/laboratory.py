@@ -201,6 +201,7 @@ class Laboratory:
             "message": going.message,
             "runs": experiment.n_runs,
             "statuses": dict(status) | {"planned": experiment.n_runs - len(runs)},
+            "place": min(filter(None, map(self.registry.place, runs.values())), default=None),
         }
 
     def state(self, experiment: Experiment, owner: str) -> str:
@@ -242,11 +243,15 @@ class Laboratory:
         for key, cell, seed in experiment.planned():
             run = runs.get(key)
             steps = cell.config(seed).training.steps
-            blank: dict[str, Any] = {"done": False, "exact_match": None, "steps": steps, "steps_to": None, "seconds": 0.0, "curve": []}
+            blank: dict[str, Any] = {
+                "done": False, "exact_match": None, "steps": steps, "steps_to": None, "seconds": 0.0, "curve": [], "loss": [],
+            }  # fmt: skip
             by_cell[cell.label].append({"seed": seed} | (self._measure(run) if run else blank))
         cells = [results.cell_result(cell, by_cell[cell.label]) for cell in experiment.cells]
         for told in cells:
-            told["seeds"] = [{name: value for name, value in run.items() if name != "curve"} for run in by_cell[told["label"]]]
+            told["seeds"] = [
+                {name: value for name, value in run.items() if name not in ("curve", "loss")} for run in by_cell[told["label"]]
+            ]
         return {"fields": list(experiment.grid), "cells": cells, "sentence": results.sentence(list(experiment.grid), cells)}
 
     def lengths(self, experiment: Experiment, owner: str) -> dict[str, Any]:
@@ -432,11 +437,13 @@ class Laboratory:
         """A run's numbers. What a finished run measured is read once."""
         key = (run.id, run.step, run.status)
         if key not in self._measured:
-            scored = [(step, exact) for step, exact, *_ in run.load().scored]
+            points = run.load()
+            scored = [(step, exact) for step, exact, *_ in points.scored]
             told = {
                 "run": f"run:{run.id}", "done": run.status == "done", "exact_match": run.scores["exact_match"] if run.scores else None,
                 "n": run.scores["n"] if run.scores else None, "steps": run.steps, "steps_to": results.steps_to(scored),
                 "seconds": run.seconds, "curve": [list(point) for point in scored],
+                "loss": results.stretches([step for step, _ in scored], points.columns["loss"], points.first),
             }  # fmt: skip
             if run.status != "done":
                 return told

@@ -268,7 +268,8 @@ def verdict(name: str, facts: Mapping[str, Any], other: Sequence[str] = ()) -> d
         return told | {"passed": None, "sentence": f"{claim.measure} was not measured"}
     passed = _passes(claim, facts)
     written = _written(claim, facts)
-    return told | {"passed": passed, "sentence": f"published: {claim.told}; ours: {written}; {'pass' if passed else 'fail'}: {claim.rule}"}
+    sentence = f"published: {claim.told}; ours: {written}; {'pass' if passed else 'fail'}: {claim.rule}"
+    return told | {"passed": passed, "written": written, "sentence": sentence}
 
 
 def verdict_of_lengths(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -285,7 +286,7 @@ def verdict_of_lengths(found: Mapping[str, Any]) -> dict[str, Any]:
     if quantile(list(medians.values()), 1) == 0:
         passed, ours = False, f"{ours}: nothing is right beyond the trained lengths, so there is no order"
     sentence = f"published: {claim.told}; ours, median exact match beyond length 20: {ours}; {'pass' if passed else 'fail'}: {claim.rule}"
-    return told | {"ours": medians, "passed": passed, "sentence": sentence}
+    return told | {"ours": medians, "passed": passed, "written": ours, "sentence": sentence}
 
 
 def _passes(claim: Claim, facts: Mapping[str, Any]) -> bool:

@@ -23,9 +23,21 @@ def steps_to(scored: Sequence[tuple[int, float]], share: float = REACHED) -> int
     return next((step for step, exact in scored if exact >= share), None)
 
 
+def stretches(scored: Sequence[int], losses: Sequence[float], first: int = 1) -> list[list[float]]:
+    """The mean training loss between one look at held-out sequences and the next: [[step, mean], ...]. `scored` are the steps of the
+    looks, `losses` one for each step from `first` on."""
+    told, begin = [], 0
+    for step in scored:
+        part = losses[begin : step - first + 1]
+        if part:
+            told.append([step, sum(part) / len(part)])
+        begin = step - first + 1
+    return told
+
+
 def cell_result(cell: Cell, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """One cell. Each of `runs` has seed, done, exact_match (final, None before the end), steps (the run's length), steps_to (None:
-    not reached), seconds and curve ([[step, exact match], ...]). Only runs that are done count.
+    not reached), seconds, curve ([[step, exact match], ...]) and loss (as `stretches` tells it). Only runs that are done count.
     """
     done = [run for run in runs if run["done"] and run["exact_match"] is not None]
     return {
@@ -39,12 +51,13 @@ def cell_result(cell: Cell, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]
         "steps": max((run["steps"] for run in runs), default=0),
         "seconds": spread([run["seconds"] for run in done]),
         "curve": band([run["curve"] for run in done]),
+        "loss": band([run["loss"] for run in done]),
     }
 
 
 def band(curves: Sequence[Sequence[Sequence[float]]]) -> dict[str, list[float]]:
     """Median and full range over seeds at the steps at which every one of the curves was measured."""
-    by_step = [{int(step): share for step, share in curve} for curve in curves]
+    by_step = [{int(step): value for step, value in curve} for curve in curves]
     common = sorted(set.intersection(*map(set, by_step))) if by_step else []
     if len(common) > MOST_POINTS:
         common = [common[i * (len(common) - 1) // (MOST_POINTS - 1)] for i in range(MOST_POINTS)]

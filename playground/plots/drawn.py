@@ -1,5 +1,5 @@
 """Every figure of a model and a sequence in one folder, for print and with its data beside it: from the command line, and for the
-page as one zip file, in a process of its own."""
+page as one zip file, in a process of its own; for the page also those of an experiment."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from typing import Any
 from playground.families.family import Family
 from playground.training.config import RunConfig
 
+from . import lab
 from .heads import write
 
 CURVE = ("step", "loss", "learning_rate", "gradient_norm", "exact_match", "token_accuracy")
@@ -82,13 +83,31 @@ def work(pipe: Connection, what: dict[str, Any], sequence: str, n: int) -> None:
         scores = None if run else read_manifest(folder).scores
         with tempfile.TemporaryDirectory() as scratch:
             _, files = draw_all(Path(scratch), opened.config, opened.family, sequence, n, lines=lines, scores=scores, history=history)
-            packed = io.BytesIO()
-            with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-                for path in files:
-                    archive.write(path, path.name)
-        answer = {"zip": base64.b64encode(packed.getvalue()).decode()}
+            answer = {"zip": packed(files)}
     except (ValueError, OSError) as error:
         answer = {"error": str(error)}
     with suppress(OSError):
         pipe.send((answer,))
     pipe.close()
+
+
+def work_lab(pipe: Connection, found: Mapping[str, Mapping[str, Any]]) -> None:
+    """The same for an experiment: `found` is the data of each figure of the Lab, by the figure's name."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with tempfile.TemporaryDirectory() as scratch:
+            answer = {"zip": packed([path for name, data in found.items() for path in lab.write(Path(scratch), name, data)])}
+    except (ValueError, OSError) as error:
+        answer = {"error": str(error)}
+    with suppress(OSError):
+        pipe.send((answer,))
+    pipe.close()
+
+
+def packed(files: Sequence[Path]) -> str:
+    """These files as one zip file, in base64."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in files:
+            archive.write(path, path.name)
+    return base64.b64encode(content.getvalue()).decode()

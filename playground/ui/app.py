@@ -19,6 +19,7 @@ import gradio as gr
 
 from playground.comparison.jobs import Comparer
 from playground.hub.jobs import Jobs
+from playground.lab.laboratory import Laboratory
 from playground.runs.processes import warm_up
 from playground.runs.registry import Registry
 
@@ -27,6 +28,7 @@ from .compare import ComparePage, compare_view
 from .hosts import middleware
 from .hub import HubPage, can_sign_in, hub_view
 from .inspect import inspect_answerers, inspect_view
+from .lab import LabPage, lab_view
 from .live import live_answerers
 from .rows import Bringing
 from .train import build_train_tab
@@ -51,6 +53,8 @@ def build(registry: Registry) -> gr.Blocks:
                 inspect = inspect_view()
             with gr.Tab("Compare", id="compare"):
                 compare = compare_view()
+            with gr.Tab("Lab", id="lab"):
+                lab = lab_view()
             with gr.Tab("Hub", id="hub"):
                 if can_sign_in():
                     gr.LoginButton(elem_id="sign-in", size="sm")
@@ -60,12 +64,12 @@ def build(registry: Registry) -> gr.Blocks:
             owner = registry.local_owner or known(visit_value) or new_owner()
             wanted = dict(request.query_params).get("inspect", "") if request else ""
             mine = json.dumps({"owner": owner})
-            return [visited(owner), mine, mine, json.dumps({"owner": owner, "wanted": wanted}), *opening(owner, request)]
+            return [visited(owner), mine, mine, mine, json.dumps({"owner": owner, "wanted": wanted}), *opening(owner, request)]
 
         page.load(
             opened,
             [visit],
-            [visit, hub, compare, inspect, *shown],
+            [visit, hub, lab, compare, inspect, *shown],
             show_progress="hidden",
             concurrency_limit=None,
             api_visibility="private",
@@ -104,13 +108,13 @@ def theme() -> Any:
     )
 
 
-def launch_options(registry: Registry, host: str | None, port: int | None) -> dict[str, Any]:
+def launch_options(registry: Registry, laboratory: Laboratory, host: str | None, port: int | None) -> dict[str, Any]:
     """How the page is served. With a `host`, and on a Space, anybody may come; otherwise only this machine."""
     host = host or os.environ.get("GRADIO_SERVER_NAME") or None
-    bringing = Bringing(registry)
-    compare = ComparePage(registry, Comparer(hosted=is_open(host)))
-    answers = live_answerers(registry) | inspect_answerers(registry) | compare.answerers() | HubPage(registry, Jobs(registry)).answerers()
-    answers["rows"] = bringing.answer
+    pages = ComparePage(registry, Comparer(hosted=is_open(host))), LabPage(registry, laboratory), HubPage(registry, Jobs(registry))
+    answers = live_answerers(registry) | inspect_answerers(registry) | {"rows": Bringing(registry).answer}
+    for page in pages:
+        answers |= page.answerers()
     return {
         "theme": theme(),
         "css": (HERE / "page.css").read_text(encoding="utf-8"),
@@ -150,8 +154,10 @@ def serve(host: str | None = None, port: int | None = None) -> None:
         registry.local_owner = owner_of_this_machine(registry.root)
     if opened:
         registry.slots_an_owner = max(1, registry.slots - 1)  # nobody holds every place among strangers
+    laboratory = Laboratory(registry)
 
     def end(number: int, frame: FrameType | None) -> None:
+        laboratory.close()
         saved, killed = registry.shutdown()
         if saved or killed:
             print(f"Runs saved: {saved}" + (f"; ended without saving what came after their last checkpoint: {killed}" * (killed > 0)))
@@ -161,4 +167,4 @@ def serve(host: str | None = None, port: int | None = None) -> None:
     # These signals skip atexit, so this must stand before the launch.
     for number in (signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])):
         signal.signal(number, end)
-    build(registry).launch(**launch_options(registry, host, port))
+    build(registry).launch(**launch_options(registry, laboratory, host, port))

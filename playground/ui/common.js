@@ -34,6 +34,7 @@ window.playground ||= {};
 function goTo(tab, what) {
   window.playground[tab] = what;
   window.dispatchEvent(new CustomEvent("playground-" + tab));
-  [...document.querySelectorAll("#tabs button[role=tab]")].find((button) => button.textContent.trim() === tab)?.click();
+  // Tabs that a narrow page has no room for stand in a menu.
+  [...document.querySelectorAll("#tabs button[role=tab], #tabs .overflow-dropdown button")].find((button) => button.textContent.trim() === tab)?.click();
 }
 function handedOver(tab) { const what = window.playground[tab]; delete window.playground[tab]; return what; }

@@ -19,6 +19,7 @@ def runs(*times, exact=None, steps=200, done=True):
             "steps_to": time,
             "seconds": 2.0,
             "curve": [[10, 0.1], [20, share]],
+            "loss": [[10, 2.0], [20, 1.0 - share]],
         }
         for seed, (time, share) in enumerate(zip(times, exacts, strict=True))
     ]

@@ -1,0 +1,142 @@
+// The Lab tab: questions, the owner's experiments, the one that is open, published claims. Experiments go on in the server, whoever
+// looks; this asks how they go, and draws what was measured. Nothing shown is computed here.
+const root = $(".lab"), MEMORY = "transformer-playground-lab";
+const state = { open: "", shown: null }; // the experiment that is wanted, and what is known of the one on show
+let owner = "", experiments = [], seen = false, memory = {}, dueAt = 0, stood = "";
+
+try { memory = JSON.parse(localStorage.getItem(MEMORY) || "{}") || {}; } catch (error) { /* nothing sensible */ }
+function keep(name, value) {
+  memory[name] = value;
+  try { localStorage.setItem(MEMORY, JSON.stringify(memory)); } catch (error) { /* a browser without a memory */ }
+}
+const kept = (name) => memory[name];
+const NO_ANSWER = "no answer from the server; try again";
+async function ask(name, what = {}, within = 20000) {
+  try { return await call("lab-" + name, { owner, ...what }, within); } catch (error) { return { error: NO_ANSWER, lost: true }; }
+}
+// Names of settings stay as they are written, so the sentence begins as it came.
+const told = (text) => (text ? text + (/[.!?]$/.test(text) ? "" : ".") : "");
+const put = (box, text) => { if (box.textContent !== text) box.textContent = text; return box; };
+const nth = (n) => (n === 1 ? "next" : n === 2 ? "second" : n === 3 ? "third" : n + "th") + " in line";
+// As the sentences write a share, which is never rounded up to 100 %.
+const share = (x) => (x === 1 ? "100 %" : +Math.min(99.9, 100 * x).toPrecision(x < 0.01 ? 1 : 3) + " %");
+const between = (low, high, write) => (low === high ? "" : " (" + write(low).replace(/ %$/, "") + "–" + write(high) + ")");
+const rangeOf = (spread, write) => write(spread.median) + between(spread.low, spread.high, write);
+
+// Rows of a list that stay where they are while what they say changes: `make(one)` a row for what is new, `fill(row, one)` its words.
+function update(box, list, keyOf, make, fill) {
+  const before = new Map([...box.children].map((row) => [row.dataset.key, row]));
+  list.forEach((one, at) => {
+    const key = String(keyOf(one)), row = before.get(key) || make(one);
+    row.dataset.key = key;
+    before.delete(key);
+    fill(row, one);
+    if (box.children[at] !== row) box.insertBefore(row, box.children[at] || null);
+  });
+  for (const row of before.values()) row.remove();
+}
+// A button that asks once more before it does something that cannot be undone from here.
+function careful(text, sure, act) {
+  const button = el("button", { type: "button", className: "quiet", textContent: text });
+  let asked = false;
+  const rest = () => { asked = false; button.textContent = text; button.classList.remove("sure"); };
+  button.addEventListener("click", () => { if (asked) { rest(); act(); } else { asked = true; button.textContent = sure; button.classList.add("sure"); } });
+  button.addEventListener("blur", rest);
+  return button;
+}
+
+// ---------------------------------------------------------------- the owner's experiments
+function inWords(row) {
+  const n = row.statuses, done = n.done || 0, failed = n.failed || 0, busy = (n.training || 0) + (n.starting || 0);
+  const how = row.state === "done" ? "done" : row.state === "paused" ? "paused" : done + failed === row.runs ? "asking every length" : busy ? "training" : row.place ? nth(row.place) : "waiting";
+  return how + " · " + done + " of " + plural(row.runs, "run") + (failed ? ", " + failed + " failed" : "");
+}
+function drawExperiments() {
+  $(".mine .none").hidden = experiments.length > 0;
+  update($(".experiments"), experiments, (row) => row.id, (row) => {
+    const open = el("button", { type: "button", className: "open-it" }), words = el("span", { className: "words" }), bar = el("span", { className: "share" }, el("i"));
+    open.addEventListener("click", () => openExperiment(row.id, true));
+    return el("li", {}, open, words, actionsOf(row.id, $(".mine-note")), bar);
+  }, (item, row) => {
+    item.dataset.state = row.state;
+    item.querySelector(".open-it").setAttribute("aria-current", String(row.id === state.open));
+    put(item.querySelector(".open-it"), row.question || row.name).title = row.name;
+    put(item.querySelector(".words"), inWords(row) + (row.message ? ": " + row.message : "")).classList.toggle("error", Boolean(row.message));
+    item.querySelector(".share i").style.width = 100 * row.share + "%";
+    item.querySelector(".share").style.visibility = row.state === "done" ? "hidden" : "";
+    drawActions(item, row);
+  });
+}
+function actionsOf(id, box) {
+  const button = (text, act) => { const made = el("button", { type: "button", className: "quiet " + text.toLowerCase(), textContent: text }); made.addEventListener("click", act); return made; };
+  const doing = async (what) => {
+    const reply = await ask("do", { experiment: id, do: what });
+    note(box, told(reply.error || ""), "error");
+    if (what === "delete" && !reply.error && state.open === id) { const next = experiments.find((row) => row.id !== id); openExperiment(next ? next.id : ""); }
+    await refresh();
+  };
+  const remove = careful("Delete", "Delete its runs too", () => doing("delete"));
+  remove.classList.add("delete");
+  return el("span", { className: "actions" }, button("Cancel", () => doing("cancel")), button("Resume", () => doing("resume")), remove);
+}
+function drawActions(box, row) {
+  box.querySelector(".cancel").hidden = row.state !== "going";
+  box.querySelector(".resume").hidden = row.state !== "paused" && !(row.state === "done" && row.statuses.failed);
+}
+function openExperiment(id, goThere = false) {
+  state.open = id;
+  keep("open", id);
+  if (!id) { state.shown = null; drawFound(); }
+  drawExperiments();
+  const shown = refresh();
+  // Where the page is one column, the experiment lies below.
+  if (goThere) shown.then(() => { const box = $(".found"); if (box.getBoundingClientRect().top > innerHeight * 0.6 || box.getBoundingClientRect().top < 0) box.scrollIntoView({ block: "start" }); });
+}
+
+// ---------------------------------------------------------------- how everything goes
+let asking = null, again = false;
+// One question at a time; who asks meanwhile gets the answer of the next one.
+function refresh() {
+  if (asking) { again = true; return asking; }
+  asking = (async () => { do { again = false; await refreshNow(); } while (again); })().finally(() => { asking = null; });
+  return asking;
+}
+async function refreshNow() {
+  const open = state.open, known = state.shown && state.shown.id === open ? state.shown.version : "";
+  const reply = await ask("poll", { open, known });
+  dueAt = Date.now() + 4000;
+  if (reply.error) { note($(".mine-note"), told(reply.error), "error"); $(".mine-note").dataset.lost = "yes"; return; }
+  if ($(".mine-note").dataset.lost) note($(".mine-note"), "");
+  experiments = reply.experiments;
+  drawExperiments();
+  if (experiments.some((row) => row.state === "going")) dueAt = Date.now() + 1000;
+  if (open === state.open) {
+    if (reply.open) state.shown = { ...reply.open, found: reply.open.found || state.shown.found };
+    else if (open) { state.open = experiments.length ? experiments[0].id : ""; state.shown = null; again = Boolean(state.open); keep("open", state.open); drawExperiments(); }
+    if (reply.open || !state.open) drawFound();
+  }
+  const stand = JSON.stringify(experiments.map((row) => [row.id, row.state, row.statuses.done]));
+  if (stand !== stood) { stood = stand; askQuestions(); askClaims(); }
+}
+
+// ---------------------------------------------------------------- beginning
+function attach() {
+  let value = {};
+  try { value = JSON.parse(props.value) || {}; } catch (error) { return; }
+  owner = value.owner || "";
+}
+async function start() {
+  seen = true;
+  if (typeof kept("open") === "string") state.open = kept("open");
+  await refresh();
+  if (!state.open && experiments.length) openExperiment(experiments[0].id);
+}
+async function goOn() {
+  for (let round = 0; element.isConnected || round < 5; round++) {
+    await sleep(250);
+    if (!owner || !element.offsetParent || document.hidden) continue;
+    if (!seen) { await start(); continue; }
+    if (Date.now() >= dueAt) await refresh();
+    if (claimsDue()) await askClaims();
+  }
+}

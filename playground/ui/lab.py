@@ -1,0 +1,376 @@
+"""The Lab tab: questions, the experiments that answer them, published claims (lab.html, .css and the scripts beside it). Experiments
+belong to the laboratory (lab/laboratory.py); the page asks how they go. Nothing here loads torch."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from hashlib import sha256
+from typing import Any
+
+import gradio as gr
+from starlette.requests import Request
+
+from playground.families import FAMILIES
+from playground.lab.experiment import GRID, LENGTHS, VARIANT, Experiment, plain_value, value_of
+from playground.lab.laboratory import Laboratory
+from playground.lab.published import CLAIMS, claims, compare_run, config_of, other_settings, verdict_of_lengths
+from playground.lab.questions import questions, spec
+from playground.models.config import SettingError, plain, shown
+from playground.runs.eyes import resolve
+from playground.runs.processes import Child
+from playground.runs.registry import Refused, Registry
+from playground.runs.run import Run, fingerprint
+from playground.tasks import ROWS
+from playground.training.config import field_owner, setting_of
+from playground.training.manifest import read_manifest
+
+from .acts import describe, settings_of
+from .asked import Answerer
+from .form import ADVANCED, FITTED, label_of
+from .live import answer_of
+from .subject import RUN, checkpoint_folder, run_on_show
+from .view import view
+from .visit import OWNER
+
+SHELL = ("common.js", "elements.js", "paint.js", "lab.js", "lab_chart.js")
+SCRIPTS = (*SHELL, "lab_asking.js", "lab_found.js", "lab_published.js", "lab_begin.js")
+STYLES = ("common.css", "lab.css")
+LONGEST_REQUEST = 20_000  # characters
+OFFERED = 5  # values of a setting that the form writes by itself
+FIGURES_WITHIN = 120  # seconds
+VERDICT_WITHIN = 150
+OF_LENGTHS = ("times", "n")
+TELLING = ("family", "cell", "alignment")  # of settings that vary together, those that a reader knows them by
+
+
+def lab_view() -> gr.HTML:
+    """The view. Its value is {"owner": whose page it is}."""
+    return view("lab", STYLES, SCRIPTS)
+
+
+class LabPage:
+    """What the tab's scripts may ask."""
+
+    def __init__(self, registry: Registry, laboratory: Laboratory) -> None:
+        self.registry, self.laboratory = registry, laboratory
+        self._verdicts: dict[tuple[str, str, int], dict[str, Any]] = {}  # by claim, run and step
+        self._judging = ThreadPoolExecutor(1, "verdict")  # it waits for a model: no place for one that others need
+        self._drawing = threading.Lock()  # seconds of a core each
+
+    def answerers(self) -> dict[str, Answerer]:
+        routes = {
+            "lab-questions": self.questions, "lab-poll": self.poll, "lab-plan": self.plan, "lab-begin": self.begin, "lab-do": self.act,
+            "lab-csv": self.csv, "lab-claims": self.claims, "lab-claim": self.run_claim,
+        }  # fmt: skip
+        answerers = {name: self._route(answer) for name, answer in routes.items()}
+        return answerers | {"lab-figures": self.figures, "lab-verdict": self.verdict}
+
+    def _route(self, answer: Callable[[str, dict[str, Any]], dict[str, Any]]) -> Answerer:
+        async def serve(what: object, _: Request) -> dict[str, Any]:
+            return await asyncio.to_thread(_told, answer, what)
+
+        return serve
+
+    # Questions and beginning
+
+    def questions(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
+        """The prepared questions, each with what it trains, how long that may take, and the experiment of the owner's that answers it
+        already; and the settings that an experiment of one's own may vary."""
+        mine, told = self.laboratory.of_owner(owner), []
+        for line in questions():
+            asked = {key: line[key] for key in ("name", "title", "why", "runs", "missing")} | {"kind": line["spec"]["kind"]}
+            asked |= {"varied": _varied(line["spec"]["grid"]), "estimate": None, "experiment": None}
+            if not line["missing"]:
+                wanted = Experiment(owner=fingerprint(owner), **line["spec"])
+                asked["experiment"] = next((each.id for each in mine if each.same_as(wanted)), None)
+                asked["estimate"] = self.laboratory.estimate(wanted, owner)
+            told.append(asked)
+        return {"questions": told, "settings": SETTINGS}
+
+    def plan(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
+        """What an experiment would come to: cells, runs, estimate. Nothing begins."""
+        return self.laboratory.plan(self._spec(owner, what), owner)
+
+    def begin(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
+        """Begin a prepared question, or an experiment of the owner's making; the answer names the `experiment`."""
+        return {"experiment": self.laboratory.begin(self._spec(owner, what), owner).id}
+
+    def _spec(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
+        """What the laboratory is asked to do.
+
+        Raises:
+            SettingError: naming the field of the form.
+        """
+        if "question" in what:
+            return spec(_text(what["question"], "question"))
+        form = what.get("form")
+        if not isinstance(form, dict) or len(json.dumps(form)) > LONGEST_REQUEST:
+            raise Refused("this page does not say what is to be tried; reload it and try again")
+        given = _grid(form.get("grid"))
+        grid = {name: values for name, values in given.items() if len(values) > 1} or given
+        base = self._base(owner, form.get("base")) | {name: values[0] for name, values in given.items() if len(values) == 1}
+        asked: dict[str, Any] = {
+            "name": _text(form.get("name", ""), "name").strip() or " and ".join(grid),
+            "base": {name: value for name, value in base.items() if name not in grid},  # one value does not vary
+            "grid": grid,
+            "seeds": _whole_numbers(form.get("seeds"), "seeds"),
+            "kind": form.get("kind", GRID),
+        }
+        if asked["kind"] == LENGTHS:
+            asked |= {name: form[name] for name in OF_LENGTHS if name in form}
+        return asked
+
+    def _base(self, owner: str, subject: object) -> dict[str, Any]:
+        """The settings that stay: those of a run or a checkpoint, its seed left out; {} for the playground's own."""
+        if not subject:
+            return {}
+        what = {"subject": subject, "owner": owner}
+        run, _ = run_on_show(self.registry, what)
+        folder = checkpoint_folder(self.registry, what)
+        if run is None and folder is None:
+            raise SettingError("base", "this run is not on this server, or not yours; choose another one")
+        config = run.config if run else read_manifest(folder).config  # type: ignore[arg-type]
+        return {name: value for name, value in settings_of(config).items() if name != "seed"}
+
+    # Experiments
+
+    def poll(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
+        """The owner's experiments, and all about the one that is `open`. What was found comes only when it is not what the page has
+        `known`, by its `version`."""
+        told: dict[str, Any] = {"experiments": [self._row(each, owner) for each in self.laboratory.of_owner(owner)], "open": None}
+        experiment = self.laboratory.find(what.get("open"), owner)
+        if experiment:
+            report = self.laboratory.report(experiment, owner)
+            found = {name: report.pop(name) for name in ("results", "lengths", "spec") if name in report}
+            version = sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:16]
+            told["open"] = report | {"version": version, "found": None if what.get("known") == version else found}
+        return told
+
+    def _row(self, experiment: Experiment, owner: str) -> dict[str, Any]:
+        row = self.laboratory.row(experiment, owner)
+        at, of = self.laboratory.progress(experiment, owner) if row["state"] != "done" else (1, 1)
+        return row | {"share": at / of if of else 0.0}
+
+    def act(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
+        """Cancel, resume or delete an experiment."""
+        acts = {"cancel": self.laboratory.cancel, "resume": self.laboratory.resume, "delete": self.laboratory.delete}
+        do = what.get("do")
+        if not isinstance(do, str) or do not in acts:
+            raise Refused(f"{shown(do)} is nothing that can be done with an experiment")
+        acts[do](self._found(owner, what), owner)
+        return {}
+
+    def csv(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
+        return {"csv": self.laboratory.to_csv(self._found(owner, what), owner)}
+
+    async def figures(self, what: object, _: Request) -> dict[str, Any]:
+        """Every figure of an experiment, for print: {"zip": base64}."""
+        found = await asyncio.to_thread(_told, self._to_draw, what)
+        if "error" in found:
+            return found
+        if not self._drawing.acquire(blocking=False):
+            return {"error": "somebody else's figures are being drawn just now; try again in a moment"}
+        future = Future[dict[str, Any]]()
+        child = Child(
+            "playground.plots.drawn:work_lab", "figures", found,
+            on_message=lambda answer: resolve(future, answer),
+            on_end=lambda code: resolve(future, {"error": f"the process that draws ended (exit code {code}); try again"}),
+        )  # fmt: skip
+        try:
+            return await answer_of(future, FIGURES_WITHIN)
+        finally:
+            child.kill()
+            self._drawing.release()
+
+    def _to_draw(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
+        experiment = self._found(owner, what)
+        learned = self.laboratory.results(experiment, owner)
+        if not any(cell["n"] for cell in learned["cells"]):
+            raise Refused("no run has finished yet, so there is nothing to draw")
+        figures = {"experiment": learned}
+        if experiment.kind == LENGTHS:
+            asked = self.laboratory.lengths(experiment, owner)
+            figures |= {"answers-by-length": asked, "lengths-heatmap": asked} if any(row["n"] for row in asked["rows"]) else {}
+        return figures
+
+    def _found(self, owner: str, what: dict[str, Any]) -> Experiment:
+        experiment = self.laboratory.find(what.get("experiment"), owner)
+        if experiment is None:
+            raise Refused("this experiment is no longer here, or not yours")
+        return experiment
+
+    # Published claims
+
+    def claims(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
+        """Every claim, and how the run or the experiment stands with which the owner has it tried."""
+        return {"claims": [line | self._setting(line["name"]) | self._stands(owner, line["name"]) for line in claims()]}
+
+    def _setting(self, name: str) -> dict[str, Any]:
+        """What a claim trains, in a few words, and every setting of it by name."""
+        asked, settings = CLAIMS[name].experiment, dict(CLAIMS[name].settings)
+        if asked is not None:
+            base, grid = asked["base"], asked["grid"]
+            lengths = f"{base['min_length']}–{base['max_length']}"
+            told = f"{base['family']}, {base['task']} {lengths}; {_varied(grid)}; {base['steps']:,} updates, {len(asked['seeds'])} seeds"
+            return {"setting": told, "settings": {**base, **grid}, "experiment_asked": True}
+        config = config_of(name)
+        told = f"{describe(config)}, d_model {config.model.d_model}; {config.training.steps:,} updates of {config.training.batch_size}"
+        return {"setting": told, "settings": settings, "experiment_asked": False}
+
+    def _stands(self, owner: str, name: str) -> dict[str, Any]:
+        """How far the owner's trial of a claim is."""
+        stands: dict[str, Any] = {"experiment": None, "run": None, "state": "none", "step": 0, "steps": 0, "place": None, "message": ""}
+        if CLAIMS[name].experiment is not None:
+            experiment = self._experiment_of(owner, name)
+            if experiment:
+                step, steps = self.laboratory.progress(experiment, owner)
+                stands |= {"experiment": experiment.id, "state": self.laboratory.state(experiment, owner), "step": step, "steps": steps}
+        elif run := self._run_of(owner, name):
+            stands |= {"run": RUN + run.id, "state": run.status, "step": run.step, "steps": run.steps, "message": run.message}
+            stands["place"] = self.registry.place(run)
+        return stands
+
+    def _run_of(self, owner: str, name: str) -> Run | None:
+        """The owner's newest run with the settings of a claim; a finished one rather than another."""
+        wanted = config_of(name)
+        mine = [run for run in self.registry.of_owner(owner) if run.deleted_at is None and not other_settings(wanted, run.config)]
+        return max(mine, key=lambda run: (run.status == "done", run.created), default=None)
+
+    def _experiment_of(self, owner: str, name: str) -> Experiment | None:
+        wanted = Experiment(owner=fingerprint(owner), **(CLAIMS[name].experiment or {}))
+        return next((each for each in self.laboratory.of_owner(owner) if each.same_as(wanted)), None)
+
+    def run_claim(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
+        """Begin what reproduces a claim: a run of the owner's, or an experiment."""
+        name = _claim(what)
+        asked = CLAIMS[name].experiment
+        if asked is not None:
+            return {"experiment": self.laboratory.begin(asked, owner).id}
+        return {"run": RUN + self.registry.start(config_of(name), owner, name=f"as published: {name}").id}
+
+    async def verdict(self, what: object, _: Request) -> dict[str, Any]:
+        """A finished trial beside the published figure."""
+        return await asyncio.get_running_loop().run_in_executor(self._judging, _told, self._verdict, what)
+
+    def _verdict(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
+        name = _claim(what)
+        if CLAIMS[name].experiment is not None:
+            experiment = self._experiment_of(owner, name)
+            return verdict_of_lengths(self.laboratory.lengths(experiment, owner)) if experiment else _not_run(name)
+        run = self._run_of(owner, name)
+        if run is None:
+            return _not_run(name)
+        key = (name, run.id, run.step)
+        if key not in self._verdicts:
+            told = compare_run(self.registry, name, run, VERDICT_WITHIN - 30)
+            if told["passed"] is None:  # it may be another time
+                return told
+            self._verdicts[key] = told
+        return self._verdicts[key]
+
+
+def _told(answer: Callable[[str, dict[str, Any]], dict[str, Any]], what: object) -> dict[str, Any]:
+    """An answer to a page that says whose it is, or the sentence that says what is wrong, and with which `field`."""
+    what = what if isinstance(what, dict) else {}
+    owner = what.get("owner")
+    if not isinstance(owner, str) or not OWNER.fullmatch(owner):
+        return {"error": "this page does not say whose it is; reload it and try again"}
+    try:
+        return answer(owner, what)
+    except SettingError as error:
+        return {"error": str(error), "field": error.field}
+    except (Refused, ValueError, OSError, TimeoutError) as error:
+        return {"error": str(error) or "this took too long; try again"}
+
+
+def _not_run(name: str) -> dict[str, Any]:
+    return {"name": name, "passed": None, "ours": None, "sentence": "not run yet"}
+
+
+def _claim(what: Mapping[str, Any]) -> str:
+    name = _text(what.get("name"), "name")
+    if name not in CLAIMS:
+        raise SettingError("name", f"claim is {shown(name)}; choose one of {', '.join(CLAIMS)}")
+    return name
+
+
+def _grid(given: object) -> dict[str, list[Any]]:
+    """The settings that vary out of the form's [[name, "value, value"], ...].
+
+    Raises:
+        SettingError: naming the setting.
+    """
+    if not isinstance(given, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in given):
+        raise SettingError("grid", "say which setting varies, and with which values")
+    grid: dict[str, list[Any]] = {}
+    for pair in given:
+        name, text = (_text(each, "grid") for each in pair)
+        if name in grid:
+            raise SettingError(name, f"{name} stands there twice; choose another setting, or write all values into one field")
+        parts = [part.strip() for part in text.split(",") if part.strip()]
+        if not parts:
+            raise SettingError(name, f"{name} has no values; write some, separated by commas")
+        grid[name] = [value_of(name, part) for part in parts]
+    return grid
+
+
+def _whole_numbers(text: object, field: str) -> list[int]:
+    parts = [part.strip() for part in _text(text, field).split(",") if part.strip()]
+    try:
+        return [int(part) for part in parts]
+    except ValueError:
+        raise SettingError(field, f"{field} are {shown(text)}; write whole numbers, separated by commas") from None
+
+
+def _text(value: object, field: str) -> str:
+    if not isinstance(value, str) or len(value) > LONGEST_REQUEST:
+        raise SettingError(field, f"{field} is {shown(value)}; text is expected")
+    return value
+
+
+def _varied(grid: Mapping[str, list[Any]]) -> str:
+    """What varies, in a few words: `positions: learned, rope`."""
+    told = []
+    for name, values in grid.items():
+        if name == VARIANT:
+            named = ([str(value) for key, value in each.items() if key in TELLING] for each in values)
+            told.append(", ".join(" ".join(words) for words in named))
+        else:
+            told.append(f"{name}: {', '.join(plain_value(value) for value in values)}")
+    return "; ".join(told)
+
+
+def _setting(name: str, group: str) -> dict[str, Any]:
+    """What the form says of a setting that may vary: its sentence, what it accepts, and values to begin with."""
+    if name == "family":
+        choices, default, help, low, high = list(FAMILIES), "transformer", "Which model is trained.", 0, 0
+    else:
+        setting: Any = setting_of(name)
+        default, (help, low, high) = setting.default, (setting.metadata[key] for key in ("help", "low", "high"))
+        choices = [choice for choice in setting.metadata["choices"] if (name, choice) != ("task", ROWS)]
+    if choices:
+        accepts, begin = "any of " + ", ".join(choices), ", ".join(choices[:OFFERED])
+    elif isinstance(default, bool):
+        accepts, begin = "on or off", "on, off"
+    else:
+        kind = "whole numbers" if isinstance(default, int) else "numbers"
+        accepts, begin = f"{kind} from {plain(low)} to {plain(high)}", ""
+    return {
+        "name": name, "label": label_of(name), "group": group, "help": help, "accepts": accepts, "begin": begin,
+        "default": plain_value(default),
+    }  # fmt: skip
+
+
+def _settings() -> list[dict[str, Any]]:
+    grouped = {"First of all": ("family", "task", "min_length", "max_length"), **ADVANCED}
+    listed = [(name, group) for group, names in grouped.items() for name in names]
+    rest = [(name, "Of other families") for name in field_owner() if name not in {each for each, _ in listed}]
+    left_out = (*FITTED, "seed", "device", "threads")
+    return [_setting(name, group) for name, group in (*listed, *rest) if name not in left_out]
+
+
+SETTINGS = _settings()

@@ -1,0 +1,7 @@
+// Everything is known by now.
+buildAsking();
+buildFound();
+buildPublished();
+watch("value", attach);
+attach();
+goOn();
