@@ -112,7 +112,8 @@ def launch_options(registry: Registry, laboratory: Laboratory, host: str | None,
     """How the page is served. With a `host`, and on a Space, anybody may come; otherwise only this machine."""
     host = host or os.environ.get("GRADIO_SERVER_NAME") or None
     pages = ComparePage(registry, Comparer(hosted=is_open(host))), LabPage(registry, laboratory), HubPage(registry, Jobs(registry))
-    answers = live_answerers(registry) | inspect_answerers(registry) | {"rows": Bringing(registry).answer}
+    bringing = Bringing(registry)
+    answers = live_answerers(registry) | inspect_answerers(registry) | {"rows": bringing.answer}
     for page in pages:
         answers |= page.answerers()
     return {
