@@ -369,7 +369,7 @@ def _settings() -> list[dict[str, Any]]:
     grouped = {"First of all": ("family", "task", "min_length", "max_length"), **ADVANCED}
     listed = [(name, group) for group, names in grouped.items() for name in names]
     rest = [(name, "Of other families") for name in field_owner() if name not in {each for each, _ in listed}]
-    left_out = (*FITTED, "seed", "device", "threads")
+    left_out = (*FITTED, "rows", "seed", "device", "threads")
     return [_setting(name, group) for name, group in (*listed, *rest) if name not in left_out]
 
 
