@@ -16,10 +16,10 @@ from playground.models.transformer import AttentionRecord
 from playground.tasks import EOS, PAD, SOS
 from playground.tasks.task import Batch
 
-from .family import Family, all_right, check_room, cross_entropy, looking, written
+from .family import Taught, check_room, looking, written
 
 
-class Bart(Family):
+class Bart(Taught):
     """Taught by teacher forcing. The weights are random at first; nothing pretrained is loaded."""
 
     config: BartSizes
@@ -49,8 +49,8 @@ class Bart(Family):
         )
         self.model.set_attn_implementation("eager")  # the others tell nobody where they look
 
-    def loss(self, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
-        return cross_entropy(self._passed(batch.source_BS, batch.decoder_input_BT).logits, batch, label_smoothing)
+    def logits(self, batch: Batch) -> Tensor:
+        return self._passed(batch.source_BS, batch.decoder_input_BT).logits
 
     @torch.no_grad()
     def solve(self, source_BS: Tensor, max_tokens: int) -> Tensor:
@@ -58,11 +58,6 @@ class Bart(Family):
         with looking(self):
             read = self.model.model.encoder(source_BS, attention_mask=(source_BS != PAD).long())
             return written(lambda given_BT: self._passed(source_BS, given_BT, encoder_outputs=read).logits[:, -1], source_BS, max_tokens)
-
-    @torch.no_grad()
-    def solves(self, batch: Batch) -> Tensor:
-        with looking(self):
-            return all_right(self._passed(batch.source_BS, batch.decoder_input_BT).logits, batch)
 
     @torch.no_grad()
     def record(self, batch: Batch) -> AttentionRecord:

@@ -18,11 +18,11 @@ from playground.tasks import PAD, SOS
 from playground.tasks.task import Batch
 
 from .encoder_only import up_to_eos
-from .family import Family, all_right, check_room, cross_entropy, looking
+from .family import Taught, check_room, looking
 from .rows import question_and_answer
 
 
-class Bert(Family):
+class Bert(Taught):
     """A row is source, EOS and blanks (SOS, which no sequence holds, in place of [MASK]): as many as there are positions, because
     it sees them and is not told how long the answer will be. Source and blanks are BERT's two segments. The weights are random
     at first; nothing pretrained is loaded."""
@@ -47,19 +47,14 @@ class Bert(Family):
         )
         self.model.set_attn_implementation("eager")  # the others tell nobody where they look
 
-    def loss(self, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
-        return cross_entropy(self.answers(batch.source_BS, batch.labels_BT.shape[1]), batch, label_smoothing)
+    def logits(self, batch: Batch) -> Tensor:
+        return self.answers(batch.source_BS, batch.labels_BT.shape[1])
 
     @torch.no_grad()
     def solve(self, source_BS: Tensor, max_tokens: int) -> Tensor:
         check_room(self.config, source_BS, max_tokens)
         with looking(self):
             return up_to_eos(self.answers(source_BS, max_tokens))
-
-    @torch.no_grad()
-    def solves(self, batch: Batch) -> Tensor:
-        with looking(self):
-            return all_right(self.answers(batch.source_BS, batch.labels_BT.shape[1]), batch)
 
     @torch.no_grad()
     def record(self, batch: Batch) -> AttentionRecord:

@@ -13,29 +13,23 @@ from playground.models.sizes import DecoderOnlyConfig
 from playground.models.transformer import AttentionRecord
 from playground.tasks.task import Batch
 
-from .family import Family, all_right, check_room, cross_entropy, looking, written
+from .family import Taught, check_room, looking, written
 from .rows import question_and_answer
 
 
-class DecoderOnly(Decoder, Family):
+class DecoderOnly(Decoder, Taught):
     """A row is source, EOS, answer, EOS; the first EOS asks for the answer. Only the answer is trained."""
 
     config: DecoderOnlyConfig
 
-    def loss(self, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
-        return cross_entropy(self.answers(batch.source_BS, batch.decoder_input_BT), batch, label_smoothing)
+    def logits(self, batch: Batch) -> Tensor:
+        return self.answers(batch.source_BS, batch.decoder_input_BT)
 
     @torch.no_grad()
     def solve(self, source_BS: Tensor, max_tokens: int) -> Tensor:
         check_room(self.config, source_BS, max_tokens)
         with looking(self):
             return written(lambda given_BT: self.answers(source_BS, given_BT)[:, -1], source_BS, max_tokens)
-
-    @torch.no_grad()
-    def solves(self, batch: Batch) -> Tensor:
-        """One pass over the right answer, as for the encoder-decoder: right everywhere means that it would be written."""
-        with looking(self):
-            return all_right(self.answers(batch.source_BS, batch.decoder_input_BT), batch)
 
     @torch.no_grad()
     def record(self, batch: Batch) -> AttentionRecord:

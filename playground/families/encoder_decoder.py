@@ -12,27 +12,17 @@ from playground.decoding import decode
 from playground.models.transformer import AttentionRecord, Transformer
 from playground.tasks.task import Batch
 
-from .family import Family, all_right, cross_entropy, looking
+from .family import Taught, looking
 
 
-class EncoderDecoder(Transformer, Family):
+class EncoderDecoder(Transformer, Taught):
     """The transformer from scratch, trained by teacher forcing: at each position, the right answer so far is given."""
 
-    def loss(self, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
-        return cross_entropy(self(batch.source_BS, batch.decoder_input_BT), batch, label_smoothing)
+    def logits(self, batch: Batch) -> Tensor:
+        return self(batch.source_BS, batch.decoder_input_BT)
 
     def solve(self, source_BS: Tensor, max_tokens: int) -> Tensor:
         return decode(self, source_BS, max_tokens)
-
-    @torch.no_grad()
-    def solves(self, batch: Batch) -> Tensor:
-        """One teacher-forced pass instead of decoding.
-
-        By induction on the prefix: where every token is the most likely one given the right prefix, greedy decoding writes
-        that very prefix, and so the same tokens; where some token is not, it leaves the right answer there.
-        """
-        with looking(self):
-            return all_right(self(batch.source_BS, batch.decoder_input_BT), batch)
 
     @torch.no_grad()
     def record(self, batch: Batch) -> AttentionRecord:

@@ -16,28 +16,23 @@ from playground.models.transformer import AttentionRecord
 from playground.tasks import EOS, PAD, SOS
 from playground.tasks.task import Batch
 
-from .family import Family, all_right, check_room, cross_entropy, looking
+from .family import Taught, check_room, looking
 
 
-class EncoderOnly(Encoder, Family):
+class EncoderOnly(Encoder, Taught):
     """Place t of the row is read off as the answer's token t. An answer may outgrow its sequence, so blanks (SOS, which no
     sequence holds) stand behind it. They look at the sequence and nobody looks at them: how many there are changes nothing."""
 
     config: EncoderOnlyConfig
 
-    def loss(self, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
-        return cross_entropy(self.answers(batch.source_BS, batch.labels_BT.shape[1]), batch, label_smoothing)
+    def logits(self, batch: Batch) -> Tensor:
+        return self.answers(batch.source_BS, batch.labels_BT.shape[1])
 
     @torch.no_grad()
     def solve(self, source_BS: Tensor, max_tokens: int) -> Tensor:
         check_room(self.config, source_BS, max_tokens)
         with looking(self):
             return up_to_eos(self.answers(source_BS, max_tokens))
-
-    @torch.no_grad()
-    def solves(self, batch: Batch) -> Tensor:
-        with looking(self):
-            return all_right(self.answers(batch.source_BS, batch.labels_BT.shape[1]), batch)
 
     @torch.no_grad()
     def record(self, batch: Batch) -> AttentionRecord:

@@ -46,6 +46,27 @@ class Family(nn.Module, ABC):
         looked at (BM). Empty for a family that attends to nothing."""
 
 
+class Taught(Family):
+    """A family that scores the tokens of its answer, given the right answer so far where it writes one token after the other."""
+
+    @abstractmethod
+    def logits(self, batch: Batch) -> Tensor:
+        """What is said for each token of the vocabulary at the place of each label (BTV)."""
+
+    def loss(self, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
+        return cross_entropy(self.logits(batch), batch, label_smoothing)
+
+    @torch.no_grad()
+    def solves(self, batch: Batch) -> Tensor:
+        """One pass over the right answer instead of writing one.
+
+        By induction on the prefix: where every token is the most likely one given the right prefix, greedy decoding writes
+        that very prefix, and so the same tokens; where some token is not, it leaves the right answer there.
+        """
+        with looking(self):
+            return all_right(self.logits(batch), batch)
+
+
 def cross_entropy(logits_BTV: Tensor, batch: Batch, label_smoothing: float) -> Tensor:
     """Mean cross-entropy of the labels over the tokens of the rows that train, with label smoothing (Szegedy et al. 2016; section
     5.4 in Vaswani et al. 2017)."""

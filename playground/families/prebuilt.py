@@ -13,16 +13,16 @@ from playground.models.sizes import PrebuiltConfig
 from playground.models.transformer import AttentionRecord
 from playground.tasks.task import Batch
 
-from .family import Family, all_right, check_room, cross_entropy, looking, written
+from .family import Taught, check_room, looking, written
 
 
-class Prebuilt(Transformer, Family):
+class Prebuilt(Transformer, Taught):
     """The encoder reads once; the decoder reads everything written so far anew for each symbol, for torch's keeps nothing."""
 
     config: PrebuiltConfig
 
-    def loss(self, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
-        return cross_entropy(self(batch.source_BS, batch.decoder_input_BT), batch, label_smoothing)
+    def logits(self, batch: Batch) -> Tensor:
+        return self(batch.source_BS, batch.decoder_input_BT)
 
     @torch.no_grad()
     def solve(self, source_BS: Tensor, max_tokens: int) -> Tensor:
@@ -30,11 +30,6 @@ class Prebuilt(Transformer, Family):
         with looking(self):
             memory_BSD = self.encode(source_BS)
             return written(lambda given_BT: self.output(self.decode(given_BT, memory_BSD, source_BS)[:, -1]), source_BS, max_tokens)
-
-    @torch.no_grad()
-    def solves(self, batch: Batch) -> Tensor:
-        with looking(self):
-            return all_right(self(batch.source_BS, batch.decoder_input_BT), batch)
 
     @torch.no_grad()
     def record(self, batch: Batch) -> AttentionRecord:

@@ -13,16 +13,16 @@ from playground.models.sizes import RecurrentConfig
 from playground.models.transformer import AttentionRecord
 from playground.tasks.task import Batch
 
-from .family import Family, all_right, check_room, cross_entropy, looking, written
+from .family import Taught, check_room, looking, written
 
 
-class Recurrent(Network, Family):
+class Recurrent(Network, Taught):
     """Taught by teacher forcing; its alignment stands where other families have cross-attention, in one layer and one head."""
 
     config: RecurrentConfig
 
-    def loss(self, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
-        return cross_entropy(self(batch.source_BS, batch.decoder_input_BT), batch, label_smoothing)
+    def logits(self, batch: Batch) -> Tensor:
+        return self(batch.source_BS, batch.decoder_input_BT)
 
     @torch.no_grad()
     def solve(self, source_BS: Tensor, max_tokens: int) -> Tensor:
@@ -36,11 +36,6 @@ class Recurrent(Network, Family):
                 return logits_B1V[:, 0]
 
             return written(next_token, source_BS, max_tokens)
-
-    @torch.no_grad()
-    def solves(self, batch: Batch) -> Tensor:
-        with looking(self):
-            return all_right(self(batch.source_BS, batch.decoder_input_BT), batch)
 
     @torch.no_grad()
     def record(self, batch: Batch) -> AttentionRecord:
