@@ -47,7 +47,7 @@ function asker(key, { begun = () => {}, rows = () => {}, going = () => {}, over 
     line.classList.toggle("idle", !self.busy && !text);
   }
   function sayHow(told) {
-    const left = told.status === "waiting" ? (told.place ? "waiting: " + plural(told.place, "question") + " of others before yours" : "waiting for its turn") : told.sentence || "beginning";
+    const left = told.status === "waiting" ? (told.place ? "waiting: " + plural(told.place, "question") + " before this one" : "waiting for its turn") : told.sentence || "beginning";
     say(left);
     bar.style.width = told.total ? Math.min(100, (100 * told.done) / told.total) + "%" : "0";
     amount.textContent = !told.total ? "" : told.unit === "bytes" ? bytes(told.done) + " of " + bytes(told.total) : told.done.toLocaleString("en") + " of " + told.total.toLocaleString("en") + " " + told.unit;

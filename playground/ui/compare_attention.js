@@ -1,5 +1,6 @@
 // "Attention beside": the heads of two models, each on the same prompt as its own tokens; or of one of them and of the visitor's own model.
 // What pretrained models do comes from comparison/attention.py, the visitor's own from the server as in Inspect.
+const LONG = 24; // tokens from which on the chosen head gets a panel's whole width
 const CAT = "The cat sat on the mat", DIGITS = "3 1 4 1 5";
 const SHAPES = [["map", "weights", "What the softmax makes of the scores: each row sums to one"], ["scores", "scores", "Queries times keys, scaled, before the softmax"], ["token", "one token, all heads", "Click a row of the map to choose the token"]];
 const RESTING = { map: "Down: each token. Across: where it looks. Each row sums to one.", scores: "Queries times keys, over the root of the head's size, before the softmax: blue above zero, orange below.", token: "Down: the heads of the chosen layer. Across: where this token looks in each of them." };
@@ -133,6 +134,7 @@ function drawPanel(panel) {
   const { data } = panel;
   panel.seen.hidden = !data; panel.nothing.hidden = Boolean(data) || panel.source === "own";
   if (!data) return;
+  panel.seen.classList.toggle("long", Math.max(data.rows.length, data.columns.length) > LONG);
   panel.layer = Math.min(panel.layer, data.layers - 1); panel.head = Math.min(panel.head, data.heads - 1); panel.at = Math.min(panel.at, data.rows.length - 1);
   const all = unpack(data), signature = data.layers + "x" + data.heads, possible = data.causal ? data.possible : null;
   if (panel.grid.dataset.signature !== signature) {
@@ -157,14 +159,14 @@ const place = (data, r) => data.rows[r] + " (place " + (r + 1) + ")", target = (
 function drawLarge(panel, all, possible) {
   const { data, layer, head, at } = panel, name = "Layer " + (layer + 1) + ", head " + (head + 1);
   if (att.shape === "token") {
-    panel.name.textContent = data.rows[at] + " (place " + (at + 1) + ") in every head of layer " + (layer + 1);
+    panel.name.textContent = data.rows[at] + " (place " + (at + 1) + ") in every head of layer " + (layer + 1) + " of " + shortName(data);
     panel.caption.dataset.resting = RESTING.token;
     matrix(panel.canvas, { weights: all[layer].map((weights) => weights[at]), rows: all[layer].map((_, h) => layer + 1 + "." + (h + 1)), columns: data.columns, possible: possible && all[layer].map(() => possible[at]), size: 34 }, {
       caption: panel.caption, hover: (r, k) => "Head " + (layer + 1) + "." + (r + 1) + ": " + place(data, at) + " looks at " + target(data, k) + " with weight " + all[layer][r][at][k].toFixed(3) + ".",
       choose: (r) => { att.shape = "map"; panel.head = r; drawBeside(); } });
   } else {
     const weights = all[layer][head];
-    panel.name.textContent = name;
+    panel.name.textContent = name + " of " + shortName(data);
     panel.caption.dataset.resting = (data.own ? { cross: "Down: the answer. Across: the source.", encoder: "Down: the source. Across: the source.", decoder: "Down: the answer. Across: what was written before." }[data.kind] + " Each row sums to one." : RESTING.map) + (att.shape === "scores" ? " These are weights; the scores of your own model are in Inspect, in the walk-through." : "");
     matrix(panel.canvas, { weights, rows: data.rows, columns: data.columns, possible }, {
       caption: panel.caption, hover: (r, k) => name + ": " + place(data, r) + " looks at " + target(data, k) + " with weight " + weights[r][k].toFixed(3) + ".",
@@ -178,7 +180,7 @@ async function drawScores(panel, possible) {
   try { scores = await scoresOf(panel); } catch (error) { panel.caption.textContent = sentenceOf(error.told ? error.message : "no answer from the server; try again"); return; }
   if (mine !== panel.drawing || panel.data !== data || panel.layer !== layer || panel.head !== head || att.shape !== "scores") return;
   const most = Math.max(1e-9, ...scores.flatMap((row, r) => row.filter((_, k) => !possible || possible[r][k]).map(Math.abs)));
-  panel.name.textContent = name + ": scores, at most ±" + number(most);
+  panel.name.textContent = name + " of " + shortName(data) + ": scores, at most ±" + number(most);
   panel.caption.dataset.resting = RESTING.scores;
   matrix(panel.canvas, { weights: scores, rows: data.rows, columns: data.columns, possible, signed: true, most }, {
     caption: panel.caption, hover: (r, k) => name + ": " + place(data, r) + " scores " + target(data, k) + " " + scores[r][k].toFixed(2) + ", of which the softmax over its row makes " + weights[r][k].toFixed(3) + ".",

@@ -80,6 +80,8 @@ function bars(rows) {
     return el("tr", { className: chosen ? "chosen" : "" }, el("th", { scope: "row", textContent: label, title }), el("td", { className: "bar-of" }, bar), el("td", { className: "number", textContent: words, title: String(value) }));
   })));
 }
+// What a model is called; of a folder, its last part.
+const shortName = ({ model }) => (/^[~/.]/.test(model) ? model.split("/").filter(Boolean).pop() || model : model);
 const hints = (notes) => notes.map((text) => el("p", { className: "hint", textContent: sentenceOf(text) }));
 const said = (result) => "Answered by " + result.model + (result.parameters ? ", " + plural(result.parameters, "parameter") : "");
 // A form on the left and what came of it on the right. Controls are [key, label, element, title]; what they hold is remembered. `after` makes what stands below the first.
@@ -121,7 +123,7 @@ function fillPart(name) {
     over(part, told) {
       if (told.status !== "done") return "";
       const { result } = told;
-      part.out.replaceChildren(el("h4", { textContent: "As the model reads it: " + plural(result.tokens.length, "token") }), tokensOf(result.tokens),
+      part.out.replaceChildren(el("h4", { textContent: "As " + shortName(result) + " reads it: " + plural(result.tokens.length, "token") }), tokensOf(result.tokens),
         ...result.gaps.flatMap((gap, i) => [el("h4", { textContent: result.gaps.length > 1 ? "Gap " + (i + 1) + ", token " + (gap.place + 1) : "In the gap, token " + (gap.place + 1) }), bars(gap.candidates.map((each, k) => [seenAs(each.word), each.probability, { chosen: k === 0, title: each.text }]))]),
         ...hints(result.notes));
       return said(result);
@@ -146,7 +148,7 @@ function continuePart(name) {
     rows: writtenRows,
     over(part, told) {
       if (told.status !== "done") return "";
-      part.ended.textContent = sentenceOf(told.result.ended);
+      part.ended.textContent = "Written by " + shortName(told.result) + "; " + told.result.ended + ".";
       return said(told.result);
     },
   });
@@ -202,8 +204,8 @@ function classifyPart(name) {
       if (told.status !== "done") return "";
       const { result } = told;
       part.out.replaceChildren(...(result.trained
-        ? [el("h4", { textContent: "What its head says" }), bars(result.labels.map((each, i) => [each.label, each.probability, { chosen: i === 0 }])), el("h4", { textContent: "As the model reads it" }), tokensOf(result.tokens)]
-        : [el("h4", { textContent: "Ten heads that nobody has trained" }), bars(result.heads.map((head) => ["seed " + head.seed + ": " + head.label, head.probability, { title: "A head drawn with this seed" }]))]), ...hints(result.notes));
+        ? [el("h4", { textContent: "What the head of " + shortName(result) + " says" }), bars(result.labels.map((each, i) => [each.label, each.probability, { chosen: i === 0 }])), el("h4", { textContent: "As the model reads it" }), tokensOf(result.tokens)]
+        : [el("h4", { textContent: "Ten heads on " + shortName(result) + " that nobody has trained" }), bars(result.heads.map((head) => ["seed " + head.seed + ": " + head.label, head.probability, { title: "A head drawn with this seed" }]))]), ...hints(result.notes));
       return "Answered by " + result.model;
     },
   });

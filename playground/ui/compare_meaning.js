@@ -67,7 +67,7 @@ function buildBanks(part) {
   part.out.replaceChildren(
     el("p", { className: "verdict", textContent: result.finding }), tokens,
     el("p", { className: "hint", textContent: "A cosine of 1 is the same direction. Layer 0 is what goes into the first layer. In most models all vectors point much the same way (Ethayarajh 2019), so hold every cosine against that of other pairs." }),
-    el("div", { className: "charts" }, el("figure", {}, el("figcaption", { textContent: "How alike the two are, by layer" }), meaning.alike, meaning.keys),
+    el("div", { className: "charts" }, el("figure", {}, el("figcaption", { textContent: "How alike the two are in " + shortName(result) + ", by layer" }), meaning.alike, meaning.keys),
       el("figure", {}, el("figcaption", { textContent: "Beside words that are given to the model alone" }), el("div", { className: "small-charts" }, ...result.beside.map((word, i) => el("div", {}, el("span", { className: "hint", textContent: word }), meaning.each[i]))), meaning.keys2)),
     ...hints(result.notes), el("details", { className: "numbers-of" }, el("summary", { className: "plain", textContent: "The numbers" }), el("div", { className: "scrolling" }, table)));
 }
@@ -97,7 +97,7 @@ function analogyPart(name) {
         el("p", { className: "verdict", textContent: result.finding }),
         el("h4", { textContent: "Where " + words.expected + " comes, of " + plural(result.vocabulary, "token") }),
         el("table", { className: "sheet ranks" }, el("tbody", {}, ...ranks.map(([text, rank, how]) => el("tr", {}, el("td", {}, text, el("span", { className: "what", textContent: how })), el("td", { className: "number", textContent: "number " + rank.toLocaleString("en") }))))),
-        el("h4", { textContent: "Nearest to " + words.plus + " − " + words.minus + " + " + words.also + ", by cosine" }),
+        el("h4", { textContent: "Nearest to " + words.plus + " − " + words.minus + " + " + words.also + " in " + shortName(result) + ", by cosine" }),
         bars(result.nearest.map((each) => [readable(each.token) + (each.given ? " (given)" : ""), each.cosine, { chosen: each.id === idOf(result, "expected"), words: cosine(each.cosine), title: "id " + each.id }])));
       return "Looked at in " + result.model;
     },

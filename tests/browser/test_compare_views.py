@@ -234,7 +234,7 @@ def test_heads_of_two_models_stand_beside_each_other_and_scores_lead_to_weights(
     assert [math.exp(score) / total for score in scores] == pytest.approx(weights, abs=0.01)
 
     page.locator(".shapes").get_by_role("button", name="one token").click()
-    expect(page.locator(".panel-0 h4")).to_have_text("sat (place 4) in every head of layer 3")
+    expect(page.locator(".panel-0 h4")).to_have_text("sat (place 4) in every head of layer 3 of model")
     expect(page.locator(".panel-1 h4")).to_contain_text("·sat (place 3)")
     page.locator(".panel-1").get_by_role("button", name="your model").click()
     page.wait_for_selector(".panel-1 canvas.large[data-drawn='token reverse 1.1']")
@@ -263,7 +263,7 @@ def test_one_word_two_meanings_and_what_king_without_man_comes_to(app, open_page
     page.locator(".parts:visible").get_by_role("button", name="king").click()
     choose(page, ".part-analogy", ENCODER)
     page.click(".part-analogy .main")
-    over(page, ".part-analogy")
+    expect(page.locator(".part-analogy h4").last).to_contain_text("in model, by cosine", timeout=120_000)
     expect(page.locator(".part-analogy .ranks .number")).to_have_count(3)
     names = [label for label, _ in shares(page, ".part-analogy")]
     ranks = [int(re.search(r"\d+", text).group()) for text in page.locator(".ranks .number").all_text_contents()]

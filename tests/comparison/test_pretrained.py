@@ -167,6 +167,7 @@ def test_without_a_network_that_is_said_within_three_seconds_and_what_is_cached_
 
     def nobody(*_, **__):
         time.sleep(20)
+        raise TimeoutError  # in its thread, long after this test
 
     monkeypatch.setattr(socket, "create_connection", nobody)
     assert "cannot be reached" in refusal("gpt2")[0]
