@@ -98,6 +98,7 @@ function drawTable() {
   const columns = ["who", ...(lengths ? ["reach", "beyond"] : []), "exact", "steps", "seconds", "links"];
   update(it.body, results.cells, (cell) => kind + cell.label, (cell) => {
     const row = el("tr", {}, ...columns.map((name) => el("td", { className: name + (name === "who" || name === "links" ? "" : " number") })));
+    [...row.cells].forEach((box, at) => { box.dataset.label = it.head.rows[0].cells[at].textContent; }); // what a narrow page writes before it
     row.querySelector(".who").append(el("div", {}, el("canvas"), el("span", { className: "name" }), el("span", { className: "what" })));
     row.querySelector(".steps").append(el("span"), el("span", { className: "what" }));
     const button = (text, title, act) => { const made = el("button", { type: "button", className: "quiet", textContent: text, title }); made.addEventListener("click", act); return made; };
