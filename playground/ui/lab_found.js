@@ -32,7 +32,7 @@ function drawFound() {
   it.empty.hidden = Boolean(shown); it.whole.hidden = !shown;
   if (!shown) return;
   if (offOf !== shown.id) { offOf = shown.id; off = new Set(cellsNow().slice(FIRST_SHOWN).map((cell) => cell.label)); note(it.note, ""); if (it.actions) it.actions.remove(); it.actions = actionsOf(shown.id, it.note); it.title.parentElement.append(it.actions); }
-  it.whole.dataset.experiment = shown.id; it.whole.dataset.state = shown.state; it.whole.dataset.done = shown.statuses.done || 0; // tests wait for it
+  it.whole.dataset.experiment = shown.id; it.whole.dataset.kind = shown.kind; it.whole.dataset.state = shown.state; it.whole.dataset.done = shown.statuses.done || 0; // tests wait for it
   const row = experiments.find((each) => each.id === shown.id);
   put(it.title, shown.question || shown.name);
   drawActions(it.whole, shown);

@@ -83,7 +83,7 @@ def test_an_experiment_of_ones_own_is_planned_carried_out_and_found_again(app, o
     expect(page.locator(".loss-chart + .caption")).to_contain_text("Step 10: ")
     page.locator(".legend button").first.click()
     assert page.evaluate("document.querySelector('.found .score-chart').series.map(each => each.label)") == ["post"]
-    rows = list(csv.DictReader(saved(page, ".as-csv", tmp_path).open()))
+    rows = list(csv.DictReader(saved(page, ".as-csv", tmp_path).read_text().splitlines()))
     assert [(row["norm"], row["n"]) for row in rows] == [("pre", "2"), ("post", "2")]
     found = json.loads(saved(page, ".as-json", tmp_path).read_text())
     assert len(found["runs"]) == 4
