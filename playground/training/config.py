@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from playground.families import FAMILIES
@@ -277,6 +278,7 @@ PARTS: dict[str, tuple[Any, ...]] = {
 }
 
 
+@cache
 def field_owner() -> dict[str, str]:
     """For each setting of any family, the part of RunConfig that holds it, in the order of their definition."""
     return {each.name: part for part, kinds in PARTS.items() for kind in kinds for each in dataclasses.fields(kind)}

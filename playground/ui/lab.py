@@ -114,7 +114,7 @@ class LabPage:
         grid = {name: values for name, values in given.items() if len(values) > 1} or given
         base = self._base(owner, form.get("base")) | {name: values[0] for name, values in given.items() if len(values) == 1}
         asked: dict[str, Any] = {
-            "name": _text(form.get("name", ""), "name").strip() or " and ".join(grid),
+            "name": _text(form.get("name", ""), "name").strip() or " and ".join(grid) or "experiment",
             "base": {name: value for name, value in base.items() if name not in grid},  # one value does not vary
             "grid": grid,
             "seeds": _whole_numbers(form.get("seeds"), "seeds"),

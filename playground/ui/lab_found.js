@@ -32,7 +32,7 @@ function drawFound() {
   it.empty.hidden = Boolean(shown); it.whole.hidden = !shown;
   if (!shown) return;
   if (offOf !== shown.id) { offOf = shown.id; off = new Set(cellsNow().slice(FIRST_SHOWN).map((cell) => cell.label)); note(it.note, ""); if (it.actions) it.actions.remove(); it.actions = actionsOf(shown.id, it.note); it.title.parentElement.append(it.actions); }
-  it.whole.dataset.experiment = shown.id; it.whole.dataset.state = shown.state; it.whole.dataset.done = shown.statuses.done || 0; // tests wait for it
+  it.whole.dataset.experiment = shown.id; it.whole.dataset.kind = shown.kind; it.whole.dataset.state = shown.state; it.whole.dataset.done = shown.statuses.done || 0; // tests wait for it
   const row = experiments.find((each) => each.id === shown.id);
   put(it.title, shown.question || shown.name);
   drawActions(it.whole, shown);
@@ -98,6 +98,7 @@ function drawTable() {
   const columns = ["who", ...(lengths ? ["reach", "beyond"] : []), "exact", "steps", "seconds", "links"];
   update(it.body, results.cells, (cell) => kind + cell.label, (cell) => {
     const row = el("tr", {}, ...columns.map((name) => el("td", { className: name + (name === "who" || name === "links" ? "" : " number") })));
+    [...row.cells].forEach((box, at) => { box.dataset.label = it.head.rows[0].cells[at].textContent; }); // what a narrow page writes before it
     row.querySelector(".who").append(el("div", {}, el("canvas"), el("span", { className: "name" }), el("span", { className: "what" })));
     row.querySelector(".steps").append(el("span"), el("span", { className: "what" }));
     const button = (text, title, act) => { const made = el("button", { type: "button", className: "quiet", textContent: text, title }); made.addEventListener("click", act); return made; };

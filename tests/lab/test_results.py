@@ -4,7 +4,7 @@ import io
 import pytest
 
 from playground.lab.experiment import Cell
-from playground.lab.results import band, cell_result, percent, sentence, steps_to, to_csv
+from playground.lab.results import band, cell_result, percent, sentence, steps_to, stretches, to_csv
 
 
 def runs(*times, exact=None, steps=200, done=True):
@@ -37,6 +37,12 @@ def test_the_first_step_that_reaches_99_percent():
     assert steps_to([(10, 0.5), (20, 0.99), (30, 0.7), (40, 1.0)]) == 20
     assert steps_to([(10, 0.5), (20, 0.9899)]) is None
     assert steps_to([]) is None
+
+
+def test_losses_are_means_between_two_looks():
+    assert stretches([2, 5], [4.0, 2.0, 3.0, 1.0, 2.0, 9.0]) == [[2, 3.0], [5, 2.0]]
+    assert stretches([12], [1.0, 3.0], first=11) == [[12, 2.0]]
+    assert stretches([], [1.0]) == stretches([3], [], first=5) == []
 
 
 def test_a_clear_winner_is_named_with_both_ranges_and_what_chance_would_do():

@@ -1,0 +1,225 @@
+"""What the Lab tab's page is told."""
+
+import asyncio
+import base64
+import dataclasses
+import io
+import json
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from playground.lab import published
+from playground.lab.laboratory import Laboratory
+from playground.runs.processes import warm_up
+from playground.runs.registry import Registry
+from playground.training.config import RunConfig
+from playground.ui.lab import SETTINGS, LabPage
+from tests.servers import ROOT, wait_for
+
+OWNER, OTHER = "o" * 32, "x" * 32
+SMALL = {
+    "d_model": 16,
+    "n_heads": 2,
+    "n_layers": 1,
+    "d_ff": 16,
+    "batch_size": 8,
+    "max_length": 4,
+    "eval_n": 32,
+    "eval_every": 10,
+    "steps": 20,
+}
+
+
+class Idle(Laboratory):
+    """Begins no run by itself."""
+
+    def _keep_going(self):
+        pass
+
+
+@pytest.fixture
+def registry(tmp_path):
+    (tmp_path / "reverse").symlink_to(ROOT / "checkpoints" / "reverse")
+    warm_up().join()
+    registry = Registry(tmp_path, slots=2)
+    yield registry
+    registry.shutdown()
+
+
+@pytest.fixture
+def page(registry):
+    return LabPage(registry, Idle(registry))
+
+
+@pytest.fixture
+def busy(registry):
+    page = LabPage(registry, Laboratory(registry))
+    yield page
+    page.laboratory.close()
+
+
+def ask(page, route, owner=OWNER, **what):
+    with ThreadPoolExecutor(1) as thread:  # the browser tests' event loop may be running in this one
+        told = thread.submit(asyncio.run, page.answerers()[f"lab-{route}"]({"owner": owner, **what}, None)).result()
+    json.dumps(told, allow_nan=False)
+    return told
+
+
+def form(*grid, base="", seeds="0, 1", kind="grid", name="", **more):
+    return {"base": base, "grid": [list(pair) for pair in grid], "seeds": seeds, "kind": kind, "name": name, **more}
+
+
+def trained(registry, **settings):
+    run = registry.start(RunConfig.from_fields(SMALL | settings), OWNER)
+    wait_for(lambda: run.status == "done", what="the end of a run")
+    return run
+
+
+def test_a_question_tells_what_it_trains_and_whether_it_was_asked(page):
+    told = ask(page, "questions")
+    norm = next(each for each in told["questions"] if each["name"] == "norm")
+    assert (norm["runs"], norm["varied"], norm["missing"], norm["experiment"]) == (6, "norm: pre, post", "", None)
+    assert norm["estimate"]["seconds"] is None
+    begun = ask(page, "begin", question="norm")["experiment"]
+    assert {each["name"]: each["experiment"] for each in ask(page, "questions")["questions"] if each["experiment"]} == {"norm": begun}
+    assert not any(each["experiment"] for each in ask(page, "questions", owner=OTHER)["questions"])
+    assert ask(page, "questions")["settings"] == SETTINGS
+    assert {"family", "task", "norm", "cell"} <= {each["name"] for each in SETTINGS}
+
+
+def test_ones_own_experiment_keeps_the_settings_of_a_run_but_its_seed_and_what_varies(page, registry):
+    run = trained(registry, seed=7, norm="post")
+    base = f"run:{run.id}"
+    told = ask(page, "plan", form=form(["norm", "pre, post"], ["n_heads", "1,2"], base=base))
+    first = told["cells"][0]
+    assert (told["runs"], first["label"], first["steps"]) == (8, "norm pre, n_heads 1", 20)
+    asked = ask(page, "begin", form=form(["norm", "pre, post"], ["steps", "30"], base=base, seeds="3"))["experiment"]
+    experiment = page.laboratory.find(asked, OWNER)
+    assert (experiment.name, dict(experiment.grid), experiment.seeds) == ("norm", {"norm": ["pre", "post"]}, (3,))
+    assert experiment.base["steps"] == 30  # one value does not vary
+    assert experiment.base["d_model"] == 16
+    assert not {"seed", "norm"} & set(experiment.base)
+    assert "not yours" in ask(page, "plan", owner=OTHER, form=form(["norm", "pre, post"], base=base))["error"]
+    told = ask(page, "plan", form=form(["n_heads", "1, 2"], base="checkpoint:reverse"))
+    assert told["cells"][0]["parameters"] == 171_597
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field", "said"),
+    [
+        (form(["norm", "pre, up"]), "norm", "choose one of pre, post"),
+        (form(["norm", ""]), "norm", "no values"),
+        (form(["norm", "pre, pre"]), "norm", "stands there twice"),
+        (form(["d_model", "many"]), "d_model", "a whole number"),
+        (form(["n_heads", "1, 3"]), "n_heads", "n_heads 3: "),
+        (form(["norm", "pre, post"], ["norm", "pre"]), "norm", "stands there twice"),
+        (form(["wings", "1, 2"]), "grid", "no setting"),
+        (form(), "grid", "one or two settings"),
+        (form(["norm", "pre, post"], seeds="one"), "seeds", "whole numbers"),
+        (form(["norm", "pre, post"], seeds=""), "seeds", "at least one"),
+        (form(["norm", "pre, post"], seeds=",".join(map(str, range(40)))), "seeds", "at most 60"),
+        (form(["norm", "pre, post"], kind="lengths", times=99), "times", "from 1 to 20"),
+        (form(["norm", "pre, post"], kind="odd"), "kind", "choose one of"),
+        (form(["norm", "pre, post"], base="run:x"), "base", "choose another"),
+        (form(["norm", "pre, post"], name="x" * 200), "name", "characters"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_wrong_is_said_with_its_field_and_nothing_begins(page, wrong, field, said):
+    for route in ("plan", "begin"):
+        told = ask(page, route, form=wrong)
+        assert said in told["error"]
+        assert told["field"] == field
+    assert ask(page, "poll")["experiments"] == []
+
+
+def test_only_its_owner_hears_of_an_experiment(page):
+    asked = ask(page, "begin", question="norm")["experiment"]
+    mine = ask(page, "poll", open=asked)
+    assert [row["id"] for row in mine["experiments"]] == [asked]
+    assert mine["open"]["found"]["results"]["sentence"] == "No run has finished yet."
+    assert ask(page, "poll", owner=OTHER, open=asked) == {"experiments": [], "open": None}
+    for route, what in (("do", {"do": "delete"}), ("csv", {}), ("figures", {})):
+        assert "not yours" in ask(page, route, owner=OTHER, experiment=asked, **what)["error"]
+    assert ask(page, "do", experiment=asked, do="delete") == {}
+    assert ask(page, "poll", open=asked) == {"experiments": [], "open": None}
+
+
+def test_what_was_found_is_told_again_only_when_it_changed(page):
+    asked = ask(page, "begin", question="norm")["experiment"]
+    told = ask(page, "poll", open=asked)["open"]
+    assert told["found"] is not None
+    assert ask(page, "poll", open=asked, known=told["version"])["open"]["found"] is None
+    assert ask(page, "poll", open=asked, known="older")["open"]["found"] == told["found"]
+    assert [line["status"] for line in told["lines"]] == ["planned"] * 6
+
+
+def test_an_experiment_by_length_is_told_to_its_end_with_files_and_figures(busy, registry):
+    run = trained(registry)
+    wanted = form(["positions", "learned, sinusoidal"], base=f"run:{run.id}", seeds="0", kind="lengths", times=2, n=10)
+    asked = ask(busy, "begin", form=wanted)["experiment"]
+    wait_for(lambda: ask(busy, "poll")["experiments"][0]["state"] == "done", 90, "the experiment")
+    told = ask(busy, "poll", open=asked)
+    assert told["experiments"][0]["share"] == 1
+    found = told["open"]["found"]
+    assert [row["untrained"] for row in found["lengths"]["rows"]] == [{"source": [5, 8], "target": [5, 8]}, None]
+    for cell in found["results"]["cells"]:
+        assert cell["loss"]["steps"] == cell["curve"]["steps"] == [10, 20]
+        points = registry.find(cell["seeds"][0]["run"].removeprefix("run:"), OWNER).load()
+        assert cell["loss"]["median"] == pytest.approx([sum(points.columns["loss"][at : at + 10]) / 10 for at in (0, 10)])
+    assert ask(busy, "csv", experiment=asked)["csv"].startswith("scheme,seed,length,")
+    with zipfile.ZipFile(io.BytesIO(base64.b64decode(ask(busy, "figures", experiment=asked)["zip"]))) as archive:
+        names = {f"{figure}.{kind}" for figure in ("experiment", "answers-by-length", "lengths-heatmap") for kind in ("png", "svg", "pdf")}
+        assert set(archive.namelist()) == names
+    assert "nothing to draw" in ask(busy, "figures", experiment=ask(busy, "begin", question="size")["experiment"])["error"]
+    for row in ask(busy, "poll")["experiments"]:
+        ask(busy, "do", experiment=row["id"], do="cancel")
+
+
+def test_a_claim_stands_with_the_run_that_has_its_settings_and_gets_its_verdict(page, registry, monkeypatch):
+    small = dict(published.CLAIMS["benchmark-page"].settings) | SMALL | {"min_length": 4}
+    monkeypatch.setitem(published.CLAIMS, "benchmark-page", dataclasses.replace(published.CLAIMS["benchmark-page"], settings=small))
+
+    def claim(owner=OWNER):
+        return next(each for each in ask(page, "claims", owner=owner)["claims"] if each["name"] == "benchmark-page")
+
+    assert (claim()["state"], claim()["run"]) == ("none", None)
+    assert claim()["command"] == "python -m playground published benchmark-page --seed 0"
+    assert ask(page, "verdict", name="benchmark-page")["sentence"] == "not run yet"
+    begun = ask(page, "claim", name="benchmark-page")["run"]
+    wait_for(lambda: claim()["state"] == "done", what="the claim's run")
+    assert (claim()["run"], claim()["step"], claim(OTHER)["state"]) == (begun, 20, "none")
+    told = ask(page, "verdict", name="benchmark-page")
+    assert told["passed"] is False  # another number of parameters
+    assert told["written"].startswith("a training loss of ")
+    monkeypatch.setattr("playground.ui.lab.compare_run", lambda *_: pytest.fail("it was compared already"))
+    assert ask(page, "verdict", name="benchmark-page") == told
+
+
+def test_a_claim_that_takes_an_experiment_stands_with_it(page):
+    begun = ask(page, "claim", name="length-order")["experiment"]
+    told = next(each for each in ask(page, "claims")["claims"] if each["name"] == "length-order")
+    assert (told["experiment"], told["run"], told["step"]) == (begun, None, 0)
+    assert "not every scheme" in ask(page, "verdict", name="length-order")["sentence"]
+
+
+HOSTILE = [
+    None, 3, [], {}, {"owner": "short"}, {"owner": {}}, {"owner": OWNER}, {"owner": OWNER, "question": ["norm"]},
+    {"owner": OWNER, "form": 3}, {"owner": OWNER, "form": {"grid": "norm"}}, {"owner": OWNER, "form": {"grid": [["norm"]]}},
+    {"owner": OWNER, "form": {"grid": [[{}, []]]}}, {"owner": OWNER, "form": form(["norm", "pre"], seeds=[0])},
+    {"owner": OWNER, "form": form(["norm", "x" * 30_000])}, {"owner": OWNER, "form": form(["norm", "pre"], base={"a": 1})},
+    {"owner": OWNER, "form": form(["norm", "pre"], kind="lengths", times=True)}, {"owner": OWNER, "name": "../x", "do": ["delete"]},
+    {"owner": OWNER, "experiment": ["x"], "do": "__init__", "name": 5},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("what", HOSTILE, ids=lambda what: repr(what)[:60])
+def test_a_hostile_request_gets_a_sentence(page, what):
+    for route in ("plan", "begin", "do", "csv", "figures", "claim", "verdict"):
+        with ThreadPoolExecutor(1) as thread:
+            told = thread.submit(asyncio.run, page.answerers()[f"lab-{route}"](what, None)).result()
+        assert isinstance(told["error"], str), route
+        assert 10 < len(told["error"]) < 600
+    assert page.laboratory.of_owner(OWNER) == []
