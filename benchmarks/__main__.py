@@ -1,4 +1,5 @@
-"""python -m benchmarks [accuracy] [ingredients] [tasks] [watching] [page] [inspecting] [startup]: measure, keep, rewrite RESULTS.md."""
+"""python -m benchmarks [accuracy] [ingredients] [tasks] [published] [watching] [page] [inspecting] [startup]: measure, keep, rewrite
+RESULTS.md."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from pathlib import Path
 import click
 import psutil
 
-from benchmarks import accuracy, ingredients, inspecting, page, startup, tasks, watching
+from benchmarks import accuracy, ingredients, inspecting, page, published, startup, tasks, watching
 from playground.training.manifest import current_versions
 
 HERE = Path(__file__).parent
@@ -27,6 +28,12 @@ SUBSETS = {
         "How hard each task is",
         f"The fast preset on lengths 1 to 10 of ten symbols (brackets: two), the learning rate falling over four fifths of {tasks.BUDGET} "
         "steps; scored every 10 steps on 256 held-out sequences, and on 2,000, or as many as there are, to confirm.",
+    ),
+    "published": (
+        published,
+        "As published",
+        "Claims of others, trained here with their settings, one seed. What differs from the originals, and why, `python -m playground "
+        "published` and the Lab say; their settings were written down from memory and not held against the sources.",
     ),
     "watching": (
         watching,

@@ -1,0 +1,41 @@
+"""Claims of others, trained here with their settings: `python -m playground published NAME` for each that takes one run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from playground.lab.published import claims
+
+SEED = 0
+
+
+def measure() -> list[dict[str, Any]]:
+    """A row for each claim of one run, in a process of its own; those that take an experiment of many runs are left to the Lab."""
+    rows = []
+    for claim in claims():
+        if claim["experiment"] is not None:
+            continue
+        with tempfile.TemporaryDirectory() as scratch:
+            command = [sys.executable, "-m", "playground", "published", claim["name"], "--seed", str(SEED), "--json", "--out"]
+            done = subprocess.run([*command, str(Path(scratch) / "run")], capture_output=True, text=True, check=False)
+        if not done.stdout.strip():
+            raise RuntimeError(f"{claim['name']} said nothing: {done.stderr[-500:]}")
+        told = json.loads(done.stdout.splitlines()[-1])
+        rows.append({"name": claim["name"], "title": claim["title"], "published": told["told"], "rule": told["rule"],
+                     "ours": told["ours"], "passed": told["passed"], "sentence": told["sentence"], "seed": SEED})  # fmt: skip
+        print(rows[-1]["sentence"], flush=True)
+    return rows
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """The rows as Markdown."""
+    lines = ["| claim | published | ours | rule | |", "|---|---|---|---|---|"]
+    for row in rows:
+        ours = f"step {row['ours']}" if row["name"] == "x-transformers-copy" else f"{row['ours']:.4g}"
+        lines.append(f"| {row['title']} | {row['published']} | {ours} | {row['rule']} | {'holds' if row['passed'] else 'does not hold'} |")
+    return "\n".join(lines)
