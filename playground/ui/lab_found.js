@@ -122,8 +122,8 @@ function drawTable() {
 function drawUntrained() {
   const { lengths } = state.shown.found, all = lengths ? lengths.rows.filter((row) => row.untrained) : [];
   const rowsOf = (row) => Object.entries(row.untrained).map(([side, [first, last]]) => (side === "row" ? "" : side + " ") + first + " to " + last).join(", ");
-  const tables = all.map((row) => row.label + " never trained rows " + rowsOf(row)).join("; ");
-  put(it.untrained, all.length ? "Of learned position tables, " + tables + " (counted from 0): longer sequences meet there what the table began with." : "").hidden = !all.length;
+  const tables = all.map((row) => row.label + ", " + rowsOf(row)).join("; ");
+  put(it.untrained, all.length ? "Rows of position tables that no step trained, counted from 0: " + tables + ". Longer sequences meet there what the table began with." : "").hidden = !all.length;
 }
 function drawRunsOf() {
   const { lines } = state.shown;
