@@ -24,9 +24,10 @@ TINY = [
 ]  # fmt: skip
 CHECKPOINT = ["config.json", "metrics.jsonl", "model.safetensors", "training.safetensors"]
 PUBLISHED = [
-    "README.md", "attention.py", "automodel.py", "config.json", "config.py", "cross-attention.png", "evaluation.json",
-    "generation_config.json", "layers.py", "metrics.jsonl", "model.safetensors", "playground.json", "positions.py", "tokenizer.json",
-    "tokenizer_config.json", "training.png", "training.safetensors", "transformer.py",
+    "README.md", "attention.py", "automodel.py", "config.json", "config.py", "cross-attention.png", "evaluation.json", "gated.py",
+    "generation_config.json", "layers.py", "metrics.jsonl", "model.safetensors", "norms.py", "places.py", "playground.json",
+    "positions.py", "relative.py", "rotary.py", "tokenizer.json", "tokenizer_config.json", "training.png", "training.safetensors",
+    "transformer.py",
 ]  # fmt: skip
 TAGGED = "---\ntags: [transformer-playground]\n---\n"
 
