@@ -8,7 +8,7 @@ import json
 import secrets
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -26,6 +26,8 @@ MOST_VALUES = 12  # of one setting
 LONGEST = 512  # symbols that a sequence may have, as for a task
 NOT_VARIED = ("seed", "max_positions", "source_vocabulary", "target_vocabulary")
 LONGEST_SENTENCE = 300
+NAMING = ("family", "cell", "alignment")  # settings that a reader knows a variant by
+BUDGET = ("steps", "decay_steps")
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class Cell:
 
     values: dict[str, Any]
     settings: dict[str, Any]
+    in_full: bool = False  # where short names would be the same
 
     @property
     def label(self) -> str:
@@ -41,9 +44,14 @@ class Cell:
 
     @property
     def short(self) -> str:
-        """The label without the name of the setting, where just one varies."""
+        """The label without the name of the setting, where just one varies; of a variant, the values that it is known by."""
         (name, value), *more = self.values.items()
-        return self.label if more or name == VARIANT else plain_value(value)
+        if more or self.in_full:
+            return self.label
+        if name != VARIANT:
+            return plain_value(value)
+        named = [plain_value(value[each]) for each in NAMING if value.get(each, "none") != "none"]
+        return " ".join(named) if named and set(value) <= {*NAMING, *BUDGET} else self.label
 
     def config(self, seed: int) -> RunConfig:
         """The run of this cell with this seed.
@@ -145,7 +153,9 @@ class Experiment:
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
         combinations = itertools.product(*self.grid.values())
-        return tuple(self._cell(dict(zip(self.grid, values, strict=True))) for values in combinations)
+        cells = [self._cell(dict(zip(self.grid, values, strict=True))) for values in combinations]
+        alike = len({cell.short for cell in cells}) < len(cells)
+        return tuple(replace(cell, in_full=alike) for cell in cells)
 
     def _cell(self, values: dict[str, Any]) -> Cell:
         """A family's own recipe lies below what the experiment says. Where families vary, settings that one of them has no use for

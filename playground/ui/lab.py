@@ -15,7 +15,7 @@ import gradio as gr
 from starlette.requests import Request
 
 from playground.families import FAMILIES
-from playground.lab.experiment import GRID, LENGTHS, VARIANT, Experiment, plain_value, value_of
+from playground.lab.experiment import GRID, LENGTHS, VARIANT, Cell, Experiment, plain_value, value_of
 from playground.lab.laboratory import Laboratory
 from playground.lab.published import CLAIMS, claims, compare_run, config_of, other_settings, verdict_of_lengths
 from playground.lab.questions import questions, spec
@@ -44,7 +44,6 @@ OFFERED = 5  # values of a setting that the form writes by itself
 FIGURES_WITHIN = 120  # seconds
 VERDICT_WITHIN = 150
 OF_LENGTHS = ("times", "n")
-TELLING = ("family", "cell", "alignment")  # of settings that vary together, those that a reader knows them by
 
 
 def lab_view() -> gr.HTML:
@@ -337,8 +336,7 @@ def _varied(grid: Mapping[str, list[Any]]) -> str:
     told = []
     for name, values in grid.items():
         if name == VARIANT:
-            named = ([str(value) for key, value in each.items() if key in TELLING] for each in values)
-            told.append(", ".join(" ".join(words) for words in named))
+            told.append(", ".join(Cell({name: each}, {}).short for each in values))
         else:
             told.append(f"{name}: {', '.join(plain_value(value) for value in values)}")
     return "; ".join(told)

@@ -36,7 +36,7 @@ function drawFound() {
   const row = experiments.find((each) => each.id === shown.id);
   put(it.title, shown.question || shown.name);
   drawActions(it.whole, shown);
-  const going = shown.lines.filter((line) => line.status === "training").map((line) => line.cell + ", seed " + line.seed + " at step " + line.step.toLocaleString("en") + " of " + line.steps.toLocaleString("en"));
+  const going = shown.lines.filter((line) => line.status === "training").map((line) => (cellsNow().find((cell) => cell.label === line.cell) || { short: line.cell }).short + ", seed " + line.seed + " at step " + line.step.toLocaleString("en") + " of " + line.steps.toLocaleString("en"));
   const left = shown.state === "done" ? "" : going.length ? " · " + going.slice(0, 2).join("; ") + (going.length > 2 ? "; and " + (going.length - 2) + " more" : "") : "";
   put(it.words, sentenceOf(inWords(shown)).slice(0, -1) + left + (shown.state === "going" && shown.estimate.seconds ? " · " + inTime(shown.estimate) + " left" : "") + (shown.message ? ". " + sentenceOf(shown.message) : "")).classList.toggle("error", Boolean(shown.message));
   it.bar.firstChild.style.width = 100 * (row ? row.share : 0) + "%"; it.bar.style.visibility = shown.state === "done" ? "hidden" : "";

@@ -10,6 +10,19 @@ def make(base=None, grid=None, **more) -> Experiment:
     return Experiment(owner="ada", name="a question", base=base or {}, grid=grid or {"norm": ["pre", "post"]}, **more)
 
 
+def test_a_cell_is_known_by_what_varies_in_short_unless_that_is_not_enough():
+    def shorts(*variants, **more):
+        return [cell.short for cell in make({}, {"variant": list(variants)} | more).cells]
+
+    assert [cell.short for cell in make({}, {"norm": ["pre", "post"]}).cells] == ["pre", "post"]
+    gru = {"family": "recurrent", "cell": "gru"}
+    assert shorts(gru | {"alignment": "none"}, gru | {"alignment": "dot"}, {"family": "transformer", "steps": 9}) == [
+        "recurrent gru", "recurrent gru dot", "transformer",
+    ]  # fmt: skip
+    assert shorts({"family": "transformer", "steps": 8}, {"family": "transformer", "steps": 9})[0] == "family transformer, steps 8"
+    assert shorts({"family": "transformer", "norm": "pre"}) == ["family transformer, norm pre"]
+
+
 def test_a_grid_is_every_combination_with_every_seed_and_all_cells_come_before_the_second_seed():
     asked = make({"steps": 30}, {"n_heads": [1, 2, 4], "norm": ["pre", "post"]}, seeds=(5, 7))
     planned = [(cell.label, seed) for _, cell, seed in asked.planned()]
