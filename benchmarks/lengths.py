@@ -1,0 +1,41 @@
+"""How far each way of telling positions reaches: `python -m playground lengths` with its defaults, as anybody would run it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+AT = (10, 11, 12, 15, 20, 50)  # lengths that the table names; training ends at 10
+
+
+def measure() -> list[dict[str, Any]]:
+    """A row for each scheme, and a last one for the whole."""
+    with tempfile.TemporaryDirectory() as scratch:
+        started = time.monotonic()
+        command = [sys.executable, "-m", "playground", "lengths", "--json", "--out", str(Path(scratch) / "lengths")]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+        seconds = time.monotonic() - started
+    told = json.loads(done.stdout.splitlines()[-1])
+    keys = ("label", "n", "lengths", "median", "low", "high", "reach", "beyond", "untrained")
+    rows = [{key: row[key] for key in keys} for row in told["rows"]]
+    return [*rows, {"seconds": round(seconds), "runs": sum(row["n"] for row in rows), "sentence": told["sentence"]}]
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """The rows as Markdown."""
+    *schemes, whole = rows
+    lines = [
+        f"| positions | 99 % up to length: median (range) | {' | '.join(f'length {at}' for at in AT)} |",
+        f"|---|---|{'---|' * len(AT)}",
+    ]
+    for row in schemes:
+        reach, median = row["reach"], dict(zip(row["lengths"], row["median"], strict=True))
+        shares = " | ".join(f"{median[at]:.1%}" if at in median else "" for at in AT)
+        lines.append(f"| {row['label']} | {reach['median']:g} ({reach['low']:g} to {reach['high']:g}) | {shares} |")
+    lines += ["", f"{whole['sentence']} {whole['runs']} runs, trained and asked in {whole['seconds'] / 60:.1f} minutes."]
+    return "\n".join(lines)
