@@ -1,5 +1,5 @@
-"""python -m benchmarks [accuracy] [ingredients] [tasks] [published] [lengths] [watching] [page] [inspecting] [startup]: measure, keep, rewrite
-RESULTS.md."""
+"""python -m benchmarks [accuracy] [ingredients] [tasks] [published] [lengths] [watching] [page] [inspecting] [startup]: measure, keep,
+rewrite RESULTS.md."""
 
 from __future__ import annotations
 
