@@ -64,6 +64,7 @@ def test_text_csv_and_files_of_the_same_rows_are_the_same_rows(tmp_path):
         ("", [], "there are 0 columns \\(none\\)"),
         ("a,b\n1,2\n3\n4,5\n\n,6\n", [], "2 of 4 lines cannot be taken: line 3 has no target; line 6 has no source"),
         ('a,b\n"1\n1",2\nx\x01,5\n', [], "line 4 holds the control character U\\+0001"),
+        ("a" * 200_000 + ",b\n1,2\n", [], "line of names cannot be read \\(field larger"),
         ("a,b\n" + "1" * 200_000 + ",2\n", [], "line 2 is no line of a CSV file \\(field larger"),
     ],
 )
