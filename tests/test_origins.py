@@ -285,6 +285,18 @@ def test_two_columns_of_a_dataset_are_streamed(streamed):
         from_hub("ada/nowhere")
 
 
+def test_a_parquet_file_that_unpacks_to_too_much_is_refused_before_it_is_unpacked(streamed, monkeypatch):
+    monkeypatch.setattr("playground.data.LARGEST_GROUP", 200_000)
+    table = {"source": [f"{i:03d}" for i in range(300)], "target": [f"{i:03d}x" for i in range(300)], "extra": ["x" * 9000] * 300}
+    plain = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table(table), plain, use_dictionary=False, compression="zstd")
+    streamed.put("ada/bomb", {"data/train.parquet": plain.getvalue()}, kind="dataset")
+    assert len(plain.getvalue()) < 20_000
+    with pytest.raises(RowsError, match=r"train.parquet holds 3 MB of these columns in one piece \(row group 1\), above 0 MB"):
+        from_hub("ada/bomb", ["source", "extra"])
+    assert from_hub("ada/bomb", ["source", "target"]).content == from_text(TEXT).content  # what is not read does not count
+
+
 @pytest.mark.parametrize("name", ["", "squad", "../etc", "../../etc", "a/b/c", "https://x/y", "/etc/passwd"])
 def test_what_is_no_dataset_is_not_asked_for(name):
     with pytest.raises(RowsError, match="is no dataset; name one as user/name"):

@@ -1,5 +1,7 @@
 import io
 import json
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 from urllib.parse import quote
@@ -142,6 +144,20 @@ def test_whoever_does_not_say_who_they_are_brings_nothing(app, owner):
 def test_a_content_that_is_none_is_refused(app, content):
     for do in ("use", "show", "remove"):
         assert ask(app, do, new_owner(), content) == {"error": "these are no rows; bring some"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux holds a process to its memory")
+def test_the_process_that_reads_takes_so_much_memory_and_no_more():
+    """Memory that is asked for and never used, so that nothing happens to this machine where the limit is missing."""
+    script = """
+from playground.ui import rows_reader
+class Pipe:
+    send = staticmethod(print)
+rows_reader._rows = lambda order: bytearray(8 * rows_reader.MEMORY)
+rows_reader.read(Pipe, {})
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert "these rows need more memory than is free" in done.stdout, done.stderr
 
 
 def test_more_than_50_mb_are_refused_before_they_are_read(app):
