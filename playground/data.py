@@ -156,8 +156,8 @@ def _stream_parquet(
                 size = _unpacked_size(table.metadata.row_group(number), picked)
                 if size > LARGEST_GROUP:
                     raise RowsError(
-                        f"{path.rpartition('/')[2][:80]} holds {size / 1e6:,.0f} MB of these columns in one piece (row group {number + 1:,}), "
-                        f"above {LARGEST_GROUP / 1e6:,.0f} MB; bring some of its rows as a file"
+                        f"{path.rpartition('/')[2][:80]} holds {size / 1e6:,.0f} MB of these columns in one piece (row group "
+                        f"{number + 1:,}), above {LARGEST_GROUP / 1e6:,.0f} MB; bring some of its rows as a file"
                     )
                 for batch in table.iter_batches(PIECE, row_groups=[number], columns=picked):
                     yield from zip(*(batch.column(name).to_pylist() for name in picked), strict=True)
