@@ -15,9 +15,10 @@ from typing import Any
 import torch
 from datasets import Dataset, Features, Value, load_dataset  # type: ignore[import-untyped]
 from datasets.arrow_writer import ArrowWriter  # type: ignore[import-untyped]
-from huggingface_hub import DatasetCardData, HfApi
+from huggingface_hub import DatasetCardData, HfApi, HfFileSystem
 from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
 from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
+from pyarrow import parquet  # type: ignore[import-untyped]
 
 from playground.tasks import ROWS, TASKS
 from playground.tasks.held_out import HELD_OUT_SHARE, HeldOut, held_out_set, training_batch
@@ -28,6 +29,9 @@ from playground.training.manifest import Manifest
 from playground.training.trainer import CONFIRMING_N, resolve_device
 
 MOST_ROWS = 2_000_000
+LARGEST_GROUP = 200_000_000  # bytes of a parquet file's row group, unpacked
+PIECE = 1_000  # rows of a parquet file unpacked at once
+BUFFER = 1 << 20  # bytes of a parquet file's column fetched at once
 FEATURES = Features({"step": Value("int32"), "source": Value("string"), "target": Value("string")})
 READERS = {"parquet": (".parquet",), "csv": (".csv",), "json": (".jsonl", ".json")}  # of tables, without code
 SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"), (10_000_000, "1M<n<10M"))
@@ -112,6 +116,9 @@ def stream_columns(
             raise RowsError(f"the dataset {repo} has no file of tables; {', '.join(READERS)} files can be read")
         files = [name for name in found if name.lower().endswith(READERS[kind])]
         files = [name for name in files if "train" in name.lower()] or files
+        if kind == "parquet":
+            yield from _stream_parquet([f"datasets/{repo}@{info.sha}/{name}" for name in files], columns, choose, token)
+            return
         paths = [f"hf://datasets/{repo}@{info.sha}/{name}" for name in files]
         data = load_dataset(kind, data_files=paths, split="train", streaming=True, token=token)
         names = data.column_names or list(next(iter(data), {}))
@@ -124,8 +131,42 @@ def stream_columns(
         raise RowsError(f"the dataset {repo} cannot be fetched ({type(error).__name__}); try again, or bring its rows as a file") from None
     except RowsError:
         raise
+    except MemoryError:
+        raise RowsError(f"the dataset {repo} needs more memory than is free to be read; bring some of its rows as a file") from None
     except Exception as error:  # readers of tables fail on broken files in ways that cannot be listed
         raise RowsError(f"the dataset {repo} cannot be read as {kind}: {type(error).__name__}: {str(error)[:200]}") from None
+
+
+def _stream_parquet(
+    paths: Sequence[str], columns: Sequence[str], choose: Callable[[Sequence[str], Sequence[str]], Sequence[str]], token: str | bool
+) -> Iterator[tuple[Any, Any]]:
+    """`stream_columns` of parquet files, whose few bytes may unpack to any number: a footer tells a row group's size beforehand, and
+    what is unpacked nevertheless comes in small pieces.
+
+    Raises:
+        RowsError: for a row group that is too large.
+    """
+    files = HfFileSystem(token=token)
+    picked: list[str] = []
+    for path in paths:
+        with files.open(path) as opened:
+            table = parquet.ParquetFile(opened, buffer_size=BUFFER)
+            picked = picked or list(choose(table.schema_arrow.names, columns))
+            for number in range(table.num_row_groups):
+                size = _unpacked_size(table.metadata.row_group(number), picked)
+                if size > LARGEST_GROUP:
+                    raise RowsError(
+                        f"{path.rpartition('/')[2][:80]} holds {size / 1e6:,.0f} MB of these columns in one piece (row group "
+                        f"{number + 1:,}), above {LARGEST_GROUP / 1e6:,.0f} MB; bring some of its rows as a file"
+                    )
+                for batch in table.iter_batches(PIECE, row_groups=[number], columns=picked):
+                    yield from zip(*(batch.column(name).to_pylist() for name in picked), strict=True)
+
+
+def _unpacked_size(group: Any, columns: Sequence[str]) -> int:
+    """Bytes that these columns of a row group have unpacked, as its footer says."""
+    parts = (group.column(at) for at in range(group.num_columns))
+    return sum(part.total_uncompressed_size for part in parts if any(f"{part.path_in_schema}.".startswith(f"{name}.") for name in columns))
 
 
 def check_rows(config: RunConfig, steps: int) -> None:

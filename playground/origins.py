@@ -67,7 +67,10 @@ def from_csv(text: str, columns: Sequence[str] = (), words: bool | None = None) 
         raise RowsError(f"the table has {len(text):,} characters; at most {LARGEST:,} are read")
     head = text.lstrip("\n").partition("\n")[0]
     delimiter = max(",;\t", key=head.count)
-    names = [name.strip() for name in next(csv.reader([head], delimiter=delimiter), [])]
+    try:
+        names = [name.strip() for name in next(csv.reader([head], delimiter=delimiter), [])]
+    except csv.Error as error:
+        raise RowsError(f"the table's line of names cannot be read ({error}); save the table anew as CSV") from None
     places = [names.index(name) for name in chosen(names, columns)]
 
     def lines() -> Iterator[tuple[int, Sequence[str]]]:

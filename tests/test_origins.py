@@ -64,6 +64,7 @@ def test_text_csv_and_files_of_the_same_rows_are_the_same_rows(tmp_path):
         ("", [], "there are 0 columns \\(none\\)"),
         ("a,b\n1,2\n3\n4,5\n\n,6\n", [], "2 of 4 lines cannot be taken: line 3 has no target; line 6 has no source"),
         ('a,b\n"1\n1",2\nx\x01,5\n', [], "line 4 holds the control character U\\+0001"),
+        ("a" * 200_000 + ",b\n1,2\n", [], "line of names cannot be read \\(field larger"),
         ("a,b\n" + "1" * 200_000 + ",2\n", [], "line 2 is no line of a CSV file \\(field larger"),
     ],
 )
@@ -282,6 +283,18 @@ def test_two_columns_of_a_dataset_are_streamed(streamed):
         from_hub("ada/script", ["a", "b"])
     with pytest.raises(RowsError, match="there is no dataset ada/nowhere"):
         from_hub("ada/nowhere")
+
+
+def test_a_parquet_file_that_unpacks_to_too_much_is_refused_before_it_is_unpacked(streamed, monkeypatch):
+    monkeypatch.setattr("playground.data.LARGEST_GROUP", 200_000)
+    table = {"source": [f"{i:03d}" for i in range(300)], "target": [f"{i:03d}x" for i in range(300)], "extra": ["x" * 9000] * 300}
+    plain = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table(table), plain, use_dictionary=False, compression="zstd")
+    streamed.put("ada/bomb", {"data/train.parquet": plain.getvalue()}, kind="dataset")
+    assert len(plain.getvalue()) < 20_000
+    with pytest.raises(RowsError, match=r"train.parquet holds 3 MB of these columns in one piece \(row group 1\), above 0 MB"):
+        from_hub("ada/bomb", ["source", "extra"])
+    assert from_hub("ada/bomb", ["source", "target"]).content == from_text(TEXT).content  # what is not read does not count
 
 
 @pytest.mark.parametrize("name", ["", "squad", "../etc", "../../etc", "a/b/c", "https://x/y", "/etc/passwd"])

@@ -225,6 +225,11 @@ class ModelConfig:
         """How many tokens stand in one row that the model works on, for so many of the source and of the target."""
         return max(source, target)
 
+    def kept_beside(self, source: int, target: int) -> int:
+        """Numbers that a step keeps of one row for its backward pass beside those that every layer keeps of a token or of a pair of
+        tokens in a head."""
+        return 0
+
     def rows_at_a_time(self, width: int) -> int:
         """How many sequences of `width` tokens to run at once without gradients: few enough that the attention scores, a
         number for each head and pair of tokens, stay small, and never more than 512."""

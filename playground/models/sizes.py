@@ -138,6 +138,9 @@ class RecurrentConfig(ModelConfig):
         symbols = (self.source_vocabulary + self.target_vocabulary) * d
         return 2 * self.n_layers * cell + wider + looking + symbols + self.target_vocabulary * (d + 1)
 
+    def kept_beside(self, source: int, target: int) -> int:
+        return source * target * self.d_model if self.alignment == "additive" else 0  # its small network's inside, for each pair
+
     def rows_at_a_time(self, width: int) -> int:
         return max(1, min(512, SCORES_AT_A_TIME // (self.d_model * width)))
 

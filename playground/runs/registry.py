@@ -84,7 +84,7 @@ class Registry:
         self._turns: list[str] = []  # owners, the one whose turn was longest ago first; who is not in it had none yet
         self._lock = threading.RLock()
         self._closing = threading.Event()
-        for folder in (self.root, self.root / "runs"):
+        for folder in (self.root, *(self.root / name for name in ("runs", "rows", "compared"))):
             sweep(folder, STALE)
         self._find_runs()
         threading.Thread(target=self._keep_house, name="housekeeping", daemon=True).start()

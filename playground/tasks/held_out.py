@@ -20,14 +20,14 @@ CHUNK = 1_000_000  # symbols made at a time, to bound the memory
 
 
 def is_held_out(sequence_BL: Tensor, lengths_B: Tensor) -> Tensor:
-    """True for rows that belong to the held-out set (B booleans). Only the symbols count, not the padding."""
+    """True for rows that belong to the held-out set (B booleans). Only the symbols count, by their `Task.marks`, not the padding."""
     return (sequence_hash(sequence_BL, lengths_B) & 15) == 0
 
 
 def training_batch(task: Task, batch_size: int, min_length: int, max_length: int, generator: torch.Generator) -> Batch:
     """A fresh batch on the generator's device, drawn as the task draws; held-out rows get weight 0."""
     sequence_BL, lengths_B = task.draw(batch_size, min_length, max_length, generator)
-    weight_B = (~is_held_out(sequence_BL, lengths_B)).float()
+    weight_B = (~is_held_out(task.marks(sequence_BL), lengths_B)).float()
     return make_batch(task, sequence_BL, lengths_B, weight_B)
 
 
@@ -68,7 +68,7 @@ def _distinct(task: Task, length: int, n: int, generator: torch.Generator) -> tu
     count = task.count(length)
     rows = max(1, CHUNK // length)
     if count <= max(task.enumerable, 2 * n / HELD_OUT_SHARE):
-        kept_NL = torch.cat([_held_out_rows(task.listed(number_N, length)) for number_N in torch.arange(count).split(rows)])
+        kept_NL = torch.cat([_held_out_rows(task, task.listed(number_N, length)) for number_N in torch.arange(count).split(rows)])
         order_N = torch.randperm(len(kept_NL), generator=generator)
         kinds_N = task.kinds(kept_NL[order_N])
         if kinds_N is not None:
@@ -79,7 +79,7 @@ def _distinct(task: Task, length: int, n: int, generator: torch.Generator) -> tu
         parts, found = [kept_NL], len(kept_NL)
         while found < n:
             drawn_NL = task.fill(torch.full((min(rows, 64 * n),), length), length, generator)
-            parts.append(_held_out_rows(drawn_NL))
+            parts.append(_held_out_rows(task, drawn_NL))
             found += len(parts[-1])
         kept_NL = torch.cat(parts).unique(dim=0)
     return kept_NL[torch.randperm(len(kept_NL), generator=generator)[:n]], None
@@ -93,6 +93,6 @@ def _taking_turns(kinds_N: Tensor) -> Tensor:
     return rank_N.argsort(stable=True)
 
 
-def _held_out_rows(sequence_NL: Tensor) -> Tensor:
+def _held_out_rows(task: Task, sequence_NL: Tensor) -> Tensor:
     """The held-out ones among sequences of full length."""
-    return sequence_NL[is_held_out(sequence_NL, torch.full((len(sequence_NL),), sequence_NL.shape[1]))]
+    return sequence_NL[is_held_out(task.marks(sequence_NL), torch.full((len(sequence_NL),), sequence_NL.shape[1]))]

@@ -1,7 +1,7 @@
 """The task of rows that somebody brought: sources are drawn from the rows, answers are looked up.
 
-Rows stay packed; a batch unpacks its own. The hash that holds sequences out decides here too: a row's source is always on the
-same side, in whatever file it came.
+Rows stay packed; a batch unpacks its own. The hash that holds sequences out decides here too, from the text of the symbols: a
+source is always on the same side, in whatever file it came and whatever other symbols that has.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .hashing import sequence_hash
 from .held_out import is_held_out
-from .rows import PARTS, RowsError, content_of, rows_file
+from .rows import PARTS, RowsError, content_of, marks_of, rows_file
 from .task import Task
 from .vocabulary import Vocabulary
 
@@ -36,11 +36,12 @@ class Table:
         self.source_lengths_N, self.target_lengths_N = (parts[f"{name}_lengths"].long() for name in ("source", "target"))
         self.source_begins_N = self.source_lengths_N.cumsum(0) - self.source_lengths_N
         self.target_begins_N = self.target_lengths_N.cumsum(0) - self.target_lengths_N
+        marks_V = torch.tensor(marks_of(vocabulary))
         hashes, held = [], []
         for row_B in torch.arange(len(self)).split(AT_ONCE):
             source_BL, lengths_B = self.sources(row_B), self.source_lengths_N[row_B]
             hashes.append(sequence_hash(source_BL, lengths_B))
-            held.append(is_held_out(source_BL, lengths_B))
+            held.append(is_held_out(marks_V[source_BL], lengths_B))
         self.held_out_N = torch.cat(held)
         self.hash_N, self.by_hash_N = torch.cat(hashes).sort()
 
@@ -74,6 +75,7 @@ class RowsTask(Task):
         super().__init__()
         self.content, self.longest_answer = content, longest_answer
         self.vocabulary = Vocabulary(vocabulary if any(len(symbol) > 1 for symbol in vocabulary) else "".join(vocabulary))
+        self._marks_V = torch.tensor(marks_of(vocabulary))
         self._training: dict[tuple[int, int], Tensor] = {}
         self._of_length: dict[int, Tensor] = {}
 
@@ -123,6 +125,9 @@ class RowsTask(Task):
 
     def listed(self, number_N: Tensor, length: int) -> Tensor:
         return self.table.sources(self._rows_of(length)[number_N], length)
+
+    def marks(self, sequence_BL: Tensor) -> Tensor:
+        return self._marks_V.to(sequence_BL.device)[sequence_BL]
 
     def question(self) -> str:
         """The source of the first row; any symbols where the rows are not here."""

@@ -87,7 +87,8 @@ class Rows:
         """How many rows are held out; None where there are too many to count here."""
         if len(self) > COUNTED:
             return None
-        return sum(_is_held_out(self.source[begin:end]) for (begin, end), _ in self._places(len(self)))
+        marks = marks_of(self.vocabulary)
+        return sum(_is_held_out(map(marks.__getitem__, self.source[begin:end])) for (begin, end), _ in self._places(len(self)))
 
     def settings(self) -> dict[str, Any]:
         """The settings of a run on these rows."""
@@ -393,9 +394,16 @@ def _problem_of_symbol(symbol: str) -> str:
     return f"{symbol} is what the playground calls a special token; write it otherwise" if symbol in RESERVED else ""
 
 
-def _is_held_out(tokens: Iterable[int]) -> bool:
+def marks_of(vocabulary: Sequence[str]) -> list[int]:
+    """For each token the 64 bits (signed) that stand for it in the hash that holds sources out: of its symbol's own text, since a
+    symbol's token changes with what other symbols the rows have. 0 for the special ones."""
+    digests = (hashlib.sha256(symbol.encode()).digest() for symbol in vocabulary)
+    return [0] * len(SPECIAL) + [int.from_bytes(digest[:8], "little", signed=True) for digest in digests]
+
+
+def _is_held_out(marks: Iterable[int]) -> bool:
     """What held_out.is_held_out says of a sequence, in Python's own numbers."""
-    key = sum(token * (_scramble((at + 1) * 0x9E3779B97F4A7C15 % 2**64) | 1) for at, token in enumerate(tokens))
+    key = sum(mark * (_scramble((at + 1) * 0x9E3779B97F4A7C15 % 2**64) | 1) for at, mark in enumerate(marks))
     return _scramble(_scramble(key % 2**64)) % 16 == 0
 
 

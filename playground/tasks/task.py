@@ -74,6 +74,10 @@ class Task:
         """The sources of this length with these numbers, of 0 to `count` - 1 (NL)."""
         return number_N[:, None] // self.symbols ** torch.arange(length) % self.symbols + len(SPECIAL)
 
+    def marks(self, sequence_BL: Tensor) -> Tensor:
+        """A number for each symbol (BL, int64), by whose hash a source is held out or not: its token, unless that may change."""
+        return sequence_BL
+
     def kinds(self, sequence_NL: Tensor) -> Tensor | None:
         """The kind of each source of full length, where scores should rest on every kind alike although some are rare; else None."""
         return None

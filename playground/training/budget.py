@@ -14,7 +14,8 @@ from .presets import family_config
 
 TOLERANCE = 0.05
 KEPT = (
-    "task", "symbols", "min_length", "max_length", "max_positions", "seed", "device", "threads", "eval_every", "eval_n", "until",
+    "task", "symbols", "min_length", "max_length", "rows", "vocabulary", "longest_answer", "max_positions",
+    "seed", "device", "threads", "eval_every", "eval_n", "until",
 )  # fmt: skip
 CARRIED = ("d_model", "n_heads", "n_layers", "d_ff", "dropout")
 

@@ -204,7 +204,7 @@ class RunConfig:
         d_ff = 2 * m.d_ff if m.activation == "swiglu" else m.d_ff
         training = (
             rows * width * (m.n_layers * (16 * m.d_model + 24 * inside + 6 * d_ff + 10 * m.n_heads * width) + 4 * m.target_vocabulary)
-        )
+        ) + rows * m.kept_beside(self.task.max_length + 1, self.task.longest + 1)
         scoring = m.rows_at_a_time(width) * width * (4 * m.d_model + 8 * inside + 2 * d_ff + 4 * m.n_heads * width)
         return 16 * m.parameter_count() + 4 * (training + scoring)
 

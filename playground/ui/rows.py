@@ -40,6 +40,7 @@ from .view import view
 from .visit import OWNER
 
 PATH = "/playground/rows"
+RECEIVED_WITHIN = 120  # seconds
 READ_WITHIN = 120  # seconds
 READ_AT_ONCE = 2
 MOST_IN_LINE = 8
@@ -64,6 +65,7 @@ class Bringing:
         self.own_mb = int(os.environ.get("PLAYGROUND_ROWS_MB", 100))
         self.all_mb = int(os.environ.get("PLAYGROUND_ROWS_IN_ALL_MB", 2000))
         self._read: OrderedDict[str, tuple[str, Path]] = OrderedDict()  # by owner: content and folder of what was read last
+        self._receiving: dict[str, asyncio.Timeout] = {}  # by owner: until when what they send now must have come
         self._going: dict[str, Child] = {}
         self._newest: dict[str, object] = {}  # by owner: which of their questions still counts
         self._places = asyncio.Semaphore(READ_AT_ONCE)
@@ -82,7 +84,7 @@ class Bringing:
         words = {"words": True, "characters": False}.get(request.headers.get("x-words", ""))
         if not OWNER.fullmatch(owner):
             return JSONResponse({"error": "this does not say whose rows they are; reload the page and try again"}, status_code=400)
-        if self._in_line >= MOST_IN_LINE:
+        if self._in_line >= MOST_IN_LINE and owner not in self._receiving:
             return JSONResponse({"error": "others are bringing rows just now; try again in a moment"}, status_code=503)
         self._in_line += 1
         try:
@@ -96,7 +98,7 @@ class Bringing:
         order |= {"hub": name.removeprefix("hub:")} if name.startswith("hub:") else {"file": str(folder / "sent")}
         try:
             folder.mkdir(parents=True)
-            await receive(request, folder / "sent")
+            await self._receive(request, owner, folder / "sent")
             answer = await self.read(owner, order)
             (folder / "sent").unlink(missing_ok=True)
         except Refused as error:
@@ -108,6 +110,29 @@ class Bringing:
             raise
         await asyncio.to_thread(self._remember, owner, answer.get("content", ""), folder)
         return answer
+
+    async def _receive(self, request: Request, owner: str, path: Path) -> None:
+        """Write what is sent to a file, within a time: who sends slowly must not hold a place, nor several. What the same visitor is
+        still sending ends, since they want this instead.
+
+        Raises:
+            Refused: when it is too large or does not come in time.
+        """
+        before = self._receiving.pop(owner, None)
+        if before and not before.expired():
+            before.reschedule(0)
+        limit = asyncio.timeout(RECEIVED_WITHIN)
+        try:
+            async with limit:
+                self._receiving[owner] = limit
+                await receive(request, path)
+        except TimeoutError:
+            newer = self._receiving.get(owner) is not limit
+            message = "newer rows came meanwhile" if newer else f"the rows did not arrive within {RECEIVED_WITHIN} s; bring fewer"
+            raise Refused(message) from None
+        finally:
+            if self._receiving.get(owner) is limit:
+                del self._receiving[owner]
 
     async def read(self, owner: str, order: dict[str, Any]) -> dict[str, Any]:
         """What the reader's process answers. Whoever sends anew does not want the answer to what was sent before."""
@@ -181,7 +206,7 @@ class Bringing:
         with self._lock:
             read, folder = self._read.get(owner, ("", Path()))
             kept = (rows_root() / content).is_dir()
-            if read != content and not kept:
+            if not kept and (read != content or not (folder / "rows").is_dir()):
                 return {"again": True}
             files = {} if kept else {path.name: path.read_bytes() for path in (folder / "rows").iterdir()}
             mark = self._marks(owner) / content
@@ -237,7 +262,7 @@ class Bringing:
         if sum(mine) + more > self.own_mb * MB:
             raise Refused(f"you keep {sum(mine) / MB:.1f} MB of rows here and these have {more / MB:.1f} MB; "
                           f"{self.own_mb} MB are possible, so remove some or bring fewer")  # fmt: skip
-        if sum(size_of(path) for path in rows_root().glob("*") if path.is_dir()) + more > self.all_mb * MB:
+        if sum(size_of(path) for path in rows_root().glob("[!.]*") if path.is_dir()) + more > self.all_mb * MB:
             raise Refused("this server keeps as many rows as it can; try again later, or run the playground on your own machine")
 
 

@@ -6,13 +6,22 @@ It is told what to read and answers once, with a report; rows that can be taken 
 from __future__ import annotations
 
 import signal
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from playground.origins import from_bytes, from_hub
 from playground.tasks.rows import COUNTED, Rows, RowsError, kept_rows
 
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
+
+MEMORY = 2_000_000_000  # bytes that reading may take
 PREVIEW = 6  # rows
 LONGEST_SHOWN = 60  # symbols of a source or a target in the preview
 
@@ -21,6 +30,7 @@ def read(pipe: Connection, order: dict[str, Any]) -> None:
     """The entry of the process. `order` has `kept` (the content of rows that are kept here), `hub` (user/dataset) or `file` with
     its `name`; and `columns`, `words` and `folder`, which is made for rows that can be taken."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _limit_memory()
     try:
         rows = _rows(order)
         if "folder" in order:
@@ -37,6 +47,17 @@ def read(pipe: Connection, order: dict[str, Any]) -> None:
     except MemoryError:
         answer = {"error": "these rows need more memory than is free; bring fewer"}
     pipe.send((answer,))
+
+
+def _limit_memory() -> None:
+    """Let this process grow by MEMORY and no further, where the system can hold it to that: what a few bytes of a compressed file
+    unpack to is then an error here, and not the end of the server."""
+    if resource is None:
+        return
+    with suppress(ValueError, OSError):  # a system that knows the limit and does not set it
+        most = resource.getrlimit(resource.RLIMIT_AS)[1]
+        wanted = psutil.Process().memory_info().vms + MEMORY
+        resource.setrlimit(resource.RLIMIT_AS, (wanted if most == resource.RLIM_INFINITY else min(wanted, most), most))
 
 
 def _rows(order: dict[str, Any]) -> Rows:

@@ -51,3 +51,11 @@ def test_the_way_back_leads_to_about_the_same_size():
 def test_an_unknown_family_is_refused_by_name():
     with pytest.raises(SettingError, match="family is 'mamba'; choose one of transformer"):
         same_budget(RunConfig(), "mamba")
+
+
+def test_rows_that_somebody_brought_stay_the_task():
+    rows = {"task": "rows", "rows": "a" * 64, "vocabulary": " ".join("abcdefgh"), "longest_answer": 14}
+    run = RunConfig.from_fields(rows | {"min_length": 2, "max_length": 9})
+    other = same_budget(run, "decoder-only")
+    assert other.task == run.task
+    assert other.model.parameter_count() == pytest.approx(run.model.parameter_count(), rel=0.05)

@@ -2,10 +2,12 @@ import dataclasses
 import math
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from playground.models.config import ModelConfig, SettingError
+from playground.models.recurrent import Recurrent
 from playground.tasks import TASKS
 from playground.training.config import PARTS, RunConfig, TaskConfig, TrainConfig, field_owner, setting_of
 
@@ -161,3 +163,23 @@ def test_tasks_of_structured_sources_say_how_long_they_must_be(name, fewest):
     assert TaskConfig(task=name, max_length=fewest).max_length == fewest
     with pytest.raises(SettingError, match=f"use at least {fewest}$"):
         TaskConfig(task=name, max_length=fewest - 1)
+
+
+def test_what_additive_alignment_keeps_for_its_backward_pass_is_estimated():
+    kept, estimated = {}, {}
+    for alignment in ("none", "additive"):
+        run = RunConfig.from_fields({"family": "recurrent", "alignment": alignment, "d_model": 64, "max_length": 60, "batch_size": 4})
+        tokens, saved = torch.full((4, 61), 5), {}
+
+        def note(tensor, saved=saved):
+            saved[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+            logits_BTV = Recurrent(run.model)(tokens, tokens)
+        kept[alignment] = sum(storage.nbytes() for storage in saved.values())
+        estimated[alignment] = run.memory_estimate()
+        assert logits_BTV.requires_grad
+        assert kept[alignment] <= estimated[alignment]
+    more = kept["additive"] - kept["none"]
+    assert 0.8 * more <= estimated["additive"] - estimated["none"] <= 2 * more

@@ -1,18 +1,25 @@
+import asyncio
 import io
 import json
+import os
+import subprocess
+import sys
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from urllib.parse import quote
 
 import pytest
 
 from playground.origins import from_text, keep
+from playground.runs.registry import Registry
 from playground.tasks import TASKS
 from playground.tasks.rows import RowsError, kept_about, kept_rows
 from playground.training.config import RunConfig
 from playground.ui import difficulty
 from playground.ui.form import problems, run_config, weight_and_problem
-from playground.ui.rows import PATH, panel_value
+from playground.ui.rows import MOST_IN_LINE, PATH, Bringing, panel_value
 from playground.ui.visit import new_owner
 from tests.servers import AppServer
 
@@ -142,6 +149,72 @@ def test_whoever_does_not_say_who_they_are_brings_nothing(app, owner):
 def test_a_content_that_is_none_is_refused(app, content):
     for do in ("use", "show", "remove"):
         assert ask(app, do, new_owner(), content) == {"error": "these are no rows; bring some"}
+
+
+def dribbled(owner, ended):
+    """A request whose body never ends."""
+
+    async def stream():
+        try:
+            while True:
+                yield b"a"
+                await asyncio.sleep(0.01)
+        finally:
+            ended.append(owner)
+
+    return SimpleNamespace(headers={"x-owner": owner}, stream=stream)
+
+
+def test_what_dribbles_in_holds_a_place_for_a_time_only_and_one_for_each_visitor(tmp_path, monkeypatch):
+    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
+    monkeypatch.setattr("playground.ui.rows.RECEIVED_WITHIN", 0.5)
+    bringing, owners, ended = Bringing(SimpleNamespace(local_owner="")), [new_owner() for _ in range(MOST_IN_LINE)], []
+
+    async def scene():
+        first = [asyncio.create_task(bringing.take(dribbled(owner, ended))) for owner in owners]
+        await asyncio.sleep(0.1)
+        full = await bringing.take(dribbled(new_owner(), ended))
+        again = asyncio.create_task(bringing.take(dribbled(owners[0], ended)))
+        replaced = await asyncio.wait_for(first[0], 0.3)
+        late = await asyncio.wait_for(asyncio.gather(*first[1:], again), 20)
+        return full, replaced, late, bringing._in_line
+
+    with ThreadPoolExecutor(1) as thread:
+        full, replaced, late, left = thread.submit(asyncio.run, scene()).result(30)
+    assert full.status_code == 503
+    assert json.loads(replaced.body) == {"error": "newer rows came meanwhile"}
+    assert {json.loads(answer.body)["error"] for answer in late} == {"the rows did not arrive within 0.5 s; bring fewer"}
+    assert (left, sorted(ended), list((tmp_path / "rows").iterdir())) == (0, sorted([*owners, owners[0]]), [])
+
+
+def test_what_a_killed_server_left_is_no_ones_room_and_goes_at_the_next_start(tmp_path, monkeypatch):
+    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
+    left = [tmp_path / "rows" / ".0123.tmp", tmp_path / "compared" / ".gpt2.0123.tmp"]
+    for folder in left:
+        folder.mkdir(parents=True)
+        (folder / "sent").write_bytes(bytes(2_000_000))
+        os.utime(folder, (0, 0))
+    monkeypatch.setenv("PLAYGROUND_ROWS_IN_ALL_MB", "1")
+    Bringing(SimpleNamespace(local_owner=""))._check_room(new_owner(), 1000)
+    registry = Registry(tmp_path)
+    try:
+        assert not any(folder.exists() for folder in left)
+    finally:
+        registry.shutdown()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux holds a process to its memory")
+def test_the_process_that_reads_takes_so_much_memory_and_no_more():
+    """Memory that is asked for and never used, so that nothing happens to this machine where the limit is missing."""
+    script = """
+from playground.ui import rows_reader
+class Pipe:
+    send = staticmethod(print)
+rows_reader._rows = lambda order: bytearray(8 * rows_reader.MEMORY)
+rows_reader.read(Pipe, {})
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert "these rows need more memory than is free" in done.stdout, done.stderr
 
 
 def test_more_than_50_mb_are_refused_before_they_are_read(app):
