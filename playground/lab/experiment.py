@@ -26,6 +26,7 @@ MOST_VALUES = 12  # of one setting
 LONGEST = 512  # symbols that a sequence may have, as for a task
 NOT_VARIED = ("seed", "max_positions", "source_vocabulary", "target_vocabulary")
 LONGEST_SENTENCE = 300
+FEWEST = 20  # sequences of a length that can decide how far a model reaches
 NAMING = ("family", "cell", "alignment")  # settings that a reader knows a variant by
 BUDGET = ("steps", "decay_steps")
 
@@ -93,7 +94,7 @@ class Experiment:
             raise SettingError("question", f"question is {shown(self.question)}; it must be text of at most {LONGEST_SENTENCE} characters")
         if self.kind not in KINDS:
             raise SettingError("kind", f"kind is {shown(self.kind)}; choose one of {', '.join(KINDS)}")
-        for name, low, high in (("times", 1, 20), ("n", 10, 2000)):
+        for name, low, high in (("times", 1, 20), ("n", FEWEST, 2000)):
             value = getattr(self, name)
             if type(value) is not int or not low <= value <= high:
                 raise SettingError(name, f"{name} is {shown(value)}; it must be a whole number from {low} to {high:,}")

@@ -17,11 +17,11 @@ from playground.training.config import RunConfig
 from playground.training.files import write_file
 from playground.training.manifest import CheckpointError, read_json
 
+from .experiment import FEWEST
 from .results import REACHED, percent, written
 
 FILE = "lengths.json"  # beside a run's other files
 AT_ONCE = 5  # lengths in one question, so that others get an answer in between
-FEWEST = 20  # sequences of a length that can decide how far a model reaches
 WITH_TABLES = ("learned", "from-the-end")  # positions that are rows of a trained table
 
 

@@ -174,15 +174,19 @@ class LabPage:
         if not self._drawing.acquire(blocking=False):
             return {"error": "somebody else's figures are being drawn just now; try again in a moment"}
         future = Future[dict[str, Any]]()
-        child = Child(
-            "playground.plots.drawn:work_lab", "figures", found,
-            on_message=lambda answer: resolve(future, answer),
-            on_end=lambda code: resolve(future, {"error": f"the process that draws ended (exit code {code}); try again"}),
-        )  # fmt: skip
+        child = None
         try:
+            child = Child(
+                "playground.plots.drawn:work_lab", "figures", found,
+                on_message=lambda answer: resolve(future, answer),
+                on_end=lambda code: resolve(future, {"error": f"the process that draws ended (exit code {code}); try again"}),
+            )  # fmt: skip
             return await answer_of(future, FIGURES_WITHIN)
+        except OSError as error:
+            return {"error": f"the process that draws could not be started: {error.strerror or error}; try again"}
         finally:
-            child.kill()
+            if child:
+                child.kill()
             self._drawing.release()
 
     def _to_draw(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
