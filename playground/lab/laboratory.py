@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from playground.models.config import SettingError, shown
-from playground.runs.registry import RUNS_AN_OWNER, WATCHED_FOR, Refused, Registry
+from playground.runs.eyes import Eyes
+from playground.runs.registry import LONGEST_PROOF, RUNS_AN_OWNER, WATCHED_FOR, Refused, Registry
 from playground.runs.run import Run, fingerprint
 from playground.training.config import RunConfig
 from playground.training.files import sweep, write_file
@@ -54,6 +55,7 @@ class Going:
         self.kept: set[tuple[str, int]] = set()  # those of which everything was counted and is on disk
         self.asking: Future[dict[str, Any]] | None = None
         self.asked: tuple[str, int] = ("", 0)  # the run and the step that the question which is out is about
+        self.asked_at = 0.0  # when that was
 
 
 class Laboratory:
@@ -61,6 +63,7 @@ class Laboratory:
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
+        self.eyes = Eyes()  # of its own: what takes this long must not keep those waiting who look into a model
         self.folder = registry.root / "experiments"
         self._known: dict[str, Going] = {}
         self._measured: dict[tuple[str, int, str], dict[str, Any]] = {}
@@ -76,6 +79,7 @@ class Laboratory:
     def close(self) -> None:
         """Feed and measure no more. Runs that were begun belong to the registry."""
         self._closing.set()
+        self.eyes.close()
 
     # Whose is what
 
@@ -326,7 +330,8 @@ class Laboratory:
 
     def _keep_going(self) -> None:
         while not self._closing.wait(TICK):
-            for going in list(self._known.values()):
+            self.eyes.supervise(LONGEST_PROOF)
+            for going in sorted(self._known.copy().values(), key=lambda each: each.asked_at):  # who asked longest ago comes first
                 if not going.owner:
                     continue
                 try:
@@ -367,7 +372,7 @@ class Laboratory:
             self._write(going)
 
     def _ask(self, going: Going) -> None:
-        """Have the next lengths of a finished run counted, one question at a time."""
+        """Have the next lengths of a finished run counted, one question at a time, whoever's it is."""
         if going.asking is not None:
             if not going.asking.done():
                 return
@@ -384,9 +389,11 @@ class Laboratory:
                     lengths.write_counts(run.folder, run.step, n, self._counts(going, run))
                 going.kept.add((run.id, run.step))
             elif what is not None:
-                going.asked = (run.id, run.step)
-                text = json.dumps({"lengths": left[: lengths.AT_ONCE], "n": n})
-                going.asking = self.registry.prover.ask("lengths", what, text)
+                if any(other.asking and not other.asking.done() for other in self._known.values()):
+                    return
+                going.asked, going.asked_at = (run.id, run.step), time.monotonic()
+                text = json.dumps({"lengths": lengths.at_once(left, run.config.model.parameter_count(), n), "n": n})
+                going.asking = self.eyes.ask("lengths", what, text)
                 return
         if self.state(going.experiment, going.owner) == "done":
             going.owner = ""
@@ -467,7 +474,9 @@ def _asked(spec: Mapping[str, Any], owner: str) -> Experiment:
     for name in ("name", "grid"):
         if name not in spec:
             raise SettingError(name, f"{name} is missing; an experiment needs a name, and the values of one or two settings")
-    return Experiment(owner=fingerprint(owner), **{"base": {}} | dict(spec))
+    asked = Experiment(owner=fingerprint(owner), **{"base": {}} | dict(spec))
+    asked.check_work()
+    return asked
 
 
 def _read(path: Path) -> Going:

@@ -17,11 +17,12 @@ from playground.training.config import RunConfig
 from playground.training.files import write_file
 from playground.training.manifest import CheckpointError, read_json
 
-from .experiment import FEWEST
+from .experiment import FEWEST, work
 from .results import REACHED, percent, written
 
 FILE = "lengths.json"  # beside a run's other files
 AT_ONCE = 5  # lengths in one question, so that others get an answer in between
+WORK_AT_ONCE = 1e12  # of all of them together (experiment.work): seconds of a core
 WITH_TABLES = ("learned", "from-the-end")  # positions that are rows of a trained table
 
 
@@ -44,6 +45,18 @@ def write_counts(folder: Path, step: int, n: int, counts: Sequence[Mapping[str, 
     """
     content = {"step": step, "asked": n, "scores": list(counts)}
     write_file(folder / FILE, json.dumps(content).encode() + b"\n")
+
+
+def at_once(left: Sequence[int], parameters: int, n: int) -> list[int]:
+    """The lengths of the next question: the fewer the larger the model and the longer the sequences are, but one at least."""
+    chosen: list[int] = []
+    spent = 0.0
+    for length in left[:AT_ONCE]:
+        spent += work(parameters, n, length)
+        if chosen and spent > WORK_AT_ONCE:
+            break
+        chosen.append(length)
+    return chosen
 
 
 def scores(counts: Sequence[Mapping[str, int]]) -> list[dict[str, Any]]:

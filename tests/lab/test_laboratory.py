@@ -144,6 +144,7 @@ def test_after_a_restart_it_waits_and_resumes_without_repeating_what_is_finished
 
 def test_lengths_are_asked_of_finished_runs_kept_beside_them_and_not_asked_again(serve):
     registry, lab = serve()
+    registry.prover.ask = lambda *_: pytest.fail("this process is there for whoever looks into a model")
     more = {"grid": {"positions": ["learned", "sinusoidal"]}, "seeds": [0], "kind": "lengths", "times": 3, "n": 20}
     asked = lab.begin(spec(**more), "ada")
     report = finished(lab, asked)
@@ -161,7 +162,7 @@ def test_lengths_are_asked_of_finished_runs_kept_beside_them_and_not_asked_again
     lab.close()
     registry.shutdown()
     registry, lab = serve()
-    registry.prover.ask = lambda *_: pytest.fail("it was asked already")
+    lab.eyes.ask = lambda *_: pytest.fail("it was asked already")
     again = lab.find(asked.id, "ada")
     assert lab.state(again, "ada") == "done"
     assert lab.lengths(again, "ada") == found
