@@ -163,6 +163,12 @@ class Run:
         return settings_at(self.config.training, self.changes, max(self.step, 0)).steps
 
     @property
+    def changed(self) -> list[str]:
+        """Settings that did not stay on the way what they were in `config`; how fast one watched is none of them."""
+        own = self.config.training
+        return sorted({c.setting for c in self.changes if c.setting != "speed" and c.value != getattr(own, c.setting)})
+
+    @property
     def speed(self) -> float:
         """The most steps a second it may take now; 0 for as many as it can."""
         return next((c.value for c in reversed(self.changes) if c.setting == "speed" and c.step <= self.step), 0.0)

@@ -238,10 +238,10 @@ class LabPage:
         return stands
 
     def _run_of(self, owner: str, name: str) -> Run | None:
-        """The owner's newest run with the settings of a claim; a finished one rather than another."""
+        """The owner's newest run with the settings of a claim; rather one whose settings stayed the same on the way, and a finished one."""
         wanted = config_of(name)
         mine = [run for run in self.registry.of_owner(owner) if run.deleted_at is None and not other_settings(wanted, run.config)]
-        return max(mine, key=lambda run: (run.status == "done", run.created), default=None)
+        return max(mine, key=lambda run: (not run.changed, run.status == "done", run.created), default=None)
 
     def _experiment_of(self, owner: str, name: str) -> Experiment | None:
         wanted = Experiment(owner=fingerprint(owner), **(CLAIMS[name].experiment or {}))
