@@ -248,7 +248,8 @@ class Laboratory:
             run = runs.get(key)
             steps = cell.config(seed).training.steps
             blank: dict[str, Any] = {
-                "done": False, "exact_match": None, "steps": steps, "steps_to": None, "seconds": 0.0, "curve": [], "loss": [],
+                "done": False, "diverged": False, "changed": [], "exact_match": None, "steps": steps, "steps_to": None,
+                "seconds": 0.0, "curve": [], "loss": [],
             }  # fmt: skip
             by_cell[cell.label].append({"seed": seed} | (self._measure(run) if run else blank))
         cells = [results.cell_result(cell, by_cell[cell.label]) for cell in experiment.cells]
@@ -266,8 +267,9 @@ class Laboratory:
             config, told = cell.config(experiment.seeds[0]), []
             for seed in experiment.seeds:
                 run = runs.get(f"{at}/{seed}")
-                whole = run and run.status == "done" and not self._left(going, run)
-                told.append({"seed": seed, "scores": lengths.scores(self._counts(going, run)) if run and whole else []})
+                whole = run and run.status == "done" and not run.changed and not self._left(going, run)
+                out = bool(run and (run.diverged or (run.status == "done" and run.changed)))
+                told.append({"seed": seed, "scores": lengths.scores(self._counts(going, run)) if run and whole else [], "out": out})
             rows.append(lengths.scheme_result(cell.short, told, config))
         task = config.task
         longest = max(experiment.longest(cell.settings) for cell in experiment.cells)
@@ -447,7 +449,8 @@ class Laboratory:
             points = run.load()
             scored = [(step, exact) for step, exact, *_ in points.scored]
             told = {
-                "run": f"run:{run.id}", "done": run.status == "done", "exact_match": run.scores["exact_match"] if run.scores else None,
+                "run": f"run:{run.id}", "done": run.status == "done", "diverged": run.diverged, "changed": run.changed,
+                "exact_match": run.scores["exact_match"] if run.scores else None,
                 "n": run.scores["n"] if run.scores else None, "steps": run.steps, "steps_to": results.steps_to(scored),
                 "seconds": run.seconds, "curve": [list(point) for point in scored],
                 "loss": results.stretches([step for step, _ in scored], points.columns["loss"], points.first),

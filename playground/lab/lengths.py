@@ -99,7 +99,7 @@ def untrained_positions(config: RunConfig) -> dict[str, list[int]] | None:
 
 
 def scheme_result(label: str, runs: Sequence[Mapping[str, Any]], config: RunConfig) -> dict[str, Any]:
-    """One scheme over its seeds. Each of `runs` has seed and scores; only those with scores count."""
+    """One scheme over its seeds. Each of `runs` has seed and scores; only those with scores count. `out`: it never will have any."""
     done = [run for run in runs if run["scores"]]
     by_length: dict[int, list[float]] = {}
     for run in done:
@@ -111,6 +111,7 @@ def scheme_result(label: str, runs: Sequence[Mapping[str, Any]], config: RunConf
         "label": label,
         "planned": len(runs),
         "n": len(done),
+        "out": sum(run.get("out", False) for run in runs),
         "lengths": lengths,
         "median": [quantile(by_length[length], 0.5) for length in lengths],
         "low": [min(by_length[length]) for length in lengths],
@@ -131,10 +132,14 @@ def beyond(told: Sequence[Mapping[str, Any]], trained: int) -> float:
 def sentence(rows: Sequence[Mapping[str, Any]], trained: Sequence[int], longest: int) -> str:
     """What the schemes reach, in one sentence."""
     done = [row for row in rows if row["n"]]
-    planned, finished = sum(row["planned"] for row in rows), sum(row["n"] for row in rows)
+    planned, finished, out = (sum(row[name] for row in rows) for name in ("planned", "n", "out"))
+    left_out = f" Left out: {out} of {planned} runs, which diverged or whose settings were changed on the way." if out else ""
     if not done:
-        return "No run has been asked yet."
-    begin = f"So far, with {finished} of {planned} runs: " if finished < planned else ""
+        return "No run has been asked yet." + left_out
+    return _compared(done, trained, longest, f"So far, with {finished} of {planned} runs: " if finished + out < planned else "") + left_out
+
+
+def _compared(done: Sequence[Mapping[str, Any]], trained: Sequence[int], longest: int, begin: str) -> str:
     low, high = trained
     begin += "trained" if begin else "Trained"
     begin += f" on length {low}–{high}" if low < high else f" on length {high}"

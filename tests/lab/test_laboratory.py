@@ -187,6 +187,16 @@ def test_a_run_that_fails_is_said_the_others_go_on_and_resume_tries_it_again(ser
     wait_for(lambda: statuses(lab, asked) == ["done", "done"], 90, "both runs")
 
 
+def test_a_run_that_diverges_is_counted_as_one_that_did(serve):
+    _, lab = serve()
+    fatal = SMALL | {"steps": 300, "warmup": 0, "schedule": "constant", "optimizer": "sgd", "clip": 0.0}
+    asked = lab.begin(spec(fatal, {"learning_rate": [100.0]}, [0]), "ada")
+    report = finished(lab, asked)
+    assert report["lines"][0]["message"].startswith("training diverged at step ")
+    assert report["results"]["cells"][0]["diverged"] == 1
+    assert "diverged in 1 of 1 seeds" in lab.results(asked, "ada")["sentence"]
+
+
 def test_what_an_owner_deletes_from_the_list_is_trained_again_on_resume(serve):
     registry, lab = serve()
     asked = lab.begin(spec(grid={"norm": ["pre"]}, seeds=[0]), "ada")

@@ -136,6 +136,11 @@ def test_the_sentence_says_how_far_each_reaches_and_whether_that_is_a_difference
     partly = scheme_result("learned", [{"seed": 0, "scores": scores(near[0])}, waiting], RunConfig.from_fields({"max_length": 3}))
     assert sentence([partly], [3, 3], 6).startswith("So far, with 1 of 2 runs: trained on length 3 and asked")
     assert sentence([scheme_result("learned", [waiting], RunConfig())], [1, 3], 6) == "No run has been asked yet."
+    lost = scheme_result(
+        "learned", [{"seed": 0, "scores": scores(near[0])}, waiting | {"out": True}], RunConfig.from_fields({"max_length": 3})
+    )
+    assert sentence([lost], [3, 3], 6).startswith("Trained on length 3 and asked")
+    assert sentence([lost], [3, 3], 6).endswith(" Left out: 1 of 2 runs, which diverged or whose settings were changed on the way.")
 
 
 def test_counts_are_kept_beside_the_run_and_count_only_for_the_same_step_and_n(tmp_path):
