@@ -329,6 +329,8 @@ def tell_lengths(found: dict[str, Any], out: Path | None, table: Path | None, as
 def cell_in_words(cell: dict[str, Any]) -> str:
     """One combination of an experiment in a line."""
     exact, steps = cell["exact_match"], cell["steps_to"]
+    if exact is None:
+        return f"{cell['label']:28} diverged in {cell['diverged']} of {cell['planned']} runs"
     when = f"99 % after {steps['median']:,.0f} steps" if steps["median"] is not None else f"99 % not reached in {cell['steps']:,}"
     if 0 < steps["reached"] < steps["n"]:
         when += f" ({steps['reached']} of {steps['n']} seeds)"

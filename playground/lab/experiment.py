@@ -26,8 +26,10 @@ MOST_VALUES = 12  # of one setting
 LONGEST = 512  # symbols that a sequence may have, as for a task
 NOT_VARIED = ("seed", "max_positions", "source_vocabulary", "target_vocabulary")
 LONGEST_SENTENCE = 300
+FEWEST = 20  # sequences of a length that can decide how far a model reaches
 NAMING = ("family", "cell", "alignment")  # settings that a reader knows a variant by
 BUDGET = ("steps", "decay_steps")
+MOST_WORK = 2e13  # of one length (`work`): minutes of a core at most
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ class Experiment:
             raise SettingError("question", f"question is {shown(self.question)}; it must be text of at most {LONGEST_SENTENCE} characters")
         if self.kind not in KINDS:
             raise SettingError("kind", f"kind is {shown(self.kind)}; choose one of {', '.join(KINDS)}")
-        for name, low, high in (("times", 1, 20), ("n", 10, 2000)):
+        for name, low, high in (("times", 1, 20), ("n", FEWEST, 2000)):
             value = getattr(self, name)
             if type(value) is not int or not low <= value <= high:
                 raise SettingError(name, f"{name} is {shown(value)}; it must be a whole number from {low} to {high:,}")
@@ -193,6 +195,21 @@ class Experiment:
         task = settings.get("task", setting_of("task").default)
         return range(TASKS[task].shortest, self.longest(settings) + 1)
 
+    def check_work(self) -> None:
+        """See that the longest sequences can be asked of every cell in the time that one question may take.
+
+        Raises:
+            SettingError: where they cannot; `field` is n.
+        """
+        for cell in self.cells if self.kind == LENGTHS else ():
+            parameters, longest = cell.config(self.seeds[0]).model.parameter_count(), self.longest(cell.settings)
+            if work(parameters, self.n, longest) > MOST_WORK:
+                raise SettingError(
+                    "n",
+                    f"{cell.label}: asking a model of {parameters:,} parameters {self.n:,} sequences of {longest} symbols takes too long "
+                    "here; lower n, times or max_length, or take a smaller model",
+                )
+
     def planned(self) -> Iterator[tuple[str, Cell, int]]:
         """Every run by a key of its own, its cell and its seed: all cells with the first seed, then all with the second, so that an
         answer takes shape early."""
@@ -208,6 +225,12 @@ class Experiment:
         """Whether the other one asks for the same runs and the same questions of them."""
         ours, theirs = self.to_json(), other.to_json()
         return all(ours[name] == theirs[name] for name in ("owner", "kind", "base", "grid", "seeds", "times", "n"))
+
+
+def work(parameters: int, n: int, length: int) -> float:
+    """What asking `n` sequences of a length costs, as far as one length goes against another: every weight is used for every symbol,
+    and the passes grow with the pairs of symbols."""
+    return float(parameters) * n * length**2
 
 
 def positions_for(settings: Mapping[str, Any], length: int) -> int:

@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from playground.models.config import SettingError, shown
-from playground.runs.registry import RUNS_AN_OWNER, WATCHED_FOR, Refused, Registry
+from playground.runs.eyes import Eyes
+from playground.runs.registry import LONGEST_PROOF, RUNS_AN_OWNER, WATCHED_FOR, Refused, Registry
 from playground.runs.run import Run, fingerprint
 from playground.training.config import RunConfig
 from playground.training.files import sweep, write_file
@@ -54,6 +55,7 @@ class Going:
         self.kept: set[tuple[str, int]] = set()  # those of which everything was counted and is on disk
         self.asking: Future[dict[str, Any]] | None = None
         self.asked: tuple[str, int] = ("", 0)  # the run and the step that the question which is out is about
+        self.asked_at = 0.0  # when that was
 
 
 class Laboratory:
@@ -61,6 +63,7 @@ class Laboratory:
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
+        self.eyes = Eyes()  # of its own: what takes this long must not keep those waiting who look into a model
         self.folder = registry.root / "experiments"
         self._known: dict[str, Going] = {}
         self._measured: dict[tuple[str, int, str], dict[str, Any]] = {}
@@ -76,6 +79,7 @@ class Laboratory:
     def close(self) -> None:
         """Feed and measure no more. Runs that were begun belong to the registry."""
         self._closing.set()
+        self.eyes.close()
 
     # Whose is what
 
@@ -244,7 +248,8 @@ class Laboratory:
             run = runs.get(key)
             steps = cell.config(seed).training.steps
             blank: dict[str, Any] = {
-                "done": False, "exact_match": None, "steps": steps, "steps_to": None, "seconds": 0.0, "curve": [], "loss": [],
+                "done": False, "diverged": False, "changed": [], "exact_match": None, "steps": steps, "steps_to": None,
+                "seconds": 0.0, "curve": [], "loss": [],
             }  # fmt: skip
             by_cell[cell.label].append({"seed": seed} | (self._measure(run) if run else blank))
         cells = [results.cell_result(cell, by_cell[cell.label]) for cell in experiment.cells]
@@ -262,8 +267,9 @@ class Laboratory:
             config, told = cell.config(experiment.seeds[0]), []
             for seed in experiment.seeds:
                 run = runs.get(f"{at}/{seed}")
-                whole = run and run.status == "done" and not self._left(going, run)
-                told.append({"seed": seed, "scores": lengths.scores(self._counts(going, run)) if run and whole else []})
+                whole = run and run.status == "done" and not run.changed and not self._left(going, run)
+                out = bool(run and (run.diverged or (run.status == "done" and run.changed)))
+                told.append({"seed": seed, "scores": lengths.scores(self._counts(going, run)) if run and whole else [], "out": out})
             rows.append(lengths.scheme_result(cell.short, told, config))
         task = config.task
         longest = max(experiment.longest(cell.settings) for cell in experiment.cells)
@@ -326,7 +332,8 @@ class Laboratory:
 
     def _keep_going(self) -> None:
         while not self._closing.wait(TICK):
-            for going in list(self._known.values()):
+            self.eyes.supervise(LONGEST_PROOF)
+            for going in sorted(self._known.copy().values(), key=lambda each: each.asked_at):  # who asked longest ago comes first
                 if not going.owner:
                     continue
                 try:
@@ -367,7 +374,7 @@ class Laboratory:
             self._write(going)
 
     def _ask(self, going: Going) -> None:
-        """Have the next lengths of a finished run counted, one question at a time."""
+        """Have the next lengths of a finished run counted, one question at a time, whoever's it is."""
         if going.asking is not None:
             if not going.asking.done():
                 return
@@ -384,9 +391,11 @@ class Laboratory:
                     lengths.write_counts(run.folder, run.step, n, self._counts(going, run))
                 going.kept.add((run.id, run.step))
             elif what is not None:
-                going.asked = (run.id, run.step)
-                text = json.dumps({"lengths": left[: lengths.AT_ONCE], "n": n})
-                going.asking = self.registry.prover.ask("lengths", what, text)
+                if any(other.asking and not other.asking.done() for other in self._known.values()):
+                    return
+                going.asked, going.asked_at = (run.id, run.step), time.monotonic()
+                text = json.dumps({"lengths": lengths.at_once(left, run.config.model.parameter_count(), n), "n": n})
+                going.asking = self.eyes.ask("lengths", what, text)
                 return
         if self.state(going.experiment, going.owner) == "done":
             going.owner = ""
@@ -440,7 +449,8 @@ class Laboratory:
             points = run.load()
             scored = [(step, exact) for step, exact, *_ in points.scored]
             told = {
-                "run": f"run:{run.id}", "done": run.status == "done", "exact_match": run.scores["exact_match"] if run.scores else None,
+                "run": f"run:{run.id}", "done": run.status == "done", "diverged": run.diverged, "changed": run.changed,
+                "exact_match": run.scores["exact_match"] if run.scores else None,
                 "n": run.scores["n"] if run.scores else None, "steps": run.steps, "steps_to": results.steps_to(scored),
                 "seconds": run.seconds, "curve": [list(point) for point in scored],
                 "loss": results.stretches([step for step, _ in scored], points.columns["loss"], points.first),
@@ -467,7 +477,9 @@ def _asked(spec: Mapping[str, Any], owner: str) -> Experiment:
     for name in ("name", "grid"):
         if name not in spec:
             raise SettingError(name, f"{name} is missing; an experiment needs a name, and the values of one or two settings")
-    return Experiment(owner=fingerprint(owner), **{"base": {}} | dict(spec))
+    asked = Experiment(owner=fingerprint(owner), **{"base": {}} | dict(spec))
+    asked.check_work()
+    return asked
 
 
 def _read(path: Path) -> Going:

@@ -17,11 +17,12 @@ from playground.training.config import RunConfig
 from playground.training.files import write_file
 from playground.training.manifest import CheckpointError, read_json
 
+from .experiment import FEWEST, work
 from .results import REACHED, percent, written
 
 FILE = "lengths.json"  # beside a run's other files
 AT_ONCE = 5  # lengths in one question, so that others get an answer in between
-FEWEST = 20  # sequences of a length that can decide how far a model reaches
+WORK_AT_ONCE = 1e12  # of all of them together (experiment.work): seconds of a core
 WITH_TABLES = ("learned", "from-the-end")  # positions that are rows of a trained table
 
 
@@ -44,6 +45,18 @@ def write_counts(folder: Path, step: int, n: int, counts: Sequence[Mapping[str, 
     """
     content = {"step": step, "asked": n, "scores": list(counts)}
     write_file(folder / FILE, json.dumps(content).encode() + b"\n")
+
+
+def at_once(left: Sequence[int], parameters: int, n: int) -> list[int]:
+    """The lengths of the next question: the fewer the larger the model and the longer the sequences are, but one at least."""
+    chosen: list[int] = []
+    spent = 0.0
+    for length in left[:AT_ONCE]:
+        spent += work(parameters, n, length)
+        if chosen and spent > WORK_AT_ONCE:
+            break
+        chosen.append(length)
+    return chosen
 
 
 def scores(counts: Sequence[Mapping[str, int]]) -> list[dict[str, Any]]:
@@ -86,7 +99,7 @@ def untrained_positions(config: RunConfig) -> dict[str, list[int]] | None:
 
 
 def scheme_result(label: str, runs: Sequence[Mapping[str, Any]], config: RunConfig) -> dict[str, Any]:
-    """One scheme over its seeds. Each of `runs` has seed and scores; only those with scores count."""
+    """One scheme over its seeds. Each of `runs` has seed and scores; only those with scores count. `out`: it never will have any."""
     done = [run for run in runs if run["scores"]]
     by_length: dict[int, list[float]] = {}
     for run in done:
@@ -98,6 +111,7 @@ def scheme_result(label: str, runs: Sequence[Mapping[str, Any]], config: RunConf
         "label": label,
         "planned": len(runs),
         "n": len(done),
+        "out": sum(run.get("out", False) for run in runs),
         "lengths": lengths,
         "median": [quantile(by_length[length], 0.5) for length in lengths],
         "low": [min(by_length[length]) for length in lengths],
@@ -118,10 +132,14 @@ def beyond(told: Sequence[Mapping[str, Any]], trained: int) -> float:
 def sentence(rows: Sequence[Mapping[str, Any]], trained: Sequence[int], longest: int) -> str:
     """What the schemes reach, in one sentence."""
     done = [row for row in rows if row["n"]]
-    planned, finished = sum(row["planned"] for row in rows), sum(row["n"] for row in rows)
+    planned, finished, out = (sum(row[name] for row in rows) for name in ("planned", "n", "out"))
+    left_out = f" Left out: {out} of {planned} runs, which diverged or whose settings were changed on the way." if out else ""
     if not done:
-        return "No run has been asked yet."
-    begin = f"So far, with {finished} of {planned} runs: " if finished < planned else ""
+        return "No run has been asked yet." + left_out
+    return _compared(done, trained, longest, f"So far, with {finished} of {planned} runs: " if finished + out < planned else "") + left_out
+
+
+def _compared(done: Sequence[Mapping[str, Any]], trained: Sequence[int], longest: int, begin: str) -> str:
     low, high = trained
     begin += "trained" if begin else "Trained"
     begin += f" on length {low}–{high}" if low < high else f" on length {high}"

@@ -20,7 +20,7 @@ from .experiment import LENGTHS, Experiment
 from .results import percent, steps_to
 
 LAST_UPDATES = 10  # over which a final training loss is averaged
-OF_THE_MACHINE = ("seed", "device", "threads", "eval_every", "eval_n")  # settings that a reproduction may choose
+OF_THE_MACHINE = ("seed", "device", "threads", "eval_every")  # settings that a reproduction may choose
 ALMOST = 0.999
 ORDER = (("none", "t5"), ("alibi",), ("rope", "sinusoidal"))  # as published, best first; those in one group are about equal
 
@@ -238,6 +238,9 @@ def compare_run(registry: Registry, name: str, run: Run, seconds: float = 120.0)
     wanted = config_of(name)
     if run.status != "done":
         return {"name": name, "passed": None, "ours": None, "sentence": f"the run is {run.status}; a claim is compared with a finished one"}
+    if run.changed:
+        sentence = f"this run is not the one that the claim asks for: {', '.join(run.changed)} changed on the way; run it again"
+        return {"name": name, "passed": None, "ours": None, "sentence": sentence}
     facts = facts_of_lines(run.config, list(read_lines(run.folder)), run.scores)
     if CLAIMS[name].measure == "symbol_loss" and (what := registry.what(run, run.step)) is not None:
         answer = registry.prover.ask("loss", what).result(seconds)

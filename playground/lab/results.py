@@ -37,17 +37,21 @@ def stretches(scored: Sequence[int], losses: Sequence[float], first: int = 1) ->
 
 def cell_result(cell: Cell, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """One cell. Each of `runs` has seed, done, exact_match (final, None before the end), steps (the run's length), steps_to (None:
-    not reached), seconds, curve ([[step, exact match], ...]) and loss (as `stretches` tells it). Only runs that are done count.
+    not reached), seconds, curve ([[step, exact match], ...]) and loss (as `stretches` tells it). Only runs that are done count, as far as
+    their settings stayed the same (changed: []). A run that diverged has ended too: it reached nothing, in however many steps.
     """
-    done = [run for run in runs if run["done"] and run["exact_match"] is not None]
+    done = [run for run in runs if run["done"] and run["exact_match"] is not None and not run.get("changed")]
+    diverged = sum(bool(run.get("diverged")) and not run.get("changed") for run in runs)
     return {
         "label": cell.label,
         "short": cell.short,
         "values": cell.values,
         "planned": len(runs),
         "n": len(done),
+        "diverged": diverged,
+        "changed": sum(bool(run.get("changed")) and (run["done"] or bool(run.get("diverged"))) for run in runs),
         "exact_match": spread([run["exact_match"] for run in done]),
-        "steps_to": censored([run["steps_to"] for run in done]),
+        "steps_to": censored([run["steps_to"] for run in done] + [None] * diverged),
         "steps": max((run["steps"] for run in runs), default=0),
         "seconds": spread([run["seconds"] for run in done]),
         "curve": band([run["curve"] for run in done]),
@@ -77,21 +81,28 @@ def sentence(names: Sequence[str], cells: Sequence[Mapping[str, Any]]) -> str:
     """What varied (`names`) and what it bought, in one sentence. Two cells are told apart only where their full ranges over seeds do not
     touch, and how often chance alone does that is said with it.
     """
-    done = [cell for cell in cells if cell["n"]]
-    planned, finished = sum(cell["planned"] for cell in cells), sum(cell["n"] for cell in cells)
+    done = [cell for cell in cells if _ended(cell)]
+    planned, changed = (sum(cell[name] for cell in cells) for name in ("planned", "changed"))
+    finished = sum(map(_ended, cells)) + changed
+    left_out = f" Left out: {changed} of {planned} runs, whose settings were changed on the way." if changed else ""
     if not done:
-        return "No run has finished yet."
+        return "No run has finished yet." + left_out
     varied = " and ".join("several settings together" if name == VARIANT else name for name in names)
     begin = f"Changing {varied}, so far with {finished} of {planned} runs: " if finished < planned else f"Changing {varied}: "
-    return begin + _compared(done)
+    return begin + _compared(done) + left_out
+
+
+def _ended(cell: Mapping[str, Any]) -> int:
+    """Runs of a cell that are over and count."""
+    return cell["n"] + cell["diverged"]
 
 
 def _compared(cells: Sequence[Mapping[str, Any]]) -> str:
     learned = any(cell["steps_to"]["reached"] for cell in cells)
     measure = "steps_to" if learned else "exact_match"
-    order = sorted(cells, key=_speed if learned else lambda cell: -cell["exact_match"]["median"])
+    order = sorted(cells, key=_speed if learned else lambda cell: -_exact(cell))
     best, rest = order[0], order[1:]
-    seeds = " each, ".join(dict.fromkeys(_seeds(cell["n"]) for cell in cells))
+    seeds = " each, ".join(dict.fromkeys(_seeds(_ended(cell)) for cell in cells))
     if not rest:
         return f"{best['short']} {_told(best, learned)} ({seeds})."
     first, last = rest[0], rest[-1]
@@ -106,10 +117,22 @@ def _compared(cells: Sequence[Mapping[str, Any]]) -> str:
 def _speed(cell: Mapping[str, Any]) -> tuple[float, float, float]:
     """Cells in which more seeds learned come first, then those that learned sooner, then those that got further."""
     told = cell["steps_to"]
-    return -told["reached"] / told["n"], told["median"] if told["median"] is not None else float("inf"), -cell["exact_match"]["median"]
+    return -told["reached"] / told["n"], told["median"] if told["median"] is not None else float("inf"), -_exact(cell)
+
+
+def _exact(cell: Mapping[str, Any]) -> float:
+    """The median score; below every other where all runs diverged."""
+    return cell["exact_match"]["median"] if cell["exact_match"] else -1.0
 
 
 def _told(cell: Mapping[str, Any], learned: bool) -> str:
+    if not cell["n"]:
+        return f"diverged in {cell['diverged']} of {cell['diverged']} seeds"
+    odd = f" ({cell['diverged']} of {_ended(cell)} diverged)" if cell["diverged"] else ""
+    return _told_of_scores(cell, learned) + odd
+
+
+def _told_of_scores(cell: Mapping[str, Any], learned: bool) -> str:
     if not learned:
         return f"ended at {_range(cell['exact_match'], percent)}"
     told = cell["steps_to"]
@@ -125,6 +148,8 @@ def _verdict(best: Mapping[str, Any], other: Mapping[str, Any], measure: str, mo
     """Whether the best and the one next to it can be told apart."""
     one, two = best[measure], other[measure]
     against = f"between {best['short']} and {other['short']} " if more else ""
+    if one is None or two is None:
+        return "what diverged has no score to compare"
     if min(one["n"], two["n"]) == 1:
         return "with a single seed there is no telling whether this is more than chance"
     if not apart(one, two):
@@ -157,20 +182,21 @@ def count(number: float) -> str:
 # For spreadsheets
 
 COLUMNS = (
-    "label", "n", "planned", "exact_match_median", "exact_match_low", "exact_match_high", "steps_to_99_median", "steps_to_99_low",
-    "steps_to_99_high", "reached_99", "not_reached_within", "seconds_median",
+    "label", "n", "diverged", "planned", "exact_match_median", "exact_match_low", "exact_match_high", "steps_to_99_median",
+    "steps_to_99_low", "steps_to_99_high", "reached_99", "not_reached_within", "seconds_median",
 )  # fmt: skip
 
 
 def to_csv(names: Sequence[str], cells: Sequence[Mapping[str, Any]]) -> str:
-    """A row for each cell; what was not reached is an empty field, and `not_reached_within` says in how many steps."""
+    """A row for each cell; what was not reached is an empty field, and `not_reached_within` says in how many steps. `n` runs
+    were scored, `diverged` ended without a score, and count as not having reached it."""
     lines = []
     for cell in cells:
         exact, steps, seconds = cell["exact_match"] or {}, cell["steps_to"] or {}, cell["seconds"] or {}
         censored_at = cell["steps"] if steps and steps["reached"] < steps["n"] else None
         row = [
-            cell["label"], cell["n"], cell["planned"], exact.get("median"), exact.get("low"), exact.get("high"), steps.get("median"),
-            steps.get("low"), steps.get("high"), steps.get("reached"), censored_at, seconds.get("median"),
+            cell["label"], cell["n"], cell["diverged"], cell["planned"], exact.get("median"), exact.get("low"), exact.get("high"),
+            steps.get("median"), steps.get("low"), steps.get("high"), steps.get("reached"), censored_at, seconds.get("median"),
         ]  # fmt: skip
         varied = [cell["values"].get(name) for name in names if name != VARIANT]  # whose label says it
         lines.append([*varied, *row])

@@ -34,6 +34,7 @@ WORKING = ("starting", "training", "stopping")  # a worker is at it
 OVER = ("done", "stopped", "failed")
 MOST_UNTAKEN = 2000  # points
 LONGEST_NAME = 80
+DIVERGED = "training diverged"  # how the message begins of a run that did
 NOTHING_USABLE = "no checkpoint of this run can be used"
 KEPT = "-kept"  # ends the folder name of a checkpoint that the owner wants to keep
 
@@ -161,6 +162,17 @@ class Run:
     def steps(self) -> int:
         """How far it is to go."""
         return settings_at(self.config.training, self.changes, max(self.step, 0)).steps
+
+    @property
+    def diverged(self) -> bool:
+        """Whether it ended because loss or gradient stopped being finite."""
+        return self.status == "failed" and self.message.startswith(DIVERGED)
+
+    @property
+    def changed(self) -> list[str]:
+        """Settings that did not stay on the way what they were in `config`; how fast one watched is none of them."""
+        own = self.config.training
+        return sorted({c.setting for c in self.changes if c.setting != "speed" and c.value != getattr(own, c.setting)})
 
     @property
     def speed(self) -> float:

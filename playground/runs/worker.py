@@ -34,7 +34,7 @@ from playground.training.manifest import CheckpointError
 from playground.training.trainer import Metrics, Trainer, TrainingDiverged
 
 from .history import History, kept_states, read_lines, state_path, weights_path
-from .run import KEPT, NOTHING_USABLE, Order
+from .run import DIVERGED, KEPT, NOTHING_USABLE, Order
 
 TELL_EVERY = 0.1  # seconds between two messages with points
 LOOK_EVERY = 0.2  # seconds between two weights for those who watch, more where writing them is slow
@@ -213,7 +213,7 @@ class Worker:
             try:
                 self.untold.append(self.trainer.step())
             except TrainingDiverged as error:
-                return "failed", str(error)
+                return "failed", f"{DIVERGED} at {error}"
             self.steps_to_go = max(0, self.steps_to_go - 1)
             self.guard(self.record)
             if self.trainer.step_count == self.pause_at and self.trainer.should_continue():

@@ -174,15 +174,19 @@ class LabPage:
         if not self._drawing.acquire(blocking=False):
             return {"error": "somebody else's figures are being drawn just now; try again in a moment"}
         future = Future[dict[str, Any]]()
-        child = Child(
-            "playground.plots.drawn:work_lab", "figures", found,
-            on_message=lambda answer: resolve(future, answer),
-            on_end=lambda code: resolve(future, {"error": f"the process that draws ended (exit code {code}); try again"}),
-        )  # fmt: skip
+        child = None
         try:
+            child = Child(
+                "playground.plots.drawn:work_lab", "figures", found,
+                on_message=lambda answer: resolve(future, answer),
+                on_end=lambda code: resolve(future, {"error": f"the process that draws ended (exit code {code}); try again"}),
+            )  # fmt: skip
             return await answer_of(future, FIGURES_WITHIN)
+        except OSError as error:
+            return {"error": f"the process that draws could not be started: {error.strerror or error}; try again"}
         finally:
-            child.kill()
+            if child:
+                child.kill()
             self._drawing.release()
 
     def _to_draw(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
@@ -234,10 +238,10 @@ class LabPage:
         return stands
 
     def _run_of(self, owner: str, name: str) -> Run | None:
-        """The owner's newest run with the settings of a claim; a finished one rather than another."""
+        """The owner's newest run with the settings of a claim; rather one whose settings stayed the same on the way, and a finished one."""
         wanted = config_of(name)
         mine = [run for run in self.registry.of_owner(owner) if run.deleted_at is None and not other_settings(wanted, run.config)]
-        return max(mine, key=lambda run: (run.status == "done", run.created), default=None)
+        return max(mine, key=lambda run: (not run.changed, run.status == "done", run.created), default=None)
 
     def _experiment_of(self, owner: str, name: str) -> Experiment | None:
         wanted = Experiment(owner=fingerprint(owner), **(CLAIMS[name].experiment or {}))

@@ -43,7 +43,7 @@ function buildAsking() {
     select.addEventListener("change", () => { values.value = (settings.find((each) => each.name === select.value) || { begin: "" }).begin; explain(); });
     return { select, values, about, wrong: problem("values-" + i), box: null };
   };
-  own = { base: el("select", { className: "base" }), fields: [field(0), field(1)], seeds: el("input", { type: "text", className: "seeds", value: "0, 1, 2", spellcheck: false }), times: el("input", { type: "number", className: "times", min: 1, max: 20, value: 5 }), n: el("input", { type: "number", className: "n", min: 10, max: 2000, value: 200 }),
+  own = { base: el("select", { className: "base" }), fields: [field(0), field(1)], seeds: el("input", { type: "text", className: "seeds", value: "0, 1, 2", spellcheck: false }), times: el("input", { type: "number", className: "times", min: 1, max: 20, value: 5 }), n: el("input", { type: "number", className: "n", min: 20, max: 2000, value: 200 }),
     name: el("input", { type: "text", className: "name", maxLength: 60, spellcheck: false, placeholder: "after what varies" }), kind: "grid", plan: el("p", { className: "hint plan" }), cells: el("p", { className: "hint cells" }), go: el("button", { type: "submit", className: "quiet main begin", textContent: "Begin", disabled: true }), wrong: {} };
   for (const name of ["base", "seeds", "times", "name", "form"]) own.wrong[name] = problem(name);
   own.plan.setAttribute("role", "status");

@@ -108,7 +108,7 @@ function drawTable() {
   }, (row, cell) => {
     const set = (name, text, title = "") => { const box = row.querySelector("td." + name); put(box, text); box.title = title; }, scheme = lengths && lengths.rows[results.cells.indexOf(cell)], to = cell.steps_to, stepsBox = row.querySelector("td.steps");
     put(row.querySelector(".name"), cell.short).title = cell.label;
-    put(row.querySelector(".what"), cell.n < cell.planned ? cell.n + " of " + plural(cell.planned, "run") + " done" : plural(cell.n, "run"));
+    put(row.querySelector(".what"), (cell.n < cell.planned ? cell.n + " of " + plural(cell.planned, "run") + " done" : plural(cell.n, "run")) + (cell.diverged ? ", " + cell.diverged + " diverged" : "") + (cell.changed ? ", " + cell.changed + " left out: settings changed on the way" : ""));
     set("exact", cell.exact_match ? rangeOf(cell.exact_match, share) : "–");
     const count = (v) => (v === null ? "…" : Math.round(v).toLocaleString("en"));
     const reached = to ? "reached by " + to.reached + " of " + to.n : "";

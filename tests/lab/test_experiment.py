@@ -80,7 +80,7 @@ def test_where_lengths_are_asked_the_models_have_positions_for_them():
         ({"kind": "walk"}, "kind", "choose one of grid, lengths"),
         ({"kind": "lengths", "base": {"max_length": 200}}, "times", "1000 symbols; at most 512"),
         ({"kind": "lengths", "grid": {"max_length": [5, 6]}}, "max_length", "put it in base"),
-        ({"n": 5}, "n", "from 10 to 2,000"),
+        ({"n": 19}, "n", "from 20 to 2,000"),
     ],
 )
 def test_what_cannot_be_asked_is_refused_by_its_field(more, field, says):

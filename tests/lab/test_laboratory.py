@@ -144,6 +144,7 @@ def test_after_a_restart_it_waits_and_resumes_without_repeating_what_is_finished
 
 def test_lengths_are_asked_of_finished_runs_kept_beside_them_and_not_asked_again(serve):
     registry, lab = serve()
+    registry.prover.ask = lambda *_: pytest.fail("this process is there for whoever looks into a model")
     more = {"grid": {"positions": ["learned", "sinusoidal"]}, "seeds": [0], "kind": "lengths", "times": 3, "n": 20}
     asked = lab.begin(spec(**more), "ada")
     report = finished(lab, asked)
@@ -161,7 +162,7 @@ def test_lengths_are_asked_of_finished_runs_kept_beside_them_and_not_asked_again
     lab.close()
     registry.shutdown()
     registry, lab = serve()
-    registry.prover.ask = lambda *_: pytest.fail("it was asked already")
+    lab.eyes.ask = lambda *_: pytest.fail("it was asked already")
     again = lab.find(asked.id, "ada")
     assert lab.state(again, "ada") == "done"
     assert lab.lengths(again, "ada") == found
@@ -184,6 +185,16 @@ def test_a_run_that_fails_is_said_the_others_go_on_and_resume_tries_it_again(ser
     assert report["results"]["sentence"].startswith("Changing norm, so far with 1 of 2 runs")
     lab.resume(asked, "ada")
     wait_for(lambda: statuses(lab, asked) == ["done", "done"], 90, "both runs")
+
+
+def test_a_run_that_diverges_is_counted_as_one_that_did(serve):
+    _, lab = serve()
+    fatal = SMALL | {"steps": 300, "warmup": 0, "schedule": "constant", "optimizer": "sgd", "clip": 0.0}
+    asked = lab.begin(spec(fatal, {"learning_rate": [100.0]}, [0]), "ada")
+    report = finished(lab, asked)
+    assert report["lines"][0]["message"].startswith("training diverged at step ")
+    assert report["results"]["cells"][0]["diverged"] == 1
+    assert "diverged in 1 of 1 seeds" in lab.results(asked, "ada")["sentence"]
 
 
 def test_what_an_owner_deletes_from_the_list_is_trained_again_on_resume(serve):

@@ -7,8 +7,10 @@ import torch
 
 from playground.evaluation import right_at, symbol_loss
 from playground.families.encoder_decoder import EncoderDecoder
+from playground.lab.experiment import Experiment
 from playground.lab.lengths import (
     FILE,
+    at_once,
     beyond,
     reach,
     read_counts,
@@ -19,7 +21,8 @@ from playground.lab.lengths import (
     untrained_positions,
     write_counts,
 )
-from playground.models.config import ModelConfig
+from playground.lab.questions import QUESTIONS, spec
+from playground.models.config import ModelConfig, SettingError
 from playground.statistics import wilson
 from playground.tasks import PAD, load_task
 from playground.tasks.held_out import held_out_set, is_held_out
@@ -133,6 +136,11 @@ def test_the_sentence_says_how_far_each_reaches_and_whether_that_is_a_difference
     partly = scheme_result("learned", [{"seed": 0, "scores": scores(near[0])}, waiting], RunConfig.from_fields({"max_length": 3}))
     assert sentence([partly], [3, 3], 6).startswith("So far, with 1 of 2 runs: trained on length 3 and asked")
     assert sentence([scheme_result("learned", [waiting], RunConfig())], [1, 3], 6) == "No run has been asked yet."
+    lost = scheme_result(
+        "learned", [{"seed": 0, "scores": scores(near[0])}, waiting | {"out": True}], RunConfig.from_fields({"max_length": 3})
+    )
+    assert sentence([lost], [3, 3], 6).startswith("Trained on length 3 and asked")
+    assert sentence([lost], [3, 3], 6).endswith(" Left out: 1 of 2 runs, which diverged or whose settings were changed on the way.")
 
 
 def test_counts_are_kept_beside_the_run_and_count_only_for_the_same_step_and_n(tmp_path):
@@ -150,3 +158,17 @@ def test_the_table_has_a_row_for_each_scheme_seed_and_length():
         ("learned", "0", "1", "100"), ("learned", "0", "2", "98"), ("learned", "1", "1", "100"), ("learned", "1", "2", "100"),
     ]  # fmt: skip
     json.dumps(scheme("learned", counts(100, 98)), allow_nan=False)
+
+
+def test_large_models_are_asked_fewer_lengths_at_once_and_the_largest_are_refused():
+    assert at_once(list(range(1, 51)), 100_000, 200) == [1, 2, 3, 4, 5]
+    assert at_once([40, 41, 42, 43, 44], 1_000_000, 200) == [40, 41]
+    assert at_once([300, 301], 5_000_000, 200) == [300]
+    wide = {"d_model": 512, "d_ff": 2048, "n_heads": 8, "max_length": 100}
+    given = {"owner": "ada", "name": "wide", "grid": {"positions": ["rope"]}, "kind": "lengths"}
+    with pytest.raises(SettingError, match="200 sequences of 500 symbols takes too long") as no:
+        Experiment(base=wide, times=5, **given).check_work()
+    assert no.value.field == "n"
+    Experiment(base=wide | {"max_length": 10}, times=5, **given).check_work()
+    for name in QUESTIONS:
+        Experiment(owner="ada", **spec(name)).check_work()

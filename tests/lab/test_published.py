@@ -6,6 +6,8 @@ import pytest
 from playground.lab.published import CLAIMS, claims, compare_run, config_of, facts_of_lines, other_settings, verdict, verdict_of_lengths
 from playground.lab.questions import QUESTIONS, questions, spec
 from playground.models.config import SettingError
+from playground.runs.run import Run
+from playground.training.config import Change
 from playground.training.schedules import learning_rate
 
 
@@ -87,6 +89,7 @@ def test_a_first_figure_is_the_step_at_which_it_was_reached():
 def test_another_run_is_not_compared():
     wanted = config_of("uva-reversal")
     assert other_settings(wanted, wanted.replace(seed=9, threads=2, eval_every=7)) == []
+    assert other_settings(wanted, wanted.replace(eval_n=1)) == ["eval_n"]  # a single sequence is soon right
     other = other_settings(wanted, wanted.replace(steps=10, norm="pre"))
     assert sorted(other) == ["norm", "steps"]
     told = verdict("uva-reversal", facts("uva-reversal"), other)
@@ -130,3 +133,14 @@ def test_a_run_that_is_not_finished_is_not_compared():
         status = "training"
 
     assert "the run is training" in compare_run(None, "uva-reversal", Unfinished())["sentence"]
+
+
+def test_a_run_whose_settings_changed_on_the_way_is_not_compared(tmp_path):
+    config = config_of("x-transformers-copy")
+    run = Run("a", "b", "ada", "as published", config, tmp_path, status="done", scores={"exact_match": 1.0, "token_accuracy": 1.0, "n": 9})
+    run.changes = [Change(5, "speed", 3.0), Change(5, "learning_rate", config.training.learning_rate)]
+    assert "99.9 % exact match not reached" in compare_run(None, "x-transformers-copy", run)["sentence"]
+    run.changes += [Change(9, "learning_rate", 1e-3), Change(9, "until", 0.5), Change(20, "until", config.training.until)]
+    told = compare_run(None, "x-transformers-copy", run)
+    assert told["passed"] is None
+    assert "learning_rate, until changed on the way" in told["sentence"]

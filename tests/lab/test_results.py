@@ -109,3 +109,26 @@ def test_a_table_leaves_empty_what_was_not_reached_and_says_within_how_many_step
 @pytest.mark.parametrize(("share", "text"), [(1, "100 %"), (0.9999, "99.9 %"), (0.123456, "12.3 %"), (0, "0 %")])
 def test_percent_never_rounds_up_to_all(share, text):
     assert percent(share) == text
+
+
+def test_a_run_that_diverged_has_ended_without_reaching_anything_and_is_told_apart():
+    lost = [run | {"diverged": True, "exact_match": None} for run in runs(None, None, done=False)]
+    some = cell_result(Cell({"norm": "post"}, {}), [*runs(80), *lost])
+    assert (some["n"], some["diverged"], some["steps_to"]["n"], some["steps_to"]["reached"]) == (1, 2, 3, 1)
+    found = told(some, cell("pre", 80, 90, 100))
+    assert "so far" not in found
+    assert "post reached 99 % in 1 of 3 seeds within 200 steps, ending at 100 % (2 of 3 diverged)" in found
+    every = cell_result(Cell({"norm": "post"}, {}), lost)
+    assert "post diverged in 2 of 2 seeds" in told(cell("pre", 80, 90), every)
+    assert "post diverged in 2 of 2 seeds (" in told(cell("pre", None, None), every)
+    assert "no score to compare" in told(cell("pre", None, None), every)
+    assert "post diverged in 2 of 2 seeds" in told(every)
+    row = next(csv.DictReader(io.StringIO(to_csv(["norm"], [some]))))
+    assert (row["n"], row["diverged"], row["reached_99"], row["not_reached_within"]) == ("1", "2", "1", "200")
+
+
+def test_a_run_whose_settings_were_changed_on_the_way_is_left_out_and_said():
+    odd = [run | {"changed": ["learning_rate"]} for run in runs(10)]
+    found = cell_result(Cell({"norm": "pre"}, {}), [*runs(80), *odd])
+    assert (found["n"], found["changed"], found["steps_to"]["high"]) == (1, 1, 80)
+    assert told(found).startswith("Changing norm: pre reached 99 % after 80 steps (1 seed). Left out: 1 of 2 runs, whose settings were")

@@ -158,7 +158,7 @@ def test_what_was_found_is_told_again_only_when_it_changed(page):
 
 def test_an_experiment_by_length_is_told_to_its_end_with_files_and_figures(busy, registry):
     run = trained(registry)
-    wanted = form(["positions", "learned, sinusoidal"], base=f"run:{run.id}", seeds="0", kind="lengths", times=2, n=10)
+    wanted = form(["positions", "learned, sinusoidal"], base=f"run:{run.id}", seeds="0", kind="lengths", times=2, n=20)
     asked = ask(busy, "begin", form=wanted)["experiment"]
     wait_for(lambda: ask(busy, "poll")["experiments"][0]["state"] == "done", 90, "the experiment")
     told = ask(busy, "poll", open=asked)
@@ -203,6 +203,16 @@ def test_a_claim_that_takes_an_experiment_stands_with_it(page):
     told = next(each for each in ask(page, "claims")["claims"] if each["name"] == "length-order")
     assert (told["experiment"], told["run"], told["step"]) == (begun, None, 0)
     assert "not every scheme" in ask(page, "verdict", name="length-order")["sentence"]
+
+
+def test_figures_that_could_not_be_begun_keep_nobody_from_drawing_theirs(page, monkeypatch):
+    def none_left(*_, **__):
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr("playground.ui.lab.Child", none_left)
+    monkeypatch.setattr(page, "_to_draw", lambda *_: {})
+    for _ in range(2):
+        assert "could not be started: Too many open files" in ask(page, "figures")["error"]
 
 
 HOSTILE = [
