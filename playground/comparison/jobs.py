@@ -11,6 +11,7 @@ import os
 import secrets
 import threading
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +23,8 @@ JOBS_AN_OWNER = 2
 LIGHT_JOBS_AN_OWNER = 4
 JOBS_AT_ONCE = 16
 KEPT_FOR = 900.0  # seconds that the rows and the result of a job can be asked for
+KEPT_AN_OWNER = 8  # jobs that are over, heavy and light ones apart; the oldest goes first
+KEPT_IN_ALL = 64
 DEAF_FOR = 20.0  # seconds that a cancelled job may take to end before its process is ended
 FORGOTTEN_AFTER = 180.0  # seconds without a poll after which a job is given up while others wait
 IDLE_FOR = 1200.0  # seconds without a job after which the process ends, and gives its memory back
@@ -51,6 +54,7 @@ class Job:
     polled_at: float = field(default_factory=time.monotonic)
     ended_at: float = 0.0  # also when it was cancelled but is still at it
     at_work: bool = False  # the process has it
+    about: str = ""  # what was asked for, in a few names; the rest is not kept once it is over
 
     @property
     def heavy(self) -> bool:
@@ -59,9 +63,12 @@ class Job:
     def end(self, status: str, sentence: str = "", again: bool = False) -> None:
         if self.status not in OVER:
             self.status, self.sentence, self.again, self.ended_at = status, sentence, again, time.monotonic()
+            self.about, self.what = self.naming(), {}
 
     def naming(self) -> str:
         """What it was about, for a sentence about its end."""
+        if self.about:
+            return self.about
         named = self.what.get("models", self.what.get("model", self.what.get("name", "")))
         names = [each for each in (named if isinstance(named, list) else [named]) if isinstance(each, str) and each]
         return ", ".join(name[:80] for name in names[:4]) or self.kind
@@ -101,6 +108,7 @@ class Comparer:
                 raise Refused("many others are asking right now; try again in a minute", again=True)
             job = Job(secrets.token_urlsafe(12), owner, kind, what, next(self._numbers))
             self._jobs[job.id] = job
+            self._forget()
             self._go_on()
             if not self._watching:
                 self._watching = True
@@ -170,6 +178,18 @@ class Comparer:
         if job.at_work and self._child:
             self._child.send("cancel", job.id)
         self._go_on()
+
+    def _forget(self) -> None:
+        """Drop the oldest jobs that are over, where an owner has too many of them, or all have."""
+        over = [job for job in self._jobs.values() if job.status in OVER and not job.at_work]
+        of_owner: Counter[tuple[str, bool]] = Counter()
+        kept = 0
+        for job in sorted(over, key=lambda job: (job.ended_at, job.number), reverse=True):
+            of_owner[job.owner, job.heavy] += 1
+            if of_owner[job.owner, job.heavy] > KEPT_AN_OWNER or kept == KEPT_IN_ALL:
+                del self._jobs[job.id]
+            else:
+                kept += 1
 
     def _go_on(self) -> None:
         """Send what may run now to the process, which is started where there is none."""
@@ -244,6 +264,7 @@ class Comparer:
                 self._cancel(job, "nobody asked for it any more, and others were waiting; ask again")
             if job.status in OVER and not job.at_work and now - job.ended_at > KEPT_FOR:
                 del self._jobs[job.id]
+        self._forget()
         at_work = [job for job in self._jobs.values() if job.at_work]
         deaf = any(job.status in OVER and now - job.ended_at > DEAF_FOR for job in at_work)
         if self._child and (deaf or (not at_work and now - self._used_at > IDLE_FOR)):

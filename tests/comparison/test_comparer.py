@@ -230,3 +230,30 @@ def test_a_cancelled_job_may_not_go_on_telling():
     for act in (lambda: tell.say("two"), lambda: tell.row({}), lambda: tell.share(1, 1), tell.check):
         with pytest.raises(Cancelled):
             act()
+
+
+class Idle(Comparer):
+    """Takes jobs and starts no process for them; tests look after them by hand."""
+
+    def _go_on(self):
+        pass
+
+    def _keep_house(self):
+        pass
+
+
+def test_of_a_job_that_is_over_little_is_kept_and_of_many_the_latest(monkeypatch):
+    monkeypatch.setattr(jobs_module, "KEPT_IN_ALL", 10)
+    comparer = Idle()
+    jobs = {}
+    for owner in ("ada", "ben"):
+        jobs[owner] = [comparer.begin("train-classifier", {"model": "gpt2", "csv": "x" * 1000}, owner)]
+        for _ in range(9):
+            comparer.cancel(jobs[owner][-1], owner)
+            jobs[owner].append(comparer.begin("train-classifier", {"model": "gpt2", "csv": "x" * 1000}, owner))
+    comparer._look_after(time.monotonic())
+    kept = set(comparer._jobs)
+    assert kept == {*jobs["ada"][7:], *jobs["ben"][1:]}  # ten that are over, eight of an owner at most, and those that wait
+    ended = comparer._jobs[jobs["ben"][-2]]
+    assert (ended.what, ended.naming()) == ({}, "gpt2")
+    assert comparer._jobs[jobs["ben"][-1]].what["csv"]
