@@ -27,6 +27,7 @@ KEPT_AN_OWNER = 8  # jobs that are over, heavy and light ones apart; the oldest 
 KEPT_IN_ALL = 64
 DEAF_FOR = 20.0  # seconds that a cancelled job may take to end before its process is ended
 FORGOTTEN_AFTER = 180.0  # seconds without a poll after which a job is given up while others wait
+TURN = 300.0  # where strangers share the machine: seconds of work after which a heavy job makes way for the others that wait
 IDLE_FOR = 1200.0  # seconds without a job after which the process ends, and gives its memory back
 MOST_ROWS = 20_000  # of one job
 HOUSEKEEPING = 0.5
@@ -52,6 +53,7 @@ class Job:
     result: dict[str, Any] | None = None
     again: bool = False
     polled_at: float = field(default_factory=time.monotonic)
+    began_at: float = 0.0  # its work
     ended_at: float = 0.0  # also when it was cancelled but is still at it
     at_work: bool = False  # the process has it
     about: str = ""  # what was asked for, in a few names; the rest is not kept once it is over
@@ -78,7 +80,8 @@ class Comparer:
     """All jobs of a server.
 
     Args:
-        hosted: strangers come: folders of this machine are no models, and downloads are smaller.
+        hosted: strangers come: folders of this machine are no models, downloads are smaller, and a job has a turn of so many seconds
+            while others wait.
     """
 
     def __init__(self, hosted: bool = False) -> None:
@@ -171,6 +174,10 @@ class Comparer:
             (job for job in self._jobs.values() if job.heavy and (job.at_work or job.status == "waiting")), key=lambda job: job.number
         )
 
+    def _keeps_waiting(self, job: Job) -> bool:
+        """Whether somebody else has a heavy job in line."""
+        return any(other.status == "waiting" and other.owner != job.owner for other in self._heavy())
+
     def _cancel(self, job: Job, sentence: str) -> None:
         if job.status in OVER:
             return
@@ -201,6 +208,7 @@ class Comparer:
                 self._start()
             if self._child and self._child.send("begin", job.id, job.kind, job.what):
                 job.status, job.at_work, self._used_at = "working", True, time.monotonic()
+                job.began_at = self._used_at
                 busy = busy or job.heavy
 
     def _start(self) -> None:
@@ -262,6 +270,9 @@ class Comparer:
         for job in list(self._jobs.values()):
             if job.status not in OVER and waiting and now - job.polled_at > FORGOTTEN_AFTER:
                 self._cancel(job, "nobody asked for it any more, and others were waiting; ask again")
+            elif self.hosted and job.status == "working" and job.heavy and now - job.began_at > TURN and self._keeps_waiting(job):
+                minutes = f"{TURN / 60:.0f} minutes"
+                self._cancel(job, f"it had worked for {minutes} and others were waiting; what had come stays, and less fits into a turn")
             if job.status in OVER and not job.at_work and now - job.ended_at > KEPT_FOR:
                 del self._jobs[job.id]
         self._forget()

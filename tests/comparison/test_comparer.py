@@ -257,3 +257,20 @@ def test_of_a_job_that_is_over_little_is_kept_and_of_many_the_latest(monkeypatch
     ended = comparer._jobs[jobs["ben"][-2]]
     assert (ended.what, ended.naming()) == ({}, "gpt2")
     assert comparer._jobs[jobs["ben"][-1]].what["csv"]
+
+
+@pytest.mark.parametrize(("hosted", "behind", "ends"), [(True, "ben", True), (True, "ada", False), (False, "ben", False)])
+def test_where_strangers_share_the_machine_a_job_has_a_turn_while_others_wait(hosted, behind, ends):
+    comparer = Idle(hosted=hosted)
+    long = comparer._jobs[comparer.begin("table", {}, "ada")]
+    long.status, long.at_work, long.began_at = "working", True, time.monotonic()
+    comparer._look_after(long.began_at + 2 * jobs_module.TURN)
+    assert long.status == "working"  # nobody waits
+    comparer.begin("table", {}, behind)
+    for job in comparer._jobs.values():
+        job.polled_at = long.began_at + jobs_module.TURN
+    comparer._look_after(long.began_at + jobs_module.TURN - 1)
+    assert long.status == "working"
+    comparer._look_after(long.began_at + jobs_module.TURN + 1)
+    assert (long.status == "cancelled") is ends
+    assert ("worked for 5 minutes and others were waiting; what had come stays" in long.sentence) is ends
