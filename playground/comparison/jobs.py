@@ -13,6 +13,7 @@ import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from playground.runs.processes import Child
@@ -213,6 +214,9 @@ class Comparer:
 
     def _start(self) -> None:
         local = {"PLAYGROUND_LOCAL_MODELS": "0" if self.hosted else "1"}
+        if self.hosted:  # the cache of whoever owns this machine is nobody else's
+            home = str(models_home())
+            local |= {"PLAYGROUND_MODELS": home, "HF_HUB_CACHE": home}
         usual = {"PLAYGROUND_MODEL_MB": "600"} if self.hosted else {}
         inherited = {name: value for name, value in os.environ.items() if name.startswith(PASSED_ON)}
         settings = usual | inherited | local | QUIET | {"HF_TOKEN": ""}
@@ -280,6 +284,12 @@ class Comparer:
         deaf = any(job.status in OVER and now - job.ended_at > DEAF_FOR for job in at_work)
         if self._child and (deaf or (not at_work and now - self._used_at > IDLE_FOR)):
             self._child.kill()
+
+
+def models_home() -> Path:
+    """Where models are kept that strangers had fetched: `PLAYGROUND_MODELS`, or a folder among the checkpoints."""
+    root = os.environ.get("PLAYGROUND_CHECKPOINTS") or Path(__file__).resolve().parents[2] / "checkpoints"
+    return Path(os.environ.get("PLAYGROUND_MODELS") or Path(root) / "models").absolute()
 
 
 def _ended(code: int | None, job: Job) -> str:

@@ -274,3 +274,16 @@ def test_where_strangers_share_the_machine_a_job_has_a_turn_while_others_wait(ho
     comparer._look_after(long.began_at + jobs_module.TURN + 1)
     assert (long.status == "cancelled") is ends
     assert ("worked for 5 minutes and others were waiting; what had come stays" in long.sentence) is ends
+
+
+@pytest.mark.parametrize("hosted", [True, False])
+def test_where_strangers_come_the_hub_cache_is_the_playgrounds_own(hosted, tmp_path, monkeypatch):
+    told = []
+    monkeypatch.setattr(jobs_module, "Child", lambda _entry, _name, settings, **_: told.append(settings))
+    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
+    monkeypatch.setenv("HF_HUB_CACHE", "/the/owners")
+    Comparer(hosted=hosted)._start()
+    assert told[0]["HF_HUB_CACHE"] == (str(tmp_path / "models") if hosted else "/the/owners")
+    monkeypatch.setenv("PLAYGROUND_MODELS", str(tmp_path / "mine"))
+    Comparer(hosted=hosted)._start()
+    assert told[1]["HF_HUB_CACHE"] == (str(tmp_path / "mine") if hosted else "/the/owners")
