@@ -38,7 +38,8 @@ LONGEST_TOKENS = 128  # of a text while it is trained on; what follows is left o
 HELD_OUT = 0.2
 SAID = 5  # faults of a CSV that are told in full
 LOOKS = 12  # at the held-out texts while it is trained
-MOST_STEPS = 2000
+MOST = {"steps": 2000, "batch_size": 64, "tokens": LONGEST_TOKENS}
+HOSTED_MOST = {"steps": 200, "batch_size": 16, "tokens": 64}  # where strangers share the machine
 FEW_STEPS = 60  # with fewer, a fresh head hardly moves
 HEADS = 10  # drawn by chance for the demonstration
 LABELS = ("NEGATIVE", "POSITIVE")
@@ -199,24 +200,27 @@ def train_classifier(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     if not isinstance(content, str) or not content.strip():
         raise Refused("there are no rows; paste or choose a CSV with the columns text and label")
     everything = choice_of(what, "train", ("all", "head"), "all") == "all"
-    size, seed = whole_of(what, "batch_size", 16, 1, 64), whole_of(what, "seed", 0, 0, 2**31 - 1)
+    most = MOST if folders_allowed() else HOSTED_MOST
+    size, seed = whole_of(what, "batch_size", 16, 1, most["batch_size"]), whole_of(what, "seed", 0, 0, 2**31 - 1)
     rate = number_of(what, "learning_rate", 5e-5 if everything else 3e-3, 1e-7, 0.1)
     rows = read_labelled(content, seed)
     an_epoch = math.ceil(len(rows.training) / size)
-    epochs = whole_of(what, "epochs", max(3, math.ceil(FEW_STEPS / an_epoch)), 1, 100)
+    usual = max(3, math.ceil(FEW_STEPS / an_epoch))
+    epochs = whole_of(what, "epochs", max(1, min(usual, most["steps"] // an_epoch)), 1, 100)
     steps = epochs * an_epoch
-    if steps > MOST_STEPS:
-        raise Refused(f"{epochs} epochs of {len(rows.training):,} rows are {steps:,} steps; {MOST_STEPS:,} are the most: take fewer epochs")
+    if steps > most["steps"]:
+        less = "fewer epochs" if an_epoch <= most["steps"] else "larger batches, or fewer rows"
+        raise Refused(f"{epochs} epochs of {len(rows.training):,} rows are {steps:,} steps; {most['steps']:,} are the most: take {less}")
     found = find(what.get("model", ""), tell)
     let_go()  # what was opened for others is opened again when it is asked for
     model, tokenizer, fresh = _with_head(found, rows.labels, seed, tell)
     if not everything:
         for name, weight in model.named_parameters():
             weight.requires_grad_(name in fresh)
-    needed = memory_estimate(model, size, LONGEST_TOKENS)
+    needed = memory_estimate(model, size, most["tokens"])
     _check_memory(found.name, needed)
     tell.say(f"Training takes about {needed / 1e9:.2g} GB; asking first what a head says that nobody has trained")
-    lessons = _Lessons(model, tokenizer, rows)
+    lessons = _Lessons(model, tokenizer, rows, most["tokens"])
     before = lessons.asked(sentence)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -294,13 +298,13 @@ def _with_head(found: Found, labels: list[str], seed: int, tell: Tell) -> tuple[
 
 
 class _Lessons:
-    """A model, its tokenizer, and labelled texts as tokens."""
+    """A model, its tokenizer, and labelled texts as tokens, `tokens` of each at most."""
 
-    def __init__(self, model: Any, tokenizer: Any, rows: Labelled) -> None:
+    def __init__(self, model: Any, tokenizer: Any, rows: Labelled, tokens: int) -> None:
         self.model, self.tokenizer, self.labels = model, tokenizer, rows.labels
         self.training, self.held_out = rows.training, rows.held_out
-        positions = getattr(model.config, "max_position_embeddings", None) or LONGEST_TOKENS
-        self.longest = min(LONGEST_TOKENS, int(positions), int(tokenizer.model_max_length))
+        positions = getattr(model.config, "max_position_embeddings", None) or tokens
+        self.longest = min(tokens, int(positions), int(tokenizer.model_max_length))
 
     def logits(self, texts: list[str]) -> Tensor:
         """Scores of the labels, BC."""

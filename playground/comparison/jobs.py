@@ -11,7 +11,9 @@ import os
 import secrets
 import threading
 import time
+from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from playground.runs.processes import Child
@@ -22,8 +24,11 @@ JOBS_AN_OWNER = 2
 LIGHT_JOBS_AN_OWNER = 4
 JOBS_AT_ONCE = 16
 KEPT_FOR = 900.0  # seconds that the rows and the result of a job can be asked for
+KEPT_AN_OWNER = 8  # jobs that are over, heavy and light ones apart; the oldest goes first
+KEPT_IN_ALL = 64
 DEAF_FOR = 20.0  # seconds that a cancelled job may take to end before its process is ended
 FORGOTTEN_AFTER = 180.0  # seconds without a poll after which a job is given up while others wait
+TURN = 300.0  # where strangers share the machine: seconds of work after which a heavy job makes way for the others that wait
 IDLE_FOR = 1200.0  # seconds without a job after which the process ends, and gives its memory back
 MOST_ROWS = 20_000  # of one job
 HOUSEKEEPING = 0.5
@@ -49,8 +54,10 @@ class Job:
     result: dict[str, Any] | None = None
     again: bool = False
     polled_at: float = field(default_factory=time.monotonic)
+    began_at: float = 0.0  # its work
     ended_at: float = 0.0  # also when it was cancelled but is still at it
     at_work: bool = False  # the process has it
+    about: str = ""  # what was asked for, in a few names; the rest is not kept once it is over
 
     @property
     def heavy(self) -> bool:
@@ -59,9 +66,12 @@ class Job:
     def end(self, status: str, sentence: str = "", again: bool = False) -> None:
         if self.status not in OVER:
             self.status, self.sentence, self.again, self.ended_at = status, sentence, again, time.monotonic()
+            self.about, self.what = self.naming(), {}
 
     def naming(self) -> str:
         """What it was about, for a sentence about its end."""
+        if self.about:
+            return self.about
         named = self.what.get("models", self.what.get("model", self.what.get("name", "")))
         names = [each for each in (named if isinstance(named, list) else [named]) if isinstance(each, str) and each]
         return ", ".join(name[:80] for name in names[:4]) or self.kind
@@ -71,7 +81,8 @@ class Comparer:
     """All jobs of a server.
 
     Args:
-        hosted: strangers come: folders of this machine are no models, and downloads are smaller.
+        hosted: strangers come: folders of this machine are no models, downloads are smaller, and a job has a turn of so many seconds
+            while others wait.
     """
 
     def __init__(self, hosted: bool = False) -> None:
@@ -101,6 +112,7 @@ class Comparer:
                 raise Refused("many others are asking right now; try again in a minute", again=True)
             job = Job(secrets.token_urlsafe(12), owner, kind, what, next(self._numbers))
             self._jobs[job.id] = job
+            self._forget()
             self._go_on()
             if not self._watching:
                 self._watching = True
@@ -163,6 +175,10 @@ class Comparer:
             (job for job in self._jobs.values() if job.heavy and (job.at_work or job.status == "waiting")), key=lambda job: job.number
         )
 
+    def _keeps_waiting(self, job: Job) -> bool:
+        """Whether somebody else has a heavy job in line."""
+        return any(other.status == "waiting" and other.owner != job.owner for other in self._heavy())
+
     def _cancel(self, job: Job, sentence: str) -> None:
         if job.status in OVER:
             return
@@ -170,6 +186,18 @@ class Comparer:
         if job.at_work and self._child:
             self._child.send("cancel", job.id)
         self._go_on()
+
+    def _forget(self) -> None:
+        """Drop the oldest jobs that are over, where an owner has too many of them, or all have."""
+        over = [job for job in self._jobs.values() if job.status in OVER and not job.at_work]
+        of_owner: Counter[tuple[str, bool]] = Counter()
+        kept = 0
+        for job in sorted(over, key=lambda job: (job.ended_at, job.number), reverse=True):
+            of_owner[job.owner, job.heavy] += 1
+            if of_owner[job.owner, job.heavy] > KEPT_AN_OWNER or kept == KEPT_IN_ALL:
+                del self._jobs[job.id]
+            else:
+                kept += 1
 
     def _go_on(self) -> None:
         """Send what may run now to the process, which is started where there is none."""
@@ -181,10 +209,14 @@ class Comparer:
                 self._start()
             if self._child and self._child.send("begin", job.id, job.kind, job.what):
                 job.status, job.at_work, self._used_at = "working", True, time.monotonic()
+                job.began_at = self._used_at
                 busy = busy or job.heavy
 
     def _start(self) -> None:
         local = {"PLAYGROUND_LOCAL_MODELS": "0" if self.hosted else "1"}
+        if self.hosted:  # the cache of whoever owns this machine is nobody else's
+            home = str(models_home())
+            local |= {"PLAYGROUND_MODELS": home, "HF_HUB_CACHE": home}
         usual = {"PLAYGROUND_MODEL_MB": "600"} if self.hosted else {}
         inherited = {name: value for name, value in os.environ.items() if name.startswith(PASSED_ON)}
         settings = usual | inherited | local | QUIET | {"HF_TOKEN": ""}
@@ -242,12 +274,22 @@ class Comparer:
         for job in list(self._jobs.values()):
             if job.status not in OVER and waiting and now - job.polled_at > FORGOTTEN_AFTER:
                 self._cancel(job, "nobody asked for it any more, and others were waiting; ask again")
+            elif self.hosted and job.status == "working" and job.heavy and now - job.began_at > TURN and self._keeps_waiting(job):
+                minutes = f"{TURN / 60:.0f} minutes"
+                self._cancel(job, f"it had worked for {minutes} and others were waiting; what had come stays, and less fits into a turn")
             if job.status in OVER and not job.at_work and now - job.ended_at > KEPT_FOR:
                 del self._jobs[job.id]
+        self._forget()
         at_work = [job for job in self._jobs.values() if job.at_work]
         deaf = any(job.status in OVER and now - job.ended_at > DEAF_FOR for job in at_work)
         if self._child and (deaf or (not at_work and now - self._used_at > IDLE_FOR)):
             self._child.kill()
+
+
+def models_home() -> Path:
+    """Where models are kept that strangers had fetched: `PLAYGROUND_MODELS`, or a folder among the checkpoints."""
+    root = os.environ.get("PLAYGROUND_CHECKPOINTS") or Path(__file__).resolve().parents[2] / "checkpoints"
+    return Path(os.environ.get("PLAYGROUND_MODELS") or Path(root) / "models").absolute()
 
 
 def _ended(code: int | None, job: Job) -> str:

@@ -15,11 +15,13 @@ import struct
 import threading
 import time
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from playground.runs.memory import free_memory
+from playground.training.files import remove_folder, sweep
 
 from .work import Cancelled, Refused, Tell, in_words
 
@@ -36,6 +38,9 @@ CHUNK = 1 << 18  # bytes between two looks at a download
 LONGEST_HEADER = 20_000_000  # bytes of a safetensors file's header
 LARGEST_JSON = 2_000_000  # bytes of a config
 MOST_LAYERS = 200
+SPARE_DISK = 100_000_000  # bytes that a download leaves free
+HOSTED_SPARE_DISK = 3_000_000_000  # where strangers download
+IN_USE_FOR = 120.0  # seconds after it was found in which a model is not evicted: a job may be about to open it
 HEADROOM = 300_000_000  # bytes beside the weights: what a forward pass and its tokens take
 HEADS = {  # pipeline: transformers' class that loads its model
     "text-generation": "AutoModelForCausalLM",
@@ -119,10 +124,13 @@ def find(name: str, tell: Tell, local_only: bool = False) -> Found:
     if folder := _folder_named(name):
         return _found(name, folder, "", "directory")
     if kept := _in_cache(name):
+        if not local_only:
+            _used(kept.parent.parent)
         return _found(name, kept, kept.name, "cache")
     if local_only:
         raise Refused(f"{name} is not on this machine yet{_what_is_cached()}")
     folder = _download(name, tell)
+    _used(folder.parent.parent)
     return _found(name, folder, folder.name, "downloaded")
 
 
@@ -224,6 +232,54 @@ def _in_cache(name: str) -> Path | None:
         if (folder / "config.json").is_file() and any((folder / each).is_file() for each in TOKENIZERS) and _weights(folder):
             return folder
     return None
+
+
+def most_kept() -> int | None:
+    """Bytes of models that the cache may hold; None where the cache is not the playground's own, which is never evicted from."""
+    own = os.environ.get("PLAYGROUND_MODELS")
+    if not own or Path(own).absolute() != _cache().absolute():
+        return None
+    return int(float(os.environ.get("PLAYGROUND_MODELS_MB", 3000)) * 1_000_000)
+
+
+def _used(home: Path) -> None:
+    """Note that a model of the playground's own cache is used now."""
+    if most_kept() is not None:
+        with suppress(OSError):
+            os.utime(home)
+
+
+def _size(home: Path) -> int:
+    """Bytes of a model in the cache; snapshots are links to what lies beside them, and count once."""
+    return sum(path.stat().st_size for path in home.rglob("*") if path.is_file() and not path.is_symlink())
+
+
+def _evict(name: str, size: int, most: int) -> None:
+    """Make room in the playground's own cache for `size` bytes: the least recently used models go, those in memory stay.
+
+    Raises:
+        Refused: where all that may go does not make enough room.
+    """
+    home = _cache()
+    sweep(home, older_than=0)
+    with _lock:
+        in_memory = {Path(folder).parent.parent for _, folder in _open}
+    used = {path: path.stat().st_mtime for path in home.glob("models--*")}
+    bytes_of = {path: _size(path) for path in used}
+    own = home / ("models--" + name.replace("/", "--"))  # what came before it was interrupted
+    held = sum(bytes_of.values()) - bytes_of.pop(own, 0)
+    for oldest in sorted(bytes_of, key=lambda path: used[path]):
+        if held + size <= most and size + HOSTED_SPARE_DISK <= _free_disk():
+            return
+        if oldest not in in_memory and time.time() - used[oldest] > IN_USE_FOR:
+            remove_folder(oldest)
+            held -= bytes_of[oldest]
+    if held + size > most:
+        raise Refused(
+            f"{name} takes {_mb(size)}, and of the {_mb(most)} that are kept here for everybody {_mb(held)} are in use; choose one of "
+            "those models, or try again in a few minutes",
+            again=size <= most,
+        )
 
 
 def cached_names() -> list[str]:
@@ -378,13 +434,21 @@ def _download(name: str, tell: Tell) -> Path:
 
 
 def _check_disk(name: str, size: int) -> None:
-    """Refuse a download that would fill the disk."""
+    """Refuse a download that would fill the disk, or the playground's own cache, after what can be evicted there has been."""
+    most = most_kept()
+    if most is not None:
+        _evict(name, size, most)
+    free = _free_disk()
+    if size + (SPARE_DISK if most is None else HOSTED_SPARE_DISK) > free:
+        raise Refused(f"{name} takes {_mb(size)} and {_mb(free)} are free on this disk; make room, or choose a smaller model", again=True)
+
+
+def _free_disk() -> int:
+    """Bytes that are free where the cache is."""
     home = _cache()
     while not home.exists() and home != home.parent:
         home = home.parent
-    free = shutil.disk_usage(home).free
-    if size + 100_000_000 > free:
-        raise Refused(f"{name} takes {_mb(size)} and {_mb(free)} are free on this disk; make room, or choose a smaller model", again=True)
+    return shutil.disk_usage(home).free
 
 
 # Pipelines

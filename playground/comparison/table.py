@@ -27,13 +27,14 @@ from playground.training.config import TaskConfig
 
 from .answerers import Answerer, Causal, Chance, Copy, Masked, MostFrequent, Scratch, by_elimination
 from .items import MOST_EXAMPLES, Item, Questions, candidates_for, draw_questions
-from .pretrained import Found, find, growth, kind_of, memory_used, open_pipeline, read_config
+from .pretrained import Found, find, folders_allowed, growth, kind_of, memory_used, open_pipeline, read_config
 from .scoring import Tally, is_exact, rank_of, right_places
 from .work import Cancelled, Refused, Tell, in_words
 
 MOST_ITEMS = 500
 MOST_MODELS = 6
 RANKED = 10  # items, unless more are asked for: BERT reads one of ten symbols some 140 times for it
+HOSTED_RANKED = 5  # at most, where strangers share the machine
 FINE_TUNED = "fine-tuned.json"  # in a folder that fine-tuning here has left: {"from": name, "task": name, "steps": n}
 KINDS = {"causal": "text-generation", "masked": "fill-mask"}
 
@@ -73,7 +74,8 @@ class Asked:
         if not isinstance(models, list | tuple) or len(models) > MOST_MODELS or not all(isinstance(each, str) for each in models):
             raise Refused(f"models is {str(models)[:80]}; name up to {MOST_MODELS} models")
         n = number("n", 20, 1, MOST_ITEMS)
-        rank = min(n, RANKED) if what.get("rank") is None else number("rank", n, 0, MOST_ITEMS)
+        most = MOST_ITEMS if folders_allowed() else HOSTED_RANKED
+        rank = min(n, RANKED, most) if what.get("rank") is None else number("rank", n, 0, most)
         name = str(what.get("name") or Path(checkpoint).name)[:120]
         return cls(checkpoint, name, tuple(dict.fromkeys(models)), n, number("shots", 8, 0, MOST_EXAMPLES), rank)
 

@@ -118,6 +118,18 @@ def test_where_visitors_are_strangers_nothing_is_kept(tiny_bert, monkeypatch, tm
     assert not (tmp_path / "runs").exists()
 
 
+def test_where_visitors_are_strangers_training_is_short(tiny_bert, monkeypatch):
+    monkeypatch.setattr(classifier, "folders_allowed", lambda: False)
+    with pytest.raises(Refused, match="it must be a whole number from 1 to 16"):
+        train(tiny_bert, batch_size=17)
+    with pytest.raises(Refused, match="100 epochs of 48 rows are 300 steps; 200 are the most: take fewer epochs"):
+        train(tiny_bert, epochs=100)
+    many = "text,label\n" + "".join(f"text {number},{number % 2}\n" for number in range(1500))
+    monkeypatch.setattr(classifier, "find", lambda *_: pytest.fail("the usual number of epochs is affordable"))
+    with pytest.raises(pytest.fail.Exception, match="affordable"):
+        classifier.train_classifier({"csv": many}, Tell())
+
+
 def test_a_fifth_of_each_label_is_held_out_and_no_text_is_on_both_sides():
     rows = classifier.read_labelled(CSV + CSV.split("\n", 1)[1])
     assert rows.labels == ["contra", "pro"]

@@ -230,3 +230,60 @@ def test_a_cancelled_job_may_not_go_on_telling():
     for act in (lambda: tell.say("two"), lambda: tell.row({}), lambda: tell.share(1, 1), tell.check):
         with pytest.raises(Cancelled):
             act()
+
+
+class Idle(Comparer):
+    """Takes jobs and starts no process for them; tests look after them by hand."""
+
+    def _go_on(self):
+        pass
+
+    def _keep_house(self):
+        pass
+
+
+def test_of_a_job_that_is_over_little_is_kept_and_of_many_the_latest(monkeypatch):
+    monkeypatch.setattr(jobs_module, "KEPT_IN_ALL", 10)
+    comparer = Idle()
+    jobs = {}
+    for owner in ("ada", "ben"):
+        jobs[owner] = [comparer.begin("train-classifier", {"model": "gpt2", "csv": "x" * 1000}, owner)]
+        for _ in range(9):
+            comparer.cancel(jobs[owner][-1], owner)
+            jobs[owner].append(comparer.begin("train-classifier", {"model": "gpt2", "csv": "x" * 1000}, owner))
+    comparer._look_after(time.monotonic())
+    kept = set(comparer._jobs)
+    assert kept == {*jobs["ada"][7:], *jobs["ben"][1:]}  # ten that are over, eight of an owner at most, and those that wait
+    ended = comparer._jobs[jobs["ben"][-2]]
+    assert (ended.what, ended.naming()) == ({}, "gpt2")
+    assert comparer._jobs[jobs["ben"][-1]].what["csv"]
+
+
+@pytest.mark.parametrize(("hosted", "behind", "ends"), [(True, "ben", True), (True, "ada", False), (False, "ben", False)])
+def test_where_strangers_share_the_machine_a_job_has_a_turn_while_others_wait(hosted, behind, ends):
+    comparer = Idle(hosted=hosted)
+    long = comparer._jobs[comparer.begin("table", {}, "ada")]
+    long.status, long.at_work, long.began_at = "working", True, time.monotonic()
+    comparer._look_after(long.began_at + 2 * jobs_module.TURN)
+    assert long.status == "working"  # nobody waits
+    comparer.begin("table", {}, behind)
+    for job in comparer._jobs.values():
+        job.polled_at = long.began_at + jobs_module.TURN
+    comparer._look_after(long.began_at + jobs_module.TURN - 1)
+    assert long.status == "working"
+    comparer._look_after(long.began_at + jobs_module.TURN + 1)
+    assert (long.status == "cancelled") is ends
+    assert ("worked for 5 minutes and others were waiting; what had come stays" in long.sentence) is ends
+
+
+@pytest.mark.parametrize("hosted", [True, False])
+def test_where_strangers_come_the_hub_cache_is_the_playgrounds_own(hosted, tmp_path, monkeypatch):
+    told = []
+    monkeypatch.setattr(jobs_module, "Child", lambda _entry, _name, settings, **_: told.append(settings))
+    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
+    monkeypatch.setenv("HF_HUB_CACHE", "/the/owners")
+    Comparer(hosted=hosted)._start()
+    assert told[0]["HF_HUB_CACHE"] == (str(tmp_path / "models") if hosted else "/the/owners")
+    monkeypatch.setenv("PLAYGROUND_MODELS", str(tmp_path / "mine"))
+    Comparer(hosted=hosted)._start()
+    assert told[1]["HF_HUB_CACHE"] == (str(tmp_path / "mine") if hosted else "/the/owners")

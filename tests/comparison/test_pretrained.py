@@ -3,6 +3,7 @@ served under the names of the real ones."""
 
 import errno
 import json
+import os
 import shutil
 import socket
 import threading
@@ -311,3 +312,30 @@ def test_attention_comes_back_and_the_model_is_in_evaluation_mode(tiny_bert):
 )
 def test_what_kind_a_model_is_stands_in_its_config(config, kind):
     assert kind_of(config) == kind
+
+
+def test_the_playgrounds_own_cache_is_capped_and_the_least_recently_used_model_goes(served, cache, tiny_gpt2, monkeypatch):
+    size = sum(len(content) for path, content in files_of(tiny_gpt2).items())
+    for name in ("ada/a", "ada/b", "ada/c", "ada/d"):
+        served.put(name, files_of(tiny_gpt2))
+    monkeypatch.setenv("PLAYGROUND_MODELS_MB", str(2.5 * size / 1e6))
+    find("ada/a", Tell())
+    find("ada/b", Tell())
+    find("ada/c", Tell())
+    assert cached_names() == ["ada/a", "ada/b", "ada/c"]  # a cache that is somebody else's is left alone
+
+    monkeypatch.setenv("PLAYGROUND_MODELS", str(cache))
+    sentence, again = refusal("ada/d")
+    assert "are in use; choose one of those models" in sentence  # by a job that may be about to open them
+    assert again
+    monkeypatch.setattr(pretrained, "IN_USE_FOR", -1.0)
+    for age, name in enumerate(("c", "b", "a")):
+        os.utime(cache / f"models--ada--{name}", (1e9 - age, 1e9 - age))
+    open_pipeline("text-generation", find("ada/b", Tell(), local_only=True), Tell())  # in memory
+    find("ada/a", Tell())
+    assert find("ada/d", Tell()).where == "downloaded"
+    assert cached_names() == ["ada/b", "ada/d"]
+    let_go()
+
+    monkeypatch.setattr(pretrained, "HOSTED_SPARE_DISK", 10**15)
+    assert "are free on this disk" in refusal("ada/a")[0]

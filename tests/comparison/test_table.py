@@ -140,6 +140,14 @@ def test_what_comes_from_a_browser_is_read_with_care(change, sentence):
     assert sentence in str(refused.value)
 
 
+def test_where_strangers_share_the_machine_few_items_are_ranked(monkeypatch):
+    assert Asked.of({"checkpoint": "somewhere"}).rank == 10
+    monkeypatch.setenv("PLAYGROUND_LOCAL_MODELS", "0")
+    assert Asked.of({"checkpoint": "somewhere"}).rank == 5
+    with pytest.raises(Refused, match="rank is 6; give a whole number from 0 to 5"):
+        Asked.of({"checkpoint": "somewhere", "rank": 6})
+
+
 def test_a_checkpoint_that_cannot_be_used_is_refused_at_once(tmp_path):
     with pytest.raises(Refused, match=r"config\.json"):
         run("table", {"checkpoint": str(tmp_path), "models": []}, Tell())
