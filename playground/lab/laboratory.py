@@ -36,6 +36,7 @@ from .experiment import LENGTHS, Experiment
 AHEAD = 2  # runs of one experiment that may wait in the registry's line
 TICK = 0.2  # seconds between two looks at what goes on
 EXPERIMENTS_AN_OWNER = 50
+AGAIN_AFTER = 5.0  # seconds after a refusal until a run asks for a place again
 SPEC = ("name", "question", "base", "grid", "seeds", "kind", "times", "n")  # what somebody who begins one may say
 ENDED = ("done", "failed")
 LEFT = ("paused", "stopped", "failed")  # a run that goes on only when it is told to
@@ -56,6 +57,8 @@ class Going:
         self.asking: Future[dict[str, Any]] | None = None
         self.asked: tuple[str, int] = ("", 0)  # the run and the step that the question which is out is about
         self.asked_at = 0.0  # when that was
+        self.watched_at = time.monotonic()  # when its owner last asked about it
+        self.not_before = 0.0  # when a run may ask for a place again
 
 
 class Laboratory:
@@ -166,6 +169,7 @@ class Laboratory:
             runs = self._runs(going, owner)
             going.again = {key for key, run in runs.items() if run.status in LEFT}
             going.message, going.owner = "", owner
+            going.watched_at, going.not_before = time.monotonic(), 0.0
 
     def delete(self, experiment: Experiment, owner: str) -> None:
         """Take an experiment away, and its runs; those can be brought back from the list of runs for a while.
@@ -191,8 +195,9 @@ class Laboratory:
         return [self.row(each, owner) for each in self.of_owner(owner)]
 
     def row(self, experiment: Experiment, owner: str) -> dict[str, Any]:
-        """An experiment in the list of experiments."""
+        """An experiment in the list of experiments. Whoever asks is there: it goes on."""
         going = self._known[experiment.id]
+        going.watched_at = time.monotonic()
         runs = self._runs(going, owner)
         status = Counter(run.status for run in runs.values())
         return {
@@ -338,14 +343,27 @@ class Laboratory:
                     continue
                 try:
                     with self._lock:
-                        if going.owner:
+                        if going.owner and not self._put_down(going):
                             self._feed(going)
                             self._ask(going)
                 except Exception as error:  # one odd experiment must not stop the others; its owner reads why
                     going.message = f"{type(error).__name__}: {error}"
 
+    def _put_down(self, going: Going) -> bool:
+        """Stop what nobody has watched for as long as the registry lets a run train alone; its owner can resume it."""
+        lease, experiment = self.registry.lease, going.experiment
+        seen = max(going.watched_at, self.registry.here.get(experiment.owner, 0.0))
+        if not lease or time.monotonic() - seen <= lease:
+            return False
+        self.cancel(experiment, going.owner)
+        told = f"{lease / 60:.0f} min" if lease >= 120 else f"{lease:g} s"
+        going.message = f"stopped by itself, because nobody was watching for {told}; resume it to go on"
+        return True
+
     def _feed(self, going: Going) -> None:
         """Let as many of its runs join the line as may wait there."""
+        if time.monotonic() < going.not_before:
+            return
         experiment, owner = going.experiment, going.owner
         runs = self._runs(going, owner)
         waiting = sum(run.status == "waiting" for run in runs.values())
@@ -367,7 +385,7 @@ class Laboratory:
                     continue
                 going.message = ""
             except (Refused, SettingError) as error:
-                going.message = str(error)
+                going.message, going.not_before = str(error), time.monotonic() + AGAIN_AFTER
                 break
             waiting += run.status == "waiting"
         if begun:
