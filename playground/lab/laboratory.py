@@ -31,7 +31,7 @@ from playground.training.files import sweep, write_file
 from playground.training.manifest import read_json
 
 from . import lengths, results
-from .experiment import LENGTHS, Experiment
+from .experiment import LENGTHS, Cell, Experiment
 
 AHEAD = 2  # runs of one experiment that may wait in the registry's line
 TICK = 0.2  # seconds between two looks at what goes on
@@ -52,6 +52,7 @@ class Going:
         self.owner = ""  # the owner's secret while runs are still to be begun for them; never written down
         self.again: set[str] = set()  # keys of runs that are to be taken up again
         self.message = ""
+        self.cells: dict[str, tuple[object, dict[str, Any]]] = {}  # by label: what a result was made of, and the result
         self.counts: dict[tuple[str, int], list[dict[str, int]]] = {}  # by run and step: what was counted by length so far
         self.kept: set[tuple[str, int]] = set()  # those of which everything was counted and is on disk
         self.asking: Future[dict[str, Any]] | None = None
@@ -69,7 +70,7 @@ class Laboratory:
         self.eyes = Eyes()  # of its own: what takes this long must not keep those waiting who look into a model
         self.folder = registry.root / "experiments"
         self._known: dict[str, Going] = {}
-        self._measured: dict[tuple[str, int, str], dict[str, Any]] = {}
+        self._measured: dict[tuple[str, int, str, bool], dict[str, Any]] = {}
         self._lock = threading.RLock()
         self._closing = threading.Event()
         sweep(self.folder, 600)
@@ -247,22 +248,29 @@ class Laboratory:
 
     def results(self, experiment: Experiment, owner: str) -> dict[str, Any]:
         """Medians and ranges for each cell, curves, and the sentence."""
-        runs = self._runs(self._known[experiment.id], owner)
-        by_cell: dict[str, list[dict[str, Any]]] = {cell.label: [] for cell in experiment.cells}
-        for key, cell, seed in experiment.planned():
-            run = runs.get(key)
-            steps = cell.config(seed).training.steps
-            blank: dict[str, Any] = {
-                "done": False, "diverged": False, "changed": [], "exact_match": None, "steps": steps, "steps_to": None,
-                "seconds": 0.0, "curve": [], "loss": [],
-            }  # fmt: skip
-            by_cell[cell.label].append({"seed": seed} | (self._measure(run) if run else blank))
-        cells = [results.cell_result(cell, by_cell[cell.label]) for cell in experiment.cells]
-        for told in cells:
-            told["seeds"] = [
-                {name: value for name, value in run.items() if name not in ("curve", "loss")} for run in by_cell[told["label"]]
-            ]
+        going = self._known[experiment.id]
+        runs = self._runs(going, owner)
+        cells = [self._cell(going, runs, at, cell) for at, cell in enumerate(experiment.cells)]
         return {"fields": list(experiment.grid), "cells": cells, "sentence": results.sentence(list(experiment.grid), cells)}
+
+    def _cell(self, going: Going, runs: Mapping[str, Run], at: int, cell: Cell) -> dict[str, Any]:
+        """What came of one cell; made anew only where one of its runs has gone on."""
+        by_seed = {seed: runs.get(f"{at}/{seed}") for seed in going.experiment.seeds}
+        made_of = [run and (run.id, run.step, run.status, run.scores is None, len(run.changes)) for run in by_seed.values()]
+        known = going.cells.get(cell.label)
+        if known and known[0] == made_of:
+            return known[1]
+        told = []
+        for seed, run in by_seed.items():
+            blank: dict[str, Any] = {
+                "done": False, "diverged": False, "changed": [], "exact_match": None, "steps": cell.config(seed).training.steps,
+                "steps_to": None, "seconds": 0.0, "curve": [], "loss": [],
+            }  # fmt: skip
+            told.append({"seed": seed} | (self._measure(run) if run else blank))
+        found = results.cell_result(cell, told)
+        found["seeds"] = [{name: value for name, value in run.items() if name not in ("curve", "loss")} for run in told]
+        going.cells[cell.label] = (made_of, found)
+        return found
 
     def lengths(self, experiment: Experiment, owner: str) -> dict[str, Any]:
         """Exact match by length for each scheme, how far each reaches, and the sentence."""
@@ -462,16 +470,19 @@ class Laboratory:
 
     def _measure(self, run: Run) -> dict[str, Any]:
         """A run's numbers. What a finished run measured is read once."""
-        key = (run.id, run.step, run.status)
+        key = (run.id, run.step, run.status, run.scores is None)
         if key not in self._measured:
             points = run.load()
             scored = [(step, exact) for step, exact, *_ in points.scored]
+            training = run.config.training
+            kept = results.thinned([step for step, _ in scored], training.eval_every, training.steps)
+            exact_at = dict(scored)
             told = {
                 "run": f"run:{run.id}", "done": run.status == "done", "diverged": run.diverged, "changed": run.changed,
                 "exact_match": run.scores["exact_match"] if run.scores else None,
                 "n": run.scores["n"] if run.scores else None, "steps": run.steps, "steps_to": results.steps_to(scored),
-                "seconds": run.seconds, "curve": [list(point) for point in scored],
-                "loss": results.stretches([step for step, _ in scored], points.columns["loss"], points.first),
+                "seconds": run.seconds, "curve": [[step, exact_at[step]] for step in kept],
+                "loss": results.stretches(kept, points.columns["loss"], points.first),
             }  # fmt: skip
             if run.status != "done":
                 return told

@@ -55,6 +55,7 @@ def test_an_experiment_trains_every_run_and_tells_what_came_of_it(serve):
     asked = lab.begin(spec(), "ada")
     report = finished(lab, asked)
     json.dumps(report, allow_nan=False)
+    assert lab.results(asked, "ada")["cells"][0] is lab.results(asked, "ada")["cells"][0]  # made once
     assert report["estimate"]["sentence"] == "every run has ended"
     assert (report["state"], report["runs"], report["statuses"]) == ("done", 4, {"done": 4, "planned": 0})
     runs = registry.of_owner("ada")
