@@ -31,11 +31,12 @@ from playground.training.files import sweep, write_file
 from playground.training.manifest import read_json
 
 from . import lengths, results
-from .experiment import LENGTHS, Experiment
+from .experiment import LENGTHS, Cell, Experiment
 
 AHEAD = 2  # runs of one experiment that may wait in the registry's line
 TICK = 0.2  # seconds between two looks at what goes on
 EXPERIMENTS_AN_OWNER = 50
+AGAIN_AFTER = 5.0  # seconds after a refusal until a run asks for a place again
 SPEC = ("name", "question", "base", "grid", "seeds", "kind", "times", "n")  # what somebody who begins one may say
 ENDED = ("done", "failed")
 LEFT = ("paused", "stopped", "failed")  # a run that goes on only when it is told to
@@ -51,11 +52,14 @@ class Going:
         self.owner = ""  # the owner's secret while runs are still to be begun for them; never written down
         self.again: set[str] = set()  # keys of runs that are to be taken up again
         self.message = ""
+        self.cells: dict[str, tuple[object, dict[str, Any]]] = {}  # by label: what a result was made of, and the result
         self.counts: dict[tuple[str, int], list[dict[str, int]]] = {}  # by run and step: what was counted by length so far
         self.kept: set[tuple[str, int]] = set()  # those of which everything was counted and is on disk
         self.asking: Future[dict[str, Any]] | None = None
         self.asked: tuple[str, int] = ("", 0)  # the run and the step that the question which is out is about
         self.asked_at = 0.0  # when that was
+        self.watched_at = time.monotonic()  # when its owner last asked about it
+        self.not_before = 0.0  # when a run may ask for a place again
 
 
 class Laboratory:
@@ -66,7 +70,7 @@ class Laboratory:
         self.eyes = Eyes()  # of its own: what takes this long must not keep those waiting who look into a model
         self.folder = registry.root / "experiments"
         self._known: dict[str, Going] = {}
-        self._measured: dict[tuple[str, int, str], dict[str, Any]] = {}
+        self._measured: dict[tuple[str, int, str, bool], dict[str, Any]] = {}
         self._lock = threading.RLock()
         self._closing = threading.Event()
         sweep(self.folder, 600)
@@ -166,6 +170,7 @@ class Laboratory:
             runs = self._runs(going, owner)
             going.again = {key for key, run in runs.items() if run.status in LEFT}
             going.message, going.owner = "", owner
+            going.watched_at, going.not_before = time.monotonic(), 0.0
 
     def delete(self, experiment: Experiment, owner: str) -> None:
         """Take an experiment away, and its runs; those can be brought back from the list of runs for a while.
@@ -191,8 +196,9 @@ class Laboratory:
         return [self.row(each, owner) for each in self.of_owner(owner)]
 
     def row(self, experiment: Experiment, owner: str) -> dict[str, Any]:
-        """An experiment in the list of experiments."""
+        """An experiment in the list of experiments. Whoever asks is there: it goes on."""
         going = self._known[experiment.id]
+        going.watched_at = time.monotonic()
         runs = self._runs(going, owner)
         status = Counter(run.status for run in runs.values())
         return {
@@ -242,22 +248,29 @@ class Laboratory:
 
     def results(self, experiment: Experiment, owner: str) -> dict[str, Any]:
         """Medians and ranges for each cell, curves, and the sentence."""
-        runs = self._runs(self._known[experiment.id], owner)
-        by_cell: dict[str, list[dict[str, Any]]] = {cell.label: [] for cell in experiment.cells}
-        for key, cell, seed in experiment.planned():
-            run = runs.get(key)
-            steps = cell.config(seed).training.steps
-            blank: dict[str, Any] = {
-                "done": False, "diverged": False, "changed": [], "exact_match": None, "steps": steps, "steps_to": None,
-                "seconds": 0.0, "curve": [], "loss": [],
-            }  # fmt: skip
-            by_cell[cell.label].append({"seed": seed} | (self._measure(run) if run else blank))
-        cells = [results.cell_result(cell, by_cell[cell.label]) for cell in experiment.cells]
-        for told in cells:
-            told["seeds"] = [
-                {name: value for name, value in run.items() if name not in ("curve", "loss")} for run in by_cell[told["label"]]
-            ]
+        going = self._known[experiment.id]
+        runs = self._runs(going, owner)
+        cells = [self._cell(going, runs, at, cell) for at, cell in enumerate(experiment.cells)]
         return {"fields": list(experiment.grid), "cells": cells, "sentence": results.sentence(list(experiment.grid), cells)}
+
+    def _cell(self, going: Going, runs: Mapping[str, Run], at: int, cell: Cell) -> dict[str, Any]:
+        """What came of one cell; made anew only where one of its runs has gone on."""
+        by_seed = {seed: runs.get(f"{at}/{seed}") for seed in going.experiment.seeds}
+        made_of = [run and (run.id, run.step, run.status, run.scores is None, len(run.changes)) for run in by_seed.values()]
+        known = going.cells.get(cell.label)
+        if known and known[0] == made_of:
+            return known[1]
+        told = []
+        for seed, run in by_seed.items():
+            blank: dict[str, Any] = {
+                "done": False, "diverged": False, "changed": [], "exact_match": None, "steps": cell.config(seed).training.steps,
+                "steps_to": None, "seconds": 0.0, "curve": [], "loss": [],
+            }  # fmt: skip
+            told.append({"seed": seed} | (self._measure(run) if run else blank))
+        found = results.cell_result(cell, told)
+        found["seeds"] = [{name: value for name, value in run.items() if name not in ("curve", "loss")} for run in told]
+        going.cells[cell.label] = (made_of, found)
+        return found
 
     def lengths(self, experiment: Experiment, owner: str) -> dict[str, Any]:
         """Exact match by length for each scheme, how far each reaches, and the sentence."""
@@ -338,14 +351,27 @@ class Laboratory:
                     continue
                 try:
                     with self._lock:
-                        if going.owner:
+                        if going.owner and not self._put_down(going):
                             self._feed(going)
                             self._ask(going)
                 except Exception as error:  # one odd experiment must not stop the others; its owner reads why
                     going.message = f"{type(error).__name__}: {error}"
 
+    def _put_down(self, going: Going) -> bool:
+        """Stop what nobody has watched for as long as the registry lets a run train alone; its owner can resume it."""
+        lease, experiment = self.registry.lease, going.experiment
+        seen = max(going.watched_at, self.registry.here.get(experiment.owner, 0.0))
+        if not lease or time.monotonic() - seen <= lease:
+            return False
+        self.cancel(experiment, going.owner)
+        told = f"{lease / 60:.0f} min" if lease >= 120 else f"{lease:g} s"
+        going.message = f"stopped by itself, because nobody was watching for {told}; resume it to go on"
+        return True
+
     def _feed(self, going: Going) -> None:
         """Let as many of its runs join the line as may wait there."""
+        if time.monotonic() < going.not_before:
+            return
         experiment, owner = going.experiment, going.owner
         runs = self._runs(going, owner)
         waiting = sum(run.status == "waiting" for run in runs.values())
@@ -367,7 +393,7 @@ class Laboratory:
                     continue
                 going.message = ""
             except (Refused, SettingError) as error:
-                going.message = str(error)
+                going.message, going.not_before = str(error), time.monotonic() + AGAIN_AFTER
                 break
             waiting += run.status == "waiting"
         if begun:
@@ -444,16 +470,19 @@ class Laboratory:
 
     def _measure(self, run: Run) -> dict[str, Any]:
         """A run's numbers. What a finished run measured is read once."""
-        key = (run.id, run.step, run.status)
+        key = (run.id, run.step, run.status, run.scores is None)
         if key not in self._measured:
             points = run.load()
             scored = [(step, exact) for step, exact, *_ in points.scored]
+            training = run.config.training
+            kept = results.thinned([step for step, _ in scored], training.eval_every, training.steps)
+            exact_at = dict(scored)
             told = {
                 "run": f"run:{run.id}", "done": run.status == "done", "diverged": run.diverged, "changed": run.changed,
                 "exact_match": run.scores["exact_match"] if run.scores else None,
                 "n": run.scores["n"] if run.scores else None, "steps": run.steps, "steps_to": results.steps_to(scored),
-                "seconds": run.seconds, "curve": [list(point) for point in scored],
-                "loss": results.stretches([step for step, _ in scored], points.columns["loss"], points.first),
+                "seconds": run.seconds, "curve": [[step, exact_at[step]] for step in kept],
+                "loss": results.stretches(kept, points.columns["loss"], points.first),
             }  # fmt: skip
             if run.status != "done":
                 return told

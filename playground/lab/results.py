@@ -16,11 +16,19 @@ from .experiment import VARIANT, Cell
 
 REACHED = 0.99  # exact match that counts as learned
 MOST_POINTS = 200  # of one curve
+MOST_LOOKS = 400  # of one run, before curves are laid over each other
 
 
 def steps_to(scored: Sequence[tuple[int, float]], share: float = REACHED) -> int | None:
     """The first step at which held-out sequences were looked at and so many of them were right."""
     return next((step for step, exact in scored if exact >= share), None)
+
+
+def thinned(steps: Sequence[int], every: int, planned: int) -> list[int]:
+    """Of the steps of a run's looks at held-out sequences, a few hundred and the last one. Which ones follows from how often it is
+    to look (`every` so many of `planned` steps), so that all seeds of a cell keep the same."""
+    apart = every * max(1, -(-planned // (every * MOST_LOOKS)))
+    return [step for step in steps if step % apart == 0 or step == steps[-1]]
 
 
 def stretches(scored: Sequence[int], losses: Sequence[float], first: int = 1) -> list[list[float]]:

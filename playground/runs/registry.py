@@ -79,6 +79,7 @@ class Registry:
         self.checker = Eyes()  # for what strangers send, so that it can take away nobody's view
         self.tickets = Tickets()
         self.local_owner = ""  # on a machine that serves nobody else, everything belongs to one owner
+        self.here: dict[str, float] = {}  # by fingerprint: when an owner last asked how their runs are
         self._runs: dict[str, Run] = {}
         self._line: list[Run] = []  # those that wait for a place, first come first
         self._turns: list[str] = []  # owners, the one whose turn was longest ago first; who is not in it had none yet
@@ -132,6 +133,7 @@ class Registry:
     def rows(self, owner: str) -> list[dict[str, Any]]:
         """An owner's runs as rows, newest first. Whoever asks is there: none of these runs is left alone."""
         now, rows = time.monotonic(), []
+        self.here[fingerprint(owner)] = now
         places = {run.id: at for at, run in enumerate(self._order(), start=1)}
         for run in reversed(self.of_owner(owner)):
             run.watched_at = max(run.watched_at, now - WATCHED_FOR)  # the list is on screen, though not this run's pictures

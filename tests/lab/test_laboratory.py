@@ -55,6 +55,7 @@ def test_an_experiment_trains_every_run_and_tells_what_came_of_it(serve):
     asked = lab.begin(spec(), "ada")
     report = finished(lab, asked)
     json.dumps(report, allow_nan=False)
+    assert lab.results(asked, "ada")["cells"][0] is lab.results(asked, "ada")["cells"][0]  # made once
     assert report["estimate"]["sentence"] == "every run has ended"
     assert (report["state"], report["runs"], report["statuses"]) == ("done", 4, {"done": 4, "planned": 0})
     runs = registry.of_owner("ada")
@@ -195,6 +196,38 @@ def test_a_run_that_diverges_is_counted_as_one_that_did(serve):
     assert report["lines"][0]["message"].startswith("training diverged at step ")
     assert report["results"]["cells"][0]["diverged"] == 1
     assert "diverged in 1 of 1 seeds" in lab.results(asked, "ada")["sentence"]
+
+
+def test_an_experiment_that_nobody_watches_is_put_down_and_can_be_resumed(serve):
+    registry, lab = serve(slots=1)
+    asked = lab.begin(spec(ENDLESS), "ada")
+    wait_for(lambda: any(run.step for run in registry.of_owner("ada")), what="a run that trains")
+    registry.rows("ada")
+    lab._known[asked.id].watched_at -= 2000  # longer ago than the lease
+    time.sleep(0.5)
+    assert lab._known[asked.id].owner  # the owner looks at the list of runs
+    registry.here.clear()
+    wait_for(lambda: lab._known[asked.id].message, 5, "the end")
+    assert lab.row(asked, "ada")["message"] == "stopped by itself, because nobody was watching for 30 min; resume it to go on"
+    assert lab.state(asked, "ada") == "paused"
+    lab.resume(asked, "ada")
+    wait_for(lambda: lab.state(asked, "ada") == "going", 20, "the experiment to go on")
+    lab.cancel(asked, "ada")
+
+
+def test_a_run_that_was_refused_does_not_ask_again_at_once(serve, monkeypatch):
+    registry, lab = serve()
+    asked = []
+
+    def full(*_, **__):
+        asked.append(1)
+        raise Refused("all places are taken")
+
+    monkeypatch.setattr(registry, "start", full)
+    begun = lab.begin(spec(), "ada")
+    wait_for(lambda: lab.row(begun, "ada")["message"] == "all places are taken", 5, "a refusal")
+    time.sleep(1)
+    assert len(asked) == 1
 
 
 def test_what_an_owner_deletes_from_the_list_is_trained_again_on_resume(serve):

@@ -4,7 +4,7 @@ import io
 import pytest
 
 from playground.lab.experiment import Cell
-from playground.lab.results import band, cell_result, percent, sentence, steps_to, stretches, to_csv
+from playground.lab.results import band, cell_result, percent, sentence, steps_to, stretches, thinned, to_csv
 
 
 def runs(*times, exact=None, steps=200, done=True):
@@ -132,3 +132,10 @@ def test_a_run_whose_settings_were_changed_on_the_way_is_left_out_and_said():
     found = cell_result(Cell({"norm": "pre"}, {}), [*runs(80), *odd])
     assert (found["n"], found["changed"], found["steps_to"]["high"]) == (1, 1, 80)
     assert told(found).startswith("Changing norm: pre reached 99 % after 80 steps (1 seed). Left out: 1 of 2 runs, whose settings were")
+
+
+def test_long_runs_keep_the_same_few_hundred_looks_whatever_their_seed():
+    assert thinned([10, 20, 25], 10, 25) == [10, 20, 25]
+    one, two = thinned(range(1, 100_001), 1, 100_000), thinned(range(1, 60_013), 1, 100_000)
+    assert (len(one), one[0], one[-1]) == (400, 250, 100_000)
+    assert (two[-1], set(two[:-1]) <= set(one)) == (60_012, True)
