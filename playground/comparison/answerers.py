@@ -104,7 +104,7 @@ class Chance:
 
     @staticmethod
     def scores(items: Sequence[Item], symbols: int, ranked: Sequence[Item]) -> dict[str, float | None]:
-        chances = [1 / len(candidates_for(item)) for item in ranked]
+        chances = [1 / len(candidates_for(item, items)) for item in ranked]
         return {
             "exact_match": sum(symbols ** -len(item.answer) for item in items) / len(items),
             "token_accuracy": 1 / symbols,
@@ -289,7 +289,7 @@ class Causal(Pretrained):
         self.model(ids_1P[:, -1:], past_key_values=read.past_key_values, use_cache=True)
         step = time.perf_counter() - started
         a_token = forward / ids_1P.shape[1]
-        chosen = sum(forward + a_token * sum(map(len, (each.symbols for each in candidates_for(item)))) for item in ranked)
+        chosen = sum(forward + a_token * sum(map(len, (each.symbols for each in candidates_for(item, items)))) for item in ranked)
         return len(items) * (forward + self.most_new * step) + chosen, f"one forward pass of {ids_1P.shape[1]} tokens took {forward:.2f} s"
 
 
@@ -386,7 +386,7 @@ class Masked(Pretrained):
         self.model(ids_1P)
         forward = time.perf_counter() - started
         passes = sum(1 if self.at_once else len(item.answer) for item in items)
-        passes += sum(len(item.answer) * len(candidates_for(item)) for item in ranked) if self.ranks else 0
+        passes += sum(len(item.answer) * len(candidates_for(item, items)) for item in ranked) if self.ranks else 0
         return passes * forward, f"one forward pass of {ids_1P.shape[1]} tokens took {forward:.2f} s, and {passes:,} are needed"
 
 

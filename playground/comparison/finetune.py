@@ -16,6 +16,7 @@ import math
 import re
 import secrets
 import shutil
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,8 @@ LOOKS = 10  # at held-out sequences, on the way
 WORDING = 16  # tokens of a prompt beside its symbols, before a tokenizer was asked
 MOST = {"steps": 5000, "batch_size": 256, "n": 1000}
 HOSTED_MOST = {"steps": 200, "batch_size": 16, "n": 40}  # where strangers share the machine
-HOSTED_KEPT = 6  # fine-tuned models on its disk; the oldest goes first
+HOSTED_KEPT = 6  # fine-tuned models on its disk; the oldest of whoever brings one more goes first
+KEPT_FOR = 3600.0  # seconds in which a model does not make way for another visitor's
 
 
 @dataclass(frozen=True)
@@ -59,11 +61,13 @@ class Asked:
     learning_rate  its peak, after a warm-up over a tenth of the steps; then it falls along a cosine
     batch_size     sequences in an update
     n              held-out sequences behind each score
+    owner          the fingerprint of whoever asks, likewise put here by the server; empty at the command line
     seed           the same seed gives the same losses on the same machine
     """
 
     checkpoint: str
     into: str
+    owner: str
     model: str
     steps: int
     learning_rate: float
@@ -89,7 +93,7 @@ class Asked:
         if not isinstance(model, str) or not model.strip():
             raise Refused("name a model to fine-tune, such as gpt2")
         return cls(
-            checkpoint, str(what.get("into") or ""), model, number("steps", STEPS, 1, most["steps"]),
+            checkpoint, str(what.get("into") or ""), str(what.get("owner") or ""), model, number("steps", STEPS, 1, most["steps"]),
             float(number("learning_rate", LEARNING_RATE, 1e-8, 0.1)), number("batch_size", BATCH_SIZE, 1, most["batch_size"]),
             number("n", min(64, most["n"]), 1, most["n"]), number("seed", 0, 0, 2**31 - 1),
         )  # fmt: skip
@@ -121,6 +125,8 @@ def finetune(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     folder, name = place_of(asked, found, task)
     check_memory(found.name, parts)
     check_disk(folder, found)
+    if not folders_allowed():
+        to_make_way(folder.parent, asked.owner)
     tell.row({"kind": "memory", "bytes": sum(parts.values()), "parts": parts, "free": free_memory(), "model": name})
     pipe, kind = open_of_a_kind(found, tell)
     let_go(found.folder)  # it is ours alone from here on: its weights will be others
@@ -132,7 +138,7 @@ def finetune(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     steps = trainer.step_count
     facts = {"from": found.name, "task": task.task, "steps": steps, "lengths": [task.min_length, task.max_length],
              "learning_rate": asked.learning_rate, "batch_size": asked.batch_size, "seed": asked.seed}  # fmt: skip
-    save(family.model, pipe.tokenizer, folder, facts, found.name)
+    save(family.model, pipe.tokenizer, folder, facts | {"owner": asked.owner}, found.name)
     return {
         "model": name, "kind": kind, "asked_steps": asked.steps, "cancelled": steps < asked.steps,
         "before": before, "after": after, "seconds": trainer.seconds, "parameters": family.config.parameters, "bytes": found.bytes,
@@ -254,6 +260,36 @@ def place_of(asked: Asked, found: Found, task: TaskConfig) -> tuple[Path, str]:
     return tuned_home() / name, TUNED + name
 
 
+def to_make_way(home: Path, owner: str, but: Path | None = None) -> list[Path]:
+    """The models that make way for one more of this owner: the owner's own first, then others', once they have had their hour; the
+    oldest first. `but`: the new one, where it is there already.
+
+    Raises:
+        Refused: where not enough of them may go.
+    """
+    written = {path: path.stat().st_mtime for path in home.glob("[!.]*") if path.is_dir() and path != but}
+    of_owner = {path: owner_of(path) == owner for path in written}
+    may_go = [path for path in sorted(written, key=lambda path: (not of_owner[path], written[path]))
+              if of_owner[path] or time.time() - written[path] > KEPT_FOR]  # fmt: skip
+    too_many = max(0, len(written) + 1 - HOSTED_KEPT)
+    if too_many > len(may_go):
+        minutes = math.ceil((KEPT_FOR - time.time() + min(written.values())) / 60)
+        raise Refused(
+            f"{len(written)} fine-tuned models of other visitors are kept here, as many as there is room for, and each for an hour; the "
+            f"next makes way in about {minutes} minutes: try again then",
+            again=True,
+        )
+    return may_go[:too_many]
+
+
+def owner_of(folder: Path) -> str:
+    """Whose a fine-tuned model is, as a fingerprint; empty where it does not say."""
+    try:
+        return str(json.loads((folder / FINE_TUNED).read_text(encoding="utf-8")).get("owner", ""))
+    except (OSError, ValueError, AttributeError):
+        return ""
+
+
 def save(model: Any, tokenizer: Any, folder: Path, facts: dict[str, Any], name: str) -> None:
     """Write a fine-tuned model as transformers does, whole or not at all.
 
@@ -266,9 +302,8 @@ def save(model: Any, tokenizer: Any, folder: Path, facts: dict[str, Any], name: 
             tokenizer.save_pretrained(fresh)
             (fresh / FINE_TUNED).write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
         if not folders_allowed():
-            kept = sorted((path for path in folder.parent.glob("[!.]*") if path.is_dir()), key=lambda path: path.stat().st_mtime)
-            for oldest in kept[:-HOSTED_KEPT]:
-                remove_folder(oldest)
+            for each in to_make_way(folder.parent, facts["owner"], but=folder):
+                remove_folder(each)
     except (OSError, SafetensorError) as error:  # a full disk is the latter where tensors are written
         why = getattr(error, "strerror", None) or str(error)[:160]
         raise Refused(

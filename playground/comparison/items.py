@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -17,6 +18,7 @@ from playground.tasks.vocabulary import EOS, PAD, SOS
 
 MOST_EXAMPLES = 32
 SHUFFLES = 3
+OTHERS = 8
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Candidate:
-    """An answer to choose from, and how it was made of the question."""
+    """An answer to choose from, and how it was made."""
 
     symbols: tuple[str, ...]
     made: str
@@ -97,20 +99,28 @@ def _draw_examples(task: Task, min_length: int, max_length: int, asked: set[tupl
     return tuple((telling or drawn)[:MOST_EXAMPLES])
 
 
-def candidates_for(item: Item, shuffles: int = SHUFFLES) -> list[Candidate]:
-    """The right answer among others that are made of the same symbols: the sequence as it is, reversed, rotated by every number of
-    places, and shuffled with a fixed seed. All distinct, in an order that does not tell which one is right."""
-    question = item.question
-    made = [Candidate(question, "as it is"), Candidate(question[::-1], "reversed")]
-    made += [Candidate(question[by:] + question[:by], f"rotated by {by}") for by in range(1, len(question))]
+def candidates_for(item: Item, items: Sequence[Item] = (), shuffles: int = SHUFFLES) -> list[Candidate]:
+    """The right answer among others of its own length, for a summed log-probability says nothing about answers of different ones.
+
+    Where the answer is made of the question's symbols, so are the others: the sequence as it is, reversed, rotated by every number of
+    places, and shuffled with a fixed seed. Elsewhere the same is done to the answer, and up to `OTHERS` right answers to other `items`
+    join. All distinct, in an order that does not tell which one is right; a single one where there is nothing to choose from.
+    """
     generator = random.Random(f"{EVALUATION_SEED} {item.asked}")
+    rearranged = sorted(item.question) == sorted(item.answer)
+    base, of = (item.question, "") if rearranged else (item.answer, "the answer, ")
+    made = [Candidate(base, "as it is" if rearranged else "the answer"), Candidate(base[::-1], f"{of}reversed")]
+    made += [Candidate(base[by:] + base[:by], f"{of}rotated by {by}") for by in range(1, len(base))]
     for _ in range(shuffles):
-        made.append(Candidate(tuple(generator.sample(question, len(question))), "shuffled"))
+        made.append(Candidate(tuple(generator.sample(base, len(base))), f"{of}shuffled"))
+    if not rearranged:
+        others = sorted({other.answer for other in items if len(other.answer) == len(item.answer)} - {item.answer})
+        made += [Candidate(each, "the answer to another") for each in generator.sample(others, min(OTHERS, len(others)))]
     made.append(Candidate(item.answer, "the answer"))
     distinct: dict[tuple[str, ...], Candidate] = {}
     for candidate in made:
         distinct.setdefault(candidate.symbols, candidate)
-    return list(distinct.values())
+    return list(distinct.values()) if rearranged else sorted(distinct.values(), key=lambda candidate: candidate.symbols)
 
 
 def most_frequent(symbols: tuple[str, ...]) -> str:

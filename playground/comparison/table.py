@@ -117,7 +117,8 @@ class Table:
     def __init__(self, asked: Asked, questions: Questions, task: TaskConfig, symbols: Sequence[str], tell: Tell) -> None:
         self.asked, self.questions, self.task, self.symbols, self.tell = asked, questions, task, symbols, tell
         self.items = questions.items
-        self.ranked = [item for item in self.items if len(candidates_for(item)) > 1][: asked.rank]
+        self.rankable = [item for item in self.items if len(candidates_for(item, self.items)) > 1]
+        self.ranked = self.rankable[: asked.rank]
         self.rows: list[dict[str, Any]] = []
         self.leaks: list[dict[str, Any]] = []
 
@@ -131,8 +132,16 @@ class Table:
             "a row says so where a model was fine-tuned. This is no race between equals: it shows what training on a task gives to a "
             f"small model, and how far text alone takes a large one. Everybody is asked the same {len(self.items)} held-out sequences. "
             "An answer counts only as a line of symbols with blanks between them and nothing else; masked models are told how long it is. "
-            "Brackets hold 95 % intervals (Wilson); those of token accuracy take symbols as independent of each other."
+            f"Brackets hold 95 % intervals (Wilson); those of token accuracy take symbols as independent of each other.{self.on_ranking()}"
         )
+
+    def on_ranking(self) -> str:
+        """How many items are ranked, and why no more."""
+        if not self.asked.rank:
+            return ""
+        said = f" {len(self.ranked)} of the {len(self.items)} sequences are ranked, too: the right answer among others of its length"
+        single = len(self.items) - len(self.rankable)
+        return said + (f"; for {single} there is no other to choose from." if single else ".")
 
     # Lines
 
@@ -199,7 +208,7 @@ class Table:
             "candidates": [], "rank": None,
         }  # fmt: skip
         if answerer.ranks and item in self.ranked:
-            candidates = candidates_for(item)
+            candidates = candidates_for(item, self.items)
             started = time.perf_counter()
             scores = answerer.scores(item, [each.symbols for each in candidates])
             right = [each.symbols for each in candidates].index(item.answer)

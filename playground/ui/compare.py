@@ -16,6 +16,7 @@ from starlette.requests import Request
 from playground.comparison.jobs import Comparer
 from playground.comparison.work import Refused
 from playground.runs.registry import Registry
+from playground.runs.run import fingerprint
 from playground.training.manifest import CheckpointError
 
 from . import same_budget
@@ -33,7 +34,7 @@ STYLES = ("common.css", "compare.css")
 LONGEST_REQUEST = 20_000  # characters of what a job is told
 LONGEST_WITH_ROWS = 1_000_000  # of one that brings a table of its own
 BRINGS_ROWS = ("train-classifier",)
-OURS = ("checkpoint", "into")  # what only the server says: folders of this machine
+OURS = ("checkpoint", "into", "owner")  # what only the server says: folders of this machine, and whose the result is
 HOSTED_ITEMS = 40  # that one visitor may ask everybody, where strangers share the machine
 
 
@@ -88,6 +89,8 @@ class ComparePage:
         if "subject" in what:
             name, folder = self._checkpoint(what)
             asked |= {"checkpoint": str(folder), "name": name}
+        if kind == "finetune":
+            asked["owner"] = fingerprint(owner_of(what))
         return asked
 
     def _checkpoint(self, what: dict[str, Any]) -> tuple[str, Path]:

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -305,3 +306,27 @@ def test_the_command_line_leaves_a_model_and_does_not_replace_it_unasked(asked, 
     again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert again.returncode == 2
     assert "already holds a fine-tuned model; choose another folder, or add --overwrite" in again.stderr
+
+
+def test_whoever_brings_one_more_loses_their_own_oldest_and_nobody_elses_for_an_hour(tmp_path, monkeypatch):
+    monkeypatch.setattr(finetune, "HOSTED_KEPT", 3)
+
+    def keep(name, owner, minutes):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "fine-tuned.json").write_text(json.dumps({"owner": owner}))
+        os.utime(tmp_path / name, (time.time() - 60 * minutes,) * 2)
+
+    def going(owner):
+        return [path.name for path in finetune.to_make_way(tmp_path, owner)]
+
+    keep("bens-old", "ben", 50)
+    keep("adas-old", "ada", 40)
+    assert going("ada") == []
+    keep("adas-new", "ada", 10)
+    assert going("ada") == ["adas-old"]
+    assert going("ben") == ["bens-old"]
+    with pytest.raises(Refused, match=r"of other visitors are kept here.* in about 10 minutes: try again then"):
+        going("cy")
+    os.utime(tmp_path / "bens-old", (time.time() - 3700,) * 2)
+    assert going("cy") == ["bens-old"]
+    assert going("ada") == ["adas-old"]

@@ -64,8 +64,24 @@ def test_candidates_are_distinct_hold_the_answer_and_are_made_of_the_same_symbol
 
 def test_candidates_that_are_the_same_count_once_and_the_answer_is_always_among_them():
     assert len(candidates_for(Item(("3", "3", "3"), ("3", "3", "3")))) == 1
-    sorting = Item(("3", "1", "2", "9", "7"), ("0", "0"))  # an answer that no rearrangement gives
-    assert candidates_for(sorting)[-1].symbols == ("0", "0")
+
+
+@pytest.mark.parametrize("name", ["parity", "brackets", "duplicate", "addition", "dedupe", "reverse", "sort"])
+def test_candidates_are_as_long_as_the_answer_whatever_the_rule(name):
+    items = draw_questions(load_task(name), 40, 4, 10 if name == "brackets" else 7).items
+    chosen = {item: candidates_for(item, items) for item in items}
+    assert sum(len(candidates) > 1 for candidates in chosen.values()) > 30
+    for item, candidates in chosen.items():
+        assert {len(each.symbols) for each in candidates} == {len(item.answer)}
+        assert item.answer in {each.symbols for each in candidates}
+        assert len({each.symbols for each in candidates}) == len(candidates)
+        assert candidates == candidates_for(item, items)
+
+
+def test_without_another_answer_of_its_length_there_is_nothing_to_choose_from():
+    single, other = Item(("3", "1", "2"), ("0",)), Item(("5", "6"), ("5", "6", "5"))
+    assert [each.symbols for each in candidates_for(single, [single, other])] == [("0",)]
+    assert {each.symbols for each in candidates_for(single, [single, Item(("5", "6"), ("1",))])} == {("0",), ("1",)}
 
 
 def test_prompts_are_as_they_are_said_to_be():

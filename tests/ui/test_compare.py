@@ -10,6 +10,7 @@ import pytest
 from playground.comparison.jobs import Comparer
 from playground.families import FAMILIES
 from playground.runs.registry import Registry
+from playground.runs.run import fingerprint
 from playground.training.config import RunConfig
 from playground.training.manifest import read_manifest
 from playground.ui import same_budget
@@ -175,3 +176,9 @@ def test_the_families_of_transformers_come_near_the_budget(page):
     for row in told["families"][:3]:
         assert row["parameters"] == pytest.approx(told["parameters"], rel=0.05)
     assert [row["family"] for row in told["families"][:3]] == list(same_budget.FIRST)
+
+
+def test_what_is_fine_tuned_is_its_owners_and_no_browser_says_whose(page):
+    for owner in (OWNER, OTHER):
+        what = {"owner": owner, "kind": "finetune", "subject": "checkpoint:reverse", "what": {"model": "gpt2", "owner": "somebody"}}
+        assert job_of(page, ask(page, "begin", what)).what["owner"] == fingerprint(owner)
