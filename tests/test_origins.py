@@ -256,8 +256,10 @@ def parquet(rows):
 @pytest.fixture
 def streamed(hub, tmp_path, monkeypatch):  # noqa: F811
     """The stand-in Hub, where the file system of huggingface_hub looks too."""
+    import datasets
     from huggingface_hub import HfFileSystem
 
+    monkeypatch.setattr(datasets.config, "HF_ENDPOINT", hub.url)  # read once, at the first import in this process
     HfFileSystem.clear_instance_cache()
     return hub
 

@@ -150,11 +150,13 @@ def test_jobs_are_their_owners_and_only_so_many(comparer, digits):
         comparer.begin("shell", {}, "ada")
 
 
-def test_what_nobody_asks_for_makes_way_and_is_forgotten(comparer, digits, monkeypatch):
-    left = comparer.begin("table", table(digits, n=400, rank=400), "ada")
-    working(comparer, left)
-    monkeypatch.setattr(jobs_module, "FORGOTTEN_AFTER", 1.0)
-    assert over(comparer, comparer.begin("table", table(digits), "ben"), "ben")["status"] == "done"
+def test_what_nobody_asks_for_makes_way_and_is_forgotten(comparer, served, digits, tiny_gpt2, monkeypatch):
+    served.put("ben/hangs", files_of(tiny_gpt2))
+    with served.fault(served.STORAGE, "hang", method="GET"):
+        left = comparer.begin("table", table(digits, "ben/hangs"), "ada")
+        working(comparer, left, "Fetching ben/hangs")
+        monkeypatch.setattr(jobs_module, "FORGOTTEN_AFTER", 1.0)
+        assert over(comparer, comparer.begin("table", table(digits), "ben"), "ben")["status"] == "done"
     assert "nobody asked for it any more" in comparer.poll(left, "ada")["sentence"]
     monkeypatch.setattr(jobs_module, "KEPT_FOR", 0.0)
     wait_for(lambda: left not in comparer._jobs, 10, "the end of what was kept")
