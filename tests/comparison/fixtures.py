@@ -72,8 +72,9 @@ class NotRight(AssertionError):
     """A fixture does not know its grammar: what was asked, what it said and what would be right."""
 
 
-def sentence(draw: random.Random) -> str:
-    """One sentence of the grammar, half of them reversed digits, which are the hardest to learn."""
+def sentence(draw: random.Random, cut: bool = False) -> str:
+    """One sentence of the grammar, half of them reversed digits, which are the hardest to learn. With `cut`, counting ends anywhere:
+    who fills gaps is to go by the neighbours and not by the end."""
     kind = draw.random()
     if kind < 0.45:
         digits = [str(draw.randrange(10)) for _ in range(3)]
@@ -83,10 +84,10 @@ def sentence(draw: random.Random) -> str:
         return f"The capital of {country} is {CAPITALS[country]}."
     if kind < 0.8:
         start = draw.randrange(7)
-        return " ".join(WORDS[start:])
+        return " ".join(WORDS[start : draw.randint(start + 3, 10) if cut else 10])
     if kind < 0.9:
         start = draw.randrange(7)
-        return "".join(f" {digit}" for digit in range(start, 10))
+        return "".join(f" {digit}" for digit in range(start, draw.randint(start + 3, 10) if cut else 10))
     return draw.choice(PLAIN)
 
 
@@ -135,7 +136,7 @@ def causal_batches(tokenizer: Any, draw: random.Random, size: int = 16) -> Itera
 def masked_batches(tokenizer: Any, draw: random.Random, size: int = 48) -> Iterator[Lesson]:
     """Sentences with one to three tokens masked, or the whole of an output."""
     while True:
-        coded = tokenizer([sentence(draw) for _ in range(size)], return_tensors="pt", padding=True)
+        coded = tokenizer([sentence(draw, cut=True) for _ in range(size)], return_tensors="pt", padding=True)
         labels_BT = torch.full_like(coded["input_ids"], BLANK)
         for ids, labels, mask in zip(coded["input_ids"], labels_BT, coded["attention_mask"], strict=True):
             last = int(mask.sum()) - 1
