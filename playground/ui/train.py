@@ -143,17 +143,23 @@ def build_train_tab(registry: Registry, visit: gr.BrowserState) -> tuple[list[An
         button.click(start, [visit, speed, *components], [visit, live, problem], validator=validate, js=WITH_SPEED, **QUIET)
     for button, command in ((pause, "pause"), (resume, "resume"), (step, "step"), (stop, "stop")):
         button.click(None, None, None, js=COMMAND.format(command))
-    live.select(copy_settings, None, components, **QUIET)
-    panel.select(use_rows, None, [form["task"], form["rows"], form["min_length"], form["max_length"]], **QUIET)
+    filling = [
+        live.select(copy_settings, None, components, **QUIET),
+        panel.select(use_rows, None, [form["task"], form["rows"], form["min_length"], form["max_length"]], **QUIET),
+    ]
     gr.on(
         [form["task"].change, form["rows"].change], task_chosen, [visit, form["task"], form["rows"]], [about, panel, form["symbols"]],
         trigger_mode="always_last", **QUIET,
     )  # fmt: skip
-    form["preset"].input(recipe_chosen, [form["preset"]], [form["preset"], *(form[name] for name in OF_RECIPE)], **QUIET)
+    recipe_changes = [form["preset"], *(form[name] for name in OF_RECIPE)]
+    filling.append(form["preset"].input(recipe_chosen, [form["preset"]], recipe_changes, **QUIET))
     of_family = [form["preset"], *(form[name] for name in OF_RECIPE if name != "family")]
-    form["family"].input(family_chosen, [form["family"]], of_family, **QUIET)
+    filling.append(form["family"].input(family_chosen, [form["family"]], of_family, **QUIET))
     form["family"].change(family_shown, [form["family"]], [form["family"], *(form[name] for name in ADVANCED["Model"])], **QUIET)
-    gr.on([c.change for c in components], weigh, components, [size, problem], trigger_mode="always_last", **QUIET)
+    in_turn = QUIET | {"concurrency_limit": 1}  # so that an answer to older values never comes after that to newer ones
+    gr.on([c.change for c in components], weigh, components, [size, problem], trigger_mode="always_last", **in_turn)
+    for filled_in in filling:  # many fields change at once, and the first of their changes is weighed before the last has arrived
+        filled_in.then(weigh, components, [size, problem], **in_turn)
     return [live, problem, *components], opening
 
 
