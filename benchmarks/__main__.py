@@ -16,8 +16,8 @@ from playground.training.manifest import current_versions
 
 HERE = Path(__file__).parent
 STILL = (
-    "Nothing here was run on a GPU yet: eager, compiled and captured steps a second against width and batch, beside the limits of bandwidth "
-    "and matrix products (`python -m benchmarks gpu`), and several GPUs or machines. Captured steps equal single ones to the bit on a "
+    "Nothing here was run on a GPU yet: eager, compiled and captured steps a second against width and batch, beside the limits of "
+    "bandwidth and matrix products (`python -m benchmarks gpu`), and several GPUs or machines. Captured steps equal single ones to the bit on a "
     "processor, with the capturing call replaced (`tests/training/test_captured.py`)."
 )
 SCORED = (
@@ -60,8 +60,8 @@ SUBSETS = {
     "gpu": (
         gpu,
         "On a GPU",
-        "Steps a second, median of 5 rows of 64; lengths 10, d_ff twice d_model. Eager asks the device after every step, captured takes a row "
-        "of CUDA graphs; a step reads and writes at least 9 numbers a parameter.",
+        "Steps a second, median of 5 rows of 64; lengths 10, d_ff twice d_model. Eager asks the device after every step, captured takes a "
+        "row of CUDA graphs; a step reads and writes at least 9 numbers a parameter.",
     ),
     "startup": (startup, "Start-up", "Whole processes, timed from outside; the machine's file cache is warm."),
 }
