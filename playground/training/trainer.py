@@ -9,13 +9,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from playground.evaluation import Evaluation, evaluate
+from playground.evaluation import Evaluation, count_right, score
 from playground.families import load_family
 from playground.families.family import Family
 from playground.tasks.held_out import HeldOut, held_out_set, training_batch
 from playground.tasks.task import Batch
 
 from .config import Change, RunConfig, TrainConfig, settings_at, with_change
+from .distributed import ALONE, Ranks
 from .optimizers import build_optimizer, counts_steps, remembered
 from .schedules import learning_rate
 
@@ -64,17 +65,22 @@ class Trainer:
     its process. Batches come from a generator of their own; scoring draws from neither, so looking changes nothing.
     `changes` are settings that change at given steps, which is how a run with a hand at its learning rate is repeated.
     A `family` that is there already, a pretrained one say, is trained further instead of the one that the config describes.
+    `ranks` are the processes that train it together (distributed.py): each has a Trainer, and all of them do the same.
     """
 
-    def __init__(self, config: RunConfig, changes: Iterable[Change] = (), family: Family | None = None) -> None:
+    def __init__(self, config: RunConfig, changes: Iterable[Change] = (), family: Family | None = None, ranks: Ranks = ALONE) -> None:
         self.config = config
         self.changes = list(changes)  # settings that changed on the way, and those that are still to change
-        self.device = resolve_device(config.training.device)
+        self.ranks = ranks
+        self.device = ranks.device(resolve_device(config.training.device))
+        ranks.check(config, self.device)
         torch.set_num_threads(config.training.threads)
         torch.manual_seed(config.training.seed)
         self.data_generator = torch.Generator(self.device).manual_seed(config.training.seed)
         self.task = config.task.load()
         self.family = (load_family(config.family)(config.model) if family is None else family).to(self.device)
+        self._loss = ranks.loss(self.family)
+        ranks.draw_apart(config.training.seed)
         training = config.training
         self.optimizer = build_optimizer(training, self.family.parameters())
         self.step_count = 0
@@ -147,7 +153,8 @@ class Trainer:
         """Scores on `n` held-out sequences, the same ones at every call."""
         if n not in self._held_out:
             self._held_out[n] = held_out_set(self.task, n, self.config.task.min_length, self.config.task.max_length).to(self.device)
-        return evaluate(self.family, self._held_out[n])
+        held_out = self._held_out[n]
+        return score(held_out, self.ranks.sum(count_right(self.family, held_out, self.ranks.rank, self.ranks.size)))
 
     def state(self) -> dict[str, Tensor]:
         """What a resumed run needs beside the weights: what the optimizer remembers, the generators, the step."""
@@ -177,25 +184,28 @@ class Trainer:
         if not same_device:
             torch.manual_seed(self.config.training.seed + self.step_count)
             self.data_generator.manual_seed(self.config.training.seed + self.step_count)
+            self.ranks.draw_apart(self.config.training.seed + self.step_count)
             return
         self.data_generator.set_state(state["generator.data"].clone())
         torch.set_rng_state(state["generator.torch"].clone())
         if self.device.type == "cuda" and "generator.cuda" in state:
             torch.cuda.set_rng_state(state["generator.cuda"].clone(), self.device)
+        self.ranks.draw_apart(self.config.training.seed + self.step_count)
 
     def _update(self, batch: Batch, rate: float) -> tuple[Tensor, Tensor]:
         """Forward, backward and the optimizer; an update that is not finite is skipped by a mask, without asking the device."""
         training = self.config.training
-        loss = self.family.loss(batch, training.label_smoothing)
+        loss = self._loss(batch, training.label_smoothing)
         self.optimizer.zero_grad()
         loss.backward()
+        loss = self.ranks.mean(loss.detach())
         norm = torch.nn.utils.clip_grad_norm_(self.family.parameters(), training.clip or torch.inf)
-        finite = norm.isfinite() & loss.detach().isfinite()
+        finite = norm.isfinite() & loss.isfinite()
         self.optimizer.found_inf = (~finite).float()  # type: ignore[attr-defined]  # as torch.amp.GradScaler does
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.step()
-        return loss.detach(), norm
+        return loss, norm
 
     def _scores_when_due(self) -> Evaluation | None:
         training = self.settings
