@@ -1,5 +1,5 @@
-"""python -m benchmarks [accuracy] [ingredients] [tasks] [published] [lengths] [watching] [page] [inspecting] [startup]: measure, keep,
-rewrite RESULTS.md."""
+"""python -m benchmarks [accuracy] [ingredients] [tasks] [published] [lengths] [distributed] [watching] [page] [inspecting] [startup]:
+measure, keep, rewrite RESULTS.md."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 import psutil
 
-from benchmarks import accuracy, ingredients, inspecting, lengths, page, published, startup, tasks, watching
+from benchmarks import accuracy, distributed, ingredients, inspecting, lengths, page, published, startup, tasks, watching
 from playground.training.manifest import current_versions
 
 HERE = Path(__file__).parent
@@ -40,6 +40,12 @@ SUBSETS = {
         "Asked for longer sequences than were trained",
         "Reversal, trained on lengths 1 to 10 for 1,000 steps, asked 200 held-out sequences of each length to 50; median over 3 seeds. "
         "Tables of learned positions have rows for all 50, of which training never reaches those behind the tenth.",
+    ),
+    "distributed": (
+        distributed,
+        "Two processes against one",
+        "One run, batch 128 in all, length 10, 2+2 layers, d_ff twice d_model; on one machine over gloo, a thread for each process. Gain: "
+        "two against one in the same round, median and range.",
     ),
     "watching": (
         watching,

@@ -85,18 +85,18 @@ def test_the_mean_of_the_shares_is_the_loss_of_the_whole_batch_and_so_is_its_gra
     assert [len(share.ranks.share(batch).weight_B) for share in shares] == [4, 4]
     parts = [share(batch, smoothing) for share in shares]
     whole = family.loss(batch, smoothing)
-    assert float(sum(parts) / 2) == pytest.approx(float(whole), rel=1e-6)
+    torch.testing.assert_close(sum(parts) / 2, whole)
     for ours, theirs in zip(torch.autograd.grad(sum(parts) / 2, weights), torch.autograd.grad(whole, weights), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
     plain = sum(family.loss(share.ranks.share(batch), smoothing) for share in shares) / 2
-    assert abs(float(plain) - float(whole)) > 1e-3
+    assert abs((plain - whole).item()) > 1e-3
 
 
 def test_a_batch_in_which_nothing_trains_has_no_loss(run):
     trainer = Trainer(run)
     batch = training_batch(trainer.task, 4, 1, 5, trainer.data_generator)
     batch.weight_B[:] = 0
-    assert [float(Share(trainer.family, Ranks(rank, 2))(batch, 0.0)) for rank in (0, 1)] == [0, 0]
+    assert [Share(trainer.family, Ranks(rank, 2))(batch, 0.0).item() for rank in (0, 1)] == [0, 0]
 
 
 def test_every_family_trains_on_two_processes_as_on_one(saw, run, tmp_path):
