@@ -15,10 +15,15 @@ AT = (10, 11, 12, 15, 20, 50)  # lengths that the table names; training ends at 
 
 def measure() -> list[dict[str, Any]]:
     """A row for each scheme, and a last one for the whole."""
+    return asked_by_length("lengths")
+
+
+def asked_by_length(*command: str) -> list[dict[str, Any]]:
+    """What a command of the Lab tells that trains and then asks every length: a row for each cell, and a last one for the whole."""
     with tempfile.TemporaryDirectory() as scratch:
         started = time.monotonic()
-        command = [sys.executable, "-m", "playground", "lengths", "--json", "--out", str(Path(scratch) / "lengths")]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+        whole = [sys.executable, "-m", "playground", *command, "--json", "--out", str(Path(scratch) / "runs")]
+        done = subprocess.run(whole, stdout=subprocess.PIPE, text=True, check=True)
         seconds = time.monotonic() - started
     told = json.loads(done.stdout.splitlines()[-1])
     keys = ("label", "n", "lengths", "median", "low", "high", "reach", "beyond", "untrained")
@@ -26,16 +31,16 @@ def measure() -> list[dict[str, Any]]:
     return [*rows, {"seconds": round(seconds), "runs": sum(row["n"] for row in rows), "sentence": told["sentence"]}]
 
 
-def table(rows: list[dict[str, Any]]) -> str:
+def table(rows: list[dict[str, Any]], what: str = "positions", named: tuple[int, ...] = AT) -> str:
     """The rows as Markdown."""
-    *schemes, whole = rows
+    *cells, whole = rows
     lines = [
-        f"| positions | 99 % up to length: median (range) | {' | '.join(f'length {at}' for at in AT)} |",
-        f"|---|---|{'---|' * len(AT)}",
+        f"| {what} | 99 % up to length: median (range) | {' | '.join(f'length {at}' for at in named)} |",
+        f"|---|---|{'---|' * len(named)}",
     ]
-    for row in schemes:
+    for row in cells:
         reach, median = row["reach"], dict(zip(row["lengths"], row["median"], strict=True))
-        shares = " | ".join(f"{median[at]:.1%}" if at in median else "" for at in AT)
+        shares = " | ".join(f"{median[at]:.1%}" if at in median else "" for at in named)
         lines.append(f"| {row['label']} | {reach['median']:g} ({reach['low']:g} to {reach['high']:g}) | {shares} |")
     lines += ["", f"{whole['sentence']} {whole['runs']} runs, trained and asked in {whole['seconds'] / 60:.1f} minutes."]
     return "\n".join(lines)

@@ -26,9 +26,11 @@ def drawn(tokens_BS: Tensor, n_positions: int, n_places: int) -> Tensor:
     up to `n_positions`, so that they stand as close together as they will (see `spread`) when the model is asked.
     """
     n_rows, n_tokens = tokens_BS.shape
-    longest = int(torch.randint(n_tokens, n_positions + 1, ()))
-    place_BP = torch.rand(n_rows, n_places, device=tokens_BS.device).topk(longest).indices
-    return place_BP.sort().values[:, :n_tokens]
+    longest = torch.randint(n_tokens, n_positions + 1, (), device=tokens_BS.device)
+    rank_BP = torch.rand(n_rows, n_places, device=tokens_BS.device).argsort(descending=True).argsort()
+    place_P = torch.arange(n_places, device=tokens_BS.device)
+    # The `longest` places of lowest rank in order, then the others: so the shape does not follow from what was drawn.
+    return torch.where(rank_BP < longest, place_P, n_places + place_P).sort().values[:, :n_tokens]
 
 
 def spread(first: int, n_tokens: int, n_positions: int, n_places: int, device: torch.device) -> Tensor:

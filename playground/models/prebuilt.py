@@ -63,7 +63,7 @@ class Prebuilt(nn.Module):
         """A vector (BTD) for each target position, made from its past and from the memory."""
         x_BTD = self._embedded(target_BT, self.target_tokens, self.target_positions)
         hidden = ~causal_mask(target_BT.shape[1], target_BT.device)  # torch's masks are true where one may not look
-        return self.decoder(x_BTD, memory_BSD, tgt_mask=hidden, memory_key_padding_mask=source_BS == 0)
+        return self.decoder(x_BTD, memory_BSD, tgt_mask=hidden, tgt_is_causal=True, memory_key_padding_mask=source_BS == 0)
 
     def forward_with_attention(self, source_BS: Tensor, target_BT: Tensor) -> tuple[Tensor, AttentionRecord]:
         """Logits as from `forward`, and the attention of every layer and head on the way to them."""

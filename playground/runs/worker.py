@@ -41,6 +41,7 @@ LOOK_EVERY = 0.2  # seconds between two weights for those who watch, more where 
 EVERY_STEP = 20  # steps a second up to which slow motion shows every single one
 FIRST_SAVE = 2.0  # seconds until the first checkpoint of a worker
 SAVE_EVERY = 15.0  # seconds between two checkpoints of a run that goes on
+LISTEN_EVERY = 0.05  # seconds of steps in a row after which a GPU's worker listens again
 LISTEN_FOR = 0.5  # seconds that a paused worker waits before it looks for signals again
 GENERATIONS = 2  # checkpoints that stay, beside those that the owner keeps
 ALIVE_EVERY = 1.0  # seconds after which a worker that does not wait for its owner says a word
@@ -211,7 +212,7 @@ class Worker:
                 continue
             started = time.monotonic()
             try:
-                self.untold.append(self.trainer.step())
+                self.untold += self.trainer.advance(self.most())
             except TrainingDiverged as error:
                 return "failed", f"{DIVERGED} at {error}"
             self.steps_to_go = max(0, self.steps_to_go - 1)
@@ -223,6 +224,15 @@ class Worker:
         if self.leaving:
             return self.leaving, ""
         return "done", ""
+
+    def most(self) -> int:
+        """Steps to take before commands, clock and history are looked at again: more than one only where a GPU takes them in a row."""
+        if self.trainer.captured is None or self.paused or self.speed():
+            return 1
+        step, most = self.trainer.step_count, max(1, int(LISTEN_EVERY * self.trainer.pace))
+        if self.pause_at is not None and self.pause_at > step:
+            most = min(most, self.pause_at - step)
+        return next((n for n in range(1, most) if self.history.wants_weights(step + n) or self.history.wants_state(step + n)), most)
 
     def idle_for(self) -> float:
         """Seconds to wait for a command before the next step is due; 0 at full speed."""

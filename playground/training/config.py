@@ -116,6 +116,11 @@ class TrainConfig:
     until: float = setting(0.0, "End early once this exact match is reached and confirmed on 2,000 sequences; 0 never.", low=0, high=1)
     seed: int = setting(0, "The same seed gives the same run, to the bit, on the same machine.", low=0, high=2**31 - 1)
     device: str = setting("auto", "Where it trains: auto takes a CUDA GPU where there is one.", choices=("auto", "cpu", "cuda"))
+    precision: str = setting(
+        "float32",
+        "Numbers in matrix products: float32 throughout, or on a GPU tf32 or bfloat16, which large models compute quicker and coarser.",
+        choices=("float32", "tf32", "bfloat16"),
+    )
     threads: int = setting(1, "Processor threads; one is quickest for small models, and more change the last bits.", low=1, high=256)
 
     def __post_init__(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from math import isfinite
 
 import torch
 from torch import Tensor
@@ -12,15 +13,19 @@ from torch import Tensor
 from playground.evaluation import Evaluation, count_right, score
 from playground.families import load_family
 from playground.families.family import Family
+from playground.tasks import PAD
 from playground.tasks.held_out import HeldOut, held_out_set, training_batch
 from playground.tasks.task import Batch
 
+from .captured import RING, CapturedSteps, Told
 from .config import Change, RunConfig, TrainConfig, settings_at, with_change
 from .distributed import ALONE, Ranks
 from .optimizers import build_optimizer, counts_steps, remembered
 from .schedules import learning_rate
+from .update import update
 
 CONFIRMING_N = 2000  # held-out sequences behind a final score
+TELL_EVERY = 0.1  # seconds between two rows of metrics, where steps are taken in rows
 
 
 class TrainingDiverged(RuntimeError):
@@ -65,16 +70,20 @@ class Trainer:
     its process. Batches come from a generator of their own; scoring draws from neither, so looking changes nothing.
     `changes` are settings that change at given steps, which is how a run with a hand at its learning rate is repeated.
     A `family` that is there already, a pretrained one say, is trained further instead of the one that the config describes.
-    `ranks` are the processes that train it together (distributed.py): each has a Trainer, and all of them do the same.
+    On a GPU, `advance` takes many steps at a time, captured as a CUDA graph unless `capture` is false.
+    `ranks` are the processes that train it together (distributed.py): each has a Trainer, and all of them do the same, step by step.
     """
 
-    def __init__(self, config: RunConfig, changes: Iterable[Change] = (), family: Family | None = None, ranks: Ranks = ALONE) -> None:
+    def __init__(
+        self, config: RunConfig, changes: Iterable[Change] = (), family: Family | None = None, capture: bool = True, ranks: Ranks = ALONE
+    ) -> None:
         self.config = config
         self.changes = list(changes)  # settings that changed on the way, and those that are still to change
         self.ranks = ranks
         self.device = ranks.device(resolve_device(config.training.device))
         ranks.check(config, self.device)
         torch.set_num_threads(config.training.threads)
+        torch.set_float32_matmul_precision("high" if config.training.precision == "tf32" else "highest")
         torch.manual_seed(config.training.seed)
         self.data_generator = torch.Generator(self.device).manual_seed(config.training.seed)
         self.task = config.task.load()
@@ -88,11 +97,18 @@ class Trainer:
         self.finished = False  # `until` was reached and confirmed
         self._held_out: dict[int, HeldOut] = {}
         self._pace = 0.0
+        self._trouble: TrainingDiverged | None = None  # the update behind the last one that was told of
         self._in_force: tuple[tuple[Change, ...], TrainConfig] = ((), training)
+        self.captured = self._capturing() if capture and ranks.size == 1 and self.device.type == "cuda" else None
 
     def __iter__(self) -> Iterator[Metrics]:
         while self.should_continue():
-            yield self.step()
+            yield from self.advance(max(1, int(TELL_EVERY * self.pace)))
+
+    @property
+    def pace(self) -> float:
+        """Updates a second, of late; 0 before the first."""
+        return 1 / self._pace if self._pace else 0.0
 
     def should_continue(self) -> bool:
         return self.step_count < self.settings.steps and not self.finished
@@ -114,40 +130,47 @@ class Trainer:
         """
         self.changes = with_change(self.changes, Change(max(self.step_count, step or 0), setting, value))
 
+    def advance(self, most: int = 1) -> list[Metrics]:
+        """At least one update and up to `most`, as many as can be taken without looking up: they end with the next look at held-out
+        sequences, or before the next change. On a processor it is always one, for there is nothing to wait for.
+
+        Raises:
+            TrainingDiverged: as `step`; where updates went well before, they are told of first, and the next call raises.
+        """
+        if self._trouble is not None:
+            trouble, self._trouble = self._trouble, None
+            raise trouble
+        if self.captured is None:
+            return [self.step()]
+        training, started = self.settings, time.perf_counter()
+        steps = range(self.step_count + 1, self.step_count + 1 + min(most, RING, self._uneventful()))
+        rates = [learning_rate(training, self.config.model.d_model, step) for step in steps]
+        told = self.captured.run(rates)
+        took = (time.perf_counter() - started) / len(told)
+        metrics: list[Metrics] = []
+        for one, rate in zip(told, rates, strict=False):
+            if isfinite(one.loss) and isfinite(one.norm):
+                metrics.append(self._counted(one, rate, took))
+            elif not metrics:
+                raise self._diverged(one.loss, one.norm)
+            else:
+                self._trouble = self._diverged(one.loss, one.norm)
+        return metrics
+
     def step(self) -> Metrics:
         """One update of the weights, and a look at held-out sequences when one is due.
 
         Raises:
             TrainingDiverged: when loss or gradient is not finite; weights and optimizer are as before the step.
         """
-        training, task = self.settings, self.config.task
-        started = time.perf_counter()
+        training, started = self.settings, time.perf_counter()
         rate = learning_rate(training, self.config.model.d_model, self.step_count + 1)
-        batch = training_batch(self.task, training.batch_size, task.min_length, task.max_length, self.data_generator)
-        loss, norm = self._update(batch, rate)
-        if not (loss.isfinite() and norm.isfinite()):
-            raise TrainingDiverged(
-                f"step {self.step_count + 1}: loss {loss.item():g}, gradient norm {norm.item():g}. The weights of step {self.step_count} "
-                f"are kept; lower learning_rate (now {training.learning_rate:g}) or lengthen warmup (now {training.warmup})"
-            )
-        self.step_count += 1
-        tokens = int((batch.labels_BT != 0).sum())
-        took = time.perf_counter() - started
-        self._pace = took if not self._pace else 0.9 * self._pace + 0.1 * took
-        scores = self._scores_when_due()
-        self.seconds += time.perf_counter() - started
-        return Metrics(
-            step=self.step_count,
-            loss=loss.item(),
-            learning_rate=rate,
-            gradient_norm=norm.item(),
-            seconds=self.seconds,
-            steps_per_second=1 / self._pace,
-            tokens_per_second=tokens / took,
-            exact_match=scores.exact_match if scores else None,
-            token_accuracy=scores.token_accuracy if scores else None,
-            scored=scores.n if scores else None,
-        )
+        batch = self._draw()
+        loss, norm, finite = update(self.family, self.optimizer, batch, training, rate, loss_of=self._loss, ranks=self.ranks)
+        if not finite:
+            raise self._diverged(loss.item(), norm.item())
+        told = Told(loss.item(), norm.item(), int((batch.labels_BT != PAD).sum()))
+        return self._counted(told, rate, time.perf_counter() - started)
 
     def evaluate(self, n: int = CONFIRMING_N) -> Evaluation:
         """Scores on `n` held-out sequences, the same ones at every call."""
@@ -176,6 +199,7 @@ class Trainer:
         self.step_count = int(state["step"])
         training = self.config.training
         self.optimizer = build_optimizer(training, self.family.parameters())
+        self.captured = self._capturing() if self.captured else None  # what was captured is another optimizer's
         keys = (*(["step"] if counts_steps(training) else []), *remembered(training)) if self.step_count else ()
         for name, weight in self.family.named_parameters():
             for key in keys:
@@ -192,20 +216,46 @@ class Trainer:
             torch.cuda.set_rng_state(state["generator.cuda"].clone(), self.device)
         self.ranks.draw_apart(self.config.training.seed + self.step_count)
 
-    def _update(self, batch: Batch, rate: float) -> tuple[Tensor, Tensor]:
-        """Forward, backward and the optimizer; an update that is not finite is skipped by a mask, without asking the device."""
-        training = self.config.training
-        loss = self._loss(batch, training.label_smoothing)
-        self.optimizer.zero_grad()
-        loss.backward()
-        loss = self.ranks.mean(loss.detach())
-        norm = torch.nn.utils.clip_grad_norm_(self.family.parameters(), training.clip or torch.inf)
-        finite = norm.isfinite() & loss.isfinite()
-        self.optimizer.found_inf = (~finite).float()  # type: ignore[attr-defined]  # as torch.amp.GradScaler does
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        self.optimizer.step()
-        return loss, norm
+    def _capturing(self) -> CapturedSteps:
+        return CapturedSteps(self.family, self.optimizer, self.config.training, self._draw, self.device, [self.data_generator])
+
+    def _draw(self) -> Batch:
+        """The next batch, on the device."""
+        task = self.config.task
+        return training_batch(self.task, self.config.training.batch_size, task.min_length, task.max_length, self.data_generator)
+
+    def _uneventful(self) -> int:
+        """Updates until a look at held-out sequences is due, a change comes, or the end."""
+        settings, at = self.settings, self.step_count
+        look = (at // settings.eval_every + 1) * settings.eval_every
+        return max(1, min([settings.steps, look, *(change.step for change in self.changes if change.step > at)]) - at)
+
+    def _counted(self, told: Told, rate: float, took: float) -> Metrics:
+        """Count an update that is done, and look at held-out sequences when it is time."""
+        self.step_count += 1
+        self._pace = took if not self._pace else 0.9 * self._pace + 0.1 * took
+        started = time.perf_counter()
+        scores = self._scores_when_due()
+        self.seconds += took + time.perf_counter() - started
+        return Metrics(
+            step=self.step_count,
+            loss=told.loss,
+            learning_rate=rate,
+            gradient_norm=told.norm,
+            seconds=self.seconds,
+            steps_per_second=1 / self._pace,
+            tokens_per_second=told.tokens / took,
+            exact_match=scores.exact_match if scores else None,
+            token_accuracy=scores.token_accuracy if scores else None,
+            scored=scores.n if scores else None,
+        )
+
+    def _diverged(self, loss: float, norm: float) -> TrainingDiverged:
+        training = self.settings
+        return TrainingDiverged(
+            f"step {self.step_count + 1}: loss {loss:g}, gradient norm {norm:g}. The weights of step {self.step_count} "
+            f"are kept; lower learning_rate (now {training.learning_rate:g}) or lengthen warmup (now {training.warmup})"
+        )
 
     def _scores_when_due(self) -> Evaluation | None:
         training = self.settings

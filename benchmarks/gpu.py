@@ -1,0 +1,128 @@
+"""Steps a second on a GPU: single steps, compiled ones, and steps captured as a CUDA graph, beside what the machine could do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+import torch
+
+from playground.training.captured import CapturedSteps
+from playground.training.config import RunConfig
+from playground.training.trainer import Trainer
+
+SIZES = ((64, 32), (64, 128), (64, 1024), (128, 128), (256, 128), (512, 128), (512, 1024))  # d_model and batch size
+PRECISIONS = ("float32", "tf32", "bfloat16")
+ROUNDS, ROW = 5, 64
+
+
+def measure() -> list[dict[str, Any]]:
+    """A row for each size and precision; empty without a GPU, where nothing of this can be known."""
+    if not torch.cuda.is_available():
+        print("no GPU here: nothing was measured")
+        return []
+    bandwidth, peaks = _bandwidth(), {precision: _peak(precision) for precision in PRECISIONS}
+    rows = []
+    for d_model, batch_size in SIZES:
+        for precision in PRECISIONS:
+            row = _one(d_model, batch_size, precision)
+            row |= {"bandwidth": bandwidth, "peak": peaks[precision], "gpu": torch.cuda.get_device_name()}
+            rows.append(row)
+            print(row, flush=True)
+    return rows
+
+
+def _one(d_model: int, batch_size: int, precision: str) -> dict[str, Any]:
+    """Steps a second of each way, interleaved, and what one step computes and moves."""
+    fields = {
+        "d_model": d_model, "d_ff": 2 * d_model, "n_heads": 4, "min_length": 10, "batch_size": batch_size, "precision": precision,
+        "schedule": "constant", "warmup": 0, "learning_rate": 1e-4, "steps": 1_000_000, "eval_every": 1_000_000,
+    }  # fmt: skip
+    config = RunConfig.from_fields(fields)
+    trainers = {
+        "eager": Trainer(config, capture=False),
+        "unasked": Trainer(config),
+        "captured": Trainer(config),
+        "compiled": Trainer(config),
+    }
+    plain = trainers["unasked"]  # steps in rows, not recorded: what not waiting for the device brings by itself
+    plain.captured = CapturedSteps(
+        plain.family, plain.optimizer, plain.config.training, plain._draw, plain.device, (), lambda work, generators: work
+    )
+    trainers["compiled"].captured = None
+    trainers["compiled"].family.compile()
+    for trainer in trainers.values():
+        _row(trainer)
+    speeds: dict[str, list[float]] = {name: [] for name in trainers}
+    for _ in range(ROUNDS):
+        for name, trainer in trainers.items():
+            torch.cuda.synchronize()
+            started = time.perf_counter()
+            _row(trainer)
+            torch.cuda.synchronize()
+            speeds[name].append(ROW / (time.perf_counter() - started))
+    captured = trainers["captured"].captured
+    return {
+        "d_model": d_model, "batch_size": batch_size, "precision": precision, "refusal": captured.refusal if captured else "",
+        "speeds": {name: round(median(each), 1) for name, each in speeds.items()},
+        "ratio": [round(one / other, 2) for one, other in zip(speeds["captured"], speeds["eager"], strict=True)],
+        "flops": _flops(trainers["eager"]), "bytes": 4 * 9 * config.model.parameter_count(),
+    }  # fmt: skip
+
+
+def _row(trainer: Trainer) -> None:
+    done = 0
+    while done < ROW:
+        done += len(trainer.advance(ROW - done))
+
+
+def _flops(trainer: Trainer) -> int:
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with FlopCounterMode(display=False) as counter:
+        trainer.step()
+    return counter.get_total_flops()
+
+
+def _bandwidth(size: int = 2**28) -> float:
+    """Bytes a second of copying within the GPU's memory, read and written."""
+    source, target = torch.ones(size, device="cuda"), torch.empty(size, device="cuda")
+    return 2 * 4 * size / _seconds(lambda: target.copy_(source))
+
+
+def _peak(precision: str, size: int = 8192) -> float:
+    """Operations a second of a large matrix product in this precision."""
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    one = torch.ones(size, size, device="cuda", dtype=torch.bfloat16 if precision == "bfloat16" else torch.float32)
+    return 2 * size**3 / _seconds(lambda: one @ one)
+
+
+def _seconds(work: Callable[[], Any], times: int = 10) -> float:
+    work()
+    torch.cuda.synchronize()
+    started = time.perf_counter()
+    for _ in range(times):
+        work()
+    torch.cuda.synchronize()
+    return (time.perf_counter() - started) / times
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """The rows as Markdown. A step reads and writes weights, gradients and Adam's averages: 9 numbers a parameter at the least."""
+    if not rows:
+        return "No GPU was there to be measured on."
+    columns = (
+        "d_model", "batch", "numbers", "eager", "without asking", "compiled", "captured", "captured to eager", "of the matrix peak",
+        "of the bandwidth",
+    )  # fmt: skip
+    head = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    lines = [f"{rows[0]['gpu']}; copies {rows[0]['bandwidth'] / 1e9:,.0f} GB/s.", "", *head]
+    for row in rows:
+        speeds, rate = row["speeds"], row["speeds"]["captured"]
+        told = " | ".join(f"{speeds[name]:,.0f}" for name in ("eager", "unasked", "compiled", "captured"))
+        ratio = f"{median(row['ratio']):.1f} ({min(row['ratio']):.1f} to {max(row['ratio']):.1f})"
+        shares = f"{rate * row['flops'] / row['peak']:.1%} | {rate * row['bytes'] / row['bandwidth']:.1%}"
+        lines.append(f"| {row['d_model']} | {row['batch_size']} | {row['precision']} | {told} | {ratio} | {shares} |")
+    return "\n".join(lines)

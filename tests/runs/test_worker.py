@@ -1,0 +1,92 @@
+"""The loop of a worker where steps are taken in rows, as on a GPU; the rest of it is tested through the registry."""
+
+import pytest
+
+from playground.runs.history import History, kept_states, kept_steps, read_lines
+from playground.runs.processes import context
+from playground.runs.run import Order
+from playground.runs.worker import Worker
+from playground.training.captured import CapturedSteps
+from playground.training.config import RunConfig
+from playground.training.trainer import Trainer
+
+SMALL = {
+    "d_model": 8,
+    "n_heads": 2,
+    "n_layers": 1,
+    "d_ff": 16,
+    "batch_size": 8,
+    "max_length": 4,
+    "eval_every": 50,
+    "eval_n": 20,
+    "steps": 300,
+}
+
+
+@pytest.fixture
+def make(tmp_path):
+    owners = []  # a worker whose owner has gone ends
+
+    def worker(name: str) -> Worker:
+        owner, pipe = context().Pipe()
+        owners.append(owner)
+        (tmp_path / name / "checkpoints").mkdir(parents=True)
+        return Worker(pipe, Order(str(tmp_path / name), RunConfig.from_fields(SMALL).to_fields()))
+
+    yield worker
+    for owner in owners:
+        owner.close()
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Steps so quick that only what is due ends a row of them."""
+    monkeypatch.setattr(Trainer, "pace", 1e6)
+
+
+def in_rows(worker: Worker) -> list[int]:
+    """Let it take steps in rows; returns how long each will have been."""
+    trainer, rows = worker.trainer, []
+    steps = CapturedSteps(
+        trainer.family, trainer.optimizer, trainer.config.training, trainer._draw, trainer.device, (), lambda work, generators: work
+    )
+    run = steps.run
+    steps.run = lambda rates: rows.append(len(rates)) or run(rates)
+    trainer.captured = steps
+    return rows
+
+
+def test_rows_of_steps_leave_the_same_history_as_single_steps(make, quick):
+    plain, worker = make("plain"), make("rows")
+    plain.run()
+    rows = in_rows(worker)
+    worker.run()
+    assert [line["step"] for line in read_lines(worker.folder)] == list(range(1, 301))
+    on_grid = {step for step in range(301) if History(worker.folder).wants_weights(step)}
+    assert on_grid <= set(kept_steps(worker.folder))
+    assert kept_states(worker.folder) == kept_states(plain.folder)
+    assert sum(rows) == 300
+    assert max(rows) > 1
+
+
+def test_slow_motion_and_a_pause_take_single_steps(make, quick):
+    worker = make("run")
+    assert worker.most() == 1
+    in_rows(worker)
+    worker.trainer.step_count = 192
+    assert worker.most() > 1
+    worker.obey("change", "speed", 40.0)
+    assert worker.most() == 1
+    worker.obey("change", "speed", 0.0)
+    assert worker.most() > 1
+    worker.hold()
+    assert worker.most() == 1
+
+
+def test_a_row_ends_where_the_run_is_to_wait(make, quick):
+    worker = make("run")
+    in_rows(worker)
+    worker.trainer.step_count, worker.pause_at = 192, 194
+    assert worker.most() == 2
+    worker.pause_at = -1
+    assert worker.most() == next(n for n in range(1, 99) if worker.history.wants_weights(192 + n) or worker.history.wants_state(192 + n))
