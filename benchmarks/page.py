@@ -1,5 +1,6 @@
-"""What a person waits for on the page, in a real Chromium: from the click on Train to the first point on screen and to the end
-of the default run, how soon Pause is heard with eight tabs open, and how smoothly a run of 100,000 steps opens, draws and scrubs."""
+"""What a person waits for on the page, in a real Chromium: its first load, from the click on Train to the first point on screen and
+to the end of the default run, what the page asks and draws meanwhile, how soon Pause is heard with eight tabs open, and how smoothly a
+run of 100,000 steps opens, draws and scrubs."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from statistics import median
 from typing import Any
 from urllib.parse import quote
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from playground.runs.history import on_grid
 from playground.runs.run import Run, fingerprint
@@ -21,7 +22,7 @@ from playground.training.config import RunConfig
 from tests.browser.chromium import FLAGS, find_browser
 from tests.servers import ROOT, AppServer
 
-CLICKS = 5
+LOADS, CLICKS = 5, 5
 TABS, PAUSES = 8, 20
 LONG = 100_000
 # In the page, so that no message to the browser and back is timed: from the click to the first text in an element.
@@ -51,6 +52,66 @@ FRAMES = """() => {
     if (window.frames_seen.length < 2000) requestAnimationFrame(tick);
   };
   requestAnimationFrame(tick); }"""
+
+# Before the page's own scripts: how long each of its drawings takes.
+DRAWINGS = """window.drawings = [];
+const plain = window.requestAnimationFrame.bind(window);
+window.requestAnimationFrame = draw => plain(now => {
+  const started = performance.now();
+  draw(now);
+  window.drawings.push(performance.now() - started);
+});"""
+WATCHED = 6  # seconds in which a page is watched at its work
+
+
+def first_load(browser: Browser, url: str) -> dict[str, Any]:
+    """What a browser that was never here fetches until the page shows its model, and how long that takes."""
+    context = browser.new_context(viewport={"width": 1440, "height": 950})
+    page = context.new_page()
+    network = context.new_cdp_session(page)
+    network.send("Network.enable")
+    sizes: list[float] = []
+    network.on("Network.loadingFinished", lambda event: sizes.append(event["encodedDataLength"]))
+    started = time.perf_counter()
+    page.goto(url)
+    page.wait_for_selector(".live[data-status=checkpoint]", timeout=60_000)
+    shown = time.perf_counter() - started
+    page.wait_for_load_state("load")
+    context.close()
+    return {"seconds": round(shown, 2), "requests": len(sizes), "bytes": round(sum(sizes))}
+
+
+def at_work(browser: Browser, url: str) -> dict[str, Any]:
+    """What a page asks for, how much comes, and how long it draws, while its run trains and once nothing goes on any more."""
+    page = browser.new_context(viewport={"width": 1440, "height": 950}).new_page()
+    page.add_init_script(DRAWINGS)
+    settings = {"steps": 1_000_000, "eval_every": 100, "schedule": "constant"}
+    page.goto(f"{url}/?settings={quote(json.dumps(settings))}")
+    page.wait_for_selector(".live[data-status=checkpoint]")
+    page.click("#train")
+    page.wait_for_selector(".live[data-status=training]", timeout=60_000)
+    page.wait_for_timeout(2000)
+    training = _watched(page)
+    page.click("#stop")
+    page.wait_for_selector(".live[data-status=stopped]", timeout=60_000)
+    page.wait_for_timeout(2000)
+    resting = _watched(page)
+    page.context.close()
+    return {"training": training, "resting": resting}
+
+
+def _watched(page: Page) -> dict[str, Any]:
+    page.evaluate("performance.clearResourceTimings(); performance.setResourceTimingBufferSize(5000); window.drawings = []")
+    page.wait_for_timeout(1000 * WATCHED)
+    asked = page.evaluate("performance.getEntriesByType('resource').map(one => [one.transferSize, one.duration])")
+    drawn = sorted(page.evaluate("window.drawings"))
+    return {
+        "asked_a_second": round(len(asked) / WATCHED, 1),
+        "bytes": round(median(size for size, _ in asked)) if asked else 0,
+        "answer_ms": round(median(took for _, took in asked), 1) if asked else 0.0,
+        "frames": len(drawn),
+        "frame_ms": {"median": round(median(drawn), 2), "p95": round(drawn[int(0.95 * len(drawn))], 2)} if drawn else None,
+    }
 
 
 def clicks(page: Page) -> dict[str, list[float]]:
@@ -155,10 +216,11 @@ def measure() -> dict[str, Any]:
         run.points = None
         app = AppServer(Path(scratch))
         browser = playwright.chromium.launch(executable_path=find_browser(), args=FLAGS)
+        loads = [first_load(browser, app.url) for _ in range(LOADS + 1)][1:]
         page = browser.new_context(viewport={"width": 1440, "height": 950}).new_page()
         page.goto(app.url)
         page.wait_for_selector(".live[data-status=checkpoint]")
-        result = clicks(page)
+        result = clicks(page) | {"first_loads": loads, "at_work": at_work(browser, app.url)}
         result["pause_seconds"] = pauses(page, app.url)
         result |= scrubbing(page, app.url, run)
         browser.close()
@@ -169,15 +231,23 @@ def measure() -> dict[str, Any]:
 def table(rows: dict[str, Any]) -> str:
     """The figures as Markdown."""
     first, done, frames = rows["first_point_seconds"], rows["done_seconds"], rows["frame_ms"]
-    paused = rows["pause_seconds"]
+    paused, loads = rows["pause_seconds"], [load["seconds"] for load in rows["first_loads"]]
+    fetched, training, resting = rows["first_loads"][0], rows["at_work"]["training"], rows["at_work"]["resting"]
     return "\n".join(
         [
             "| what | n | median | most |",
             "|---|---|---|---|",
+            f"| a first visit until the model is on screen, seconds | {len(loads)} | {median(loads):.2f} | {max(loads):.2f} |",
             f"| click on Train to the first point on screen, seconds | {len(first)} | {median(first):.2f} | {max(first):.2f} |",
             f"| click on Train to the end of the default run on screen, seconds | {len(done)} | {median(done):.1f} | {max(done):.1f} |",
             f"| click on Pause to the page that says so, {TABS} tabs open on the run, seconds | {len(paused)} | {median(paused):.2f} | "
             f"{max(paused):.2f} |",
+            "",
+            f"A first visit fetches {fetched['requests']} files, {fetched['bytes'] / 1e6:.2f} MB as they travel. While a run trains, the "
+            f"page asks {training['asked_a_second']} times a second and gets {training['bytes'] / 1000:.1f} KB each time (median, headers "
+            f"included) after {training['answer_ms']} ms; its drawings take {training['frame_ms']['median']} ms a frame (95th percentile "
+            f"{training['frame_ms']['p95']} ms; {training['frames']} frames in {WATCHED} s). Where nothing goes on, it asks "
+            f"{resting['asked_a_second']} times a second.",
             "",
             f"A run of {rows['points']:,} steps: read from disk in {rows['load_seconds']} s (once), decimated and packed in "
             f"{rows['answer_ms']} ms to {rows['answer_bytes'] / 1000:.0f} KB, on screen {rows['opened_seconds']} s after its link was "

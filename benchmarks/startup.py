@@ -19,6 +19,7 @@ from playground.training.config import RunConfig
 
 ROOT = Path(__file__).resolve().parent.parent
 TIMES = 5
+LONGEST = 8  # packages that the import profile names
 
 
 def page_seconds() -> float:
@@ -69,6 +70,22 @@ def imported() -> list[str]:
     return subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
 
 
+def import_profile() -> list[list[Any]]:
+    """[package, seconds], the longest first: what importing the page takes, by the outermost package that Python itself blames
+    (-X importtime). Its own clock makes everything slower; the shares are what counts."""
+    script = [sys.executable, "-X", "importtime", "-c", "import playground.ui.app"]
+    told = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, check=True).stderr
+    own: dict[str, float] = {}
+    for line in told.splitlines():
+        microseconds, _, name = line.removeprefix("import time:").rpartition("|")
+        alone = microseconds.partition("|")[0].strip()
+        if alone.isdigit():
+            package = name.strip().partition(".")[0]
+            own[package] = own.get(package, 0.0) + int(alone) / 1e6
+    longest = sorted(own.items(), key=lambda each: -each[1])[:LONGEST]
+    return [["all", round(sum(own.values()), 2)], *([name, round(seconds, 2)] for name, seconds in longest)]
+
+
 def measure() -> dict[str, Any]:
     pages = [page_seconds() for _ in range(TIMES)]
     points = first_point_seconds()
@@ -77,11 +94,13 @@ def measure() -> dict[str, Any]:
         "cold_first_point_seconds": round(points[0], 2),
         "warm_first_point_seconds": [round(s, 2) for s in points[1:]],
         "imported": imported(),
+        "import_profile": import_profile(),
     }
 
 
 def table(rows: dict[str, Any]) -> str:
     """The figures as Markdown."""
+    (_, whole), *longest = rows["import_profile"]
     pages, warm = rows["page_seconds"], rows["warm_first_point_seconds"]
     return "\n".join(
         [
@@ -91,6 +110,8 @@ def table(rows: dict[str, Any]) -> str:
             f"| start of a run to its first point, warm fork server, seconds | {len(warm)} | {median(warm):.2f} | {max(warm):.2f} |",
             f"| the same, first start right after warm-up, seconds | 1 | {rows['cold_first_point_seconds']:.2f} | |",
             "",
-            f"Heavy packages in the page's process: {', '.join(rows['imported']) or 'none'} (of torch, transformers, datasets, pyplot).",
+            f"Heavy packages in the page's process: {', '.join(rows['imported']) or 'none'} (of torch, transformers, datasets, pyplot). "
+            f"Importing the page takes {whole} s under Python's own clock, of which, without what they import in turn: "
+            f"{', '.join(f'{name} {seconds} s' for name, seconds in longest)}.",
         ]
     )

@@ -1,6 +1,7 @@
 """What the tests of the lower floors share: small settings, and one model at several ages."""
 
 import copy
+import os
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from playground.training.trainer import Trainer
 settings.register_profile("quick", max_examples=50, deadline=None, derandomize=True, database=None)
 settings.load_profile("quick")
 torch.set_num_threads(1)  # as a Trainer does: two threads on a busy machine take thirty times as long
+os.environ.setdefault("PLAYGROUND_THREADS", "1")  # for runs in processes of their own, which would try out what is quickest
 
 
 @pytest.fixture(scope="session")

@@ -274,20 +274,24 @@ def learn(trainer: Trainer, metrics: list[Any]) -> tuple[str, int]:
     A signal is looked at between two steps: in the middle of one, weights and generators would not belong together. Of several
     processes, all end after the same step, whichever of them was told to.
     """
-    from playground.training.trainer import TrainingDiverged
+    from playground.training.threads import ThreadChoice
+    from playground.training.trainer import TELL_EVERY, TrainingDiverged
 
     told_to_end: list[int] = []
+    threads = ThreadChoice(trainer)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: told_to_end.append(number))
     total = trainer.settings.steps
     shown = None if trainer.ranks.first else True  # None: where somebody can see it
     with tqdm(total=total, initial=trainer.step_count, unit="step", disable=shown, file=sys.stderr) as bar:
         try:
-            for step in trainer:
-                metrics.append(step)
-                bar.update()
-                if step.exact_match is not None:
-                    bar.set_postfix(loss=f"{step.loss:.4f}", exact_match=f"{step.exact_match:.2%}")
+            while trainer.should_continue():
+                steps = trainer.advance(max(1, int(TELL_EVERY * trainer.pace)))
+                metrics += steps
+                threads.look()
+                bar.update(len(steps))
+                if steps[-1].exact_match is not None:
+                    bar.set_postfix(loss=f"{steps[-1].loss:.4f}", exact_match=f"{steps[-1].exact_match:.2%}")
                 if told := trainer.ranks.most(max(told_to_end, default=0)):
                     return f"told to end at step {trainer.step_count}", 128 + told
         except TrainingDiverged as error:

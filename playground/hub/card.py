@@ -29,7 +29,7 @@ from playground.tasks.held_out import HELD_OUT_SHARE, HeldOut, held_out_set
 from playground.tasks.rows import RowsError
 from playground.tasks.task import Task
 from playground.training.checkpoint import load_model, read_metrics
-from playground.training.config import RunConfig, TaskConfig, setting_of
+from playground.training.config import IN_PASSING, RunConfig, TaskConfig, setting_of, settings_at
 from playground.training.manifest import Manifest, is_number
 from playground.training.presets import PRESETS, preset_config
 from playground.training.trainer import CONFIRMING_N
@@ -379,9 +379,10 @@ out: where such a one was drawn, it counted for nothing, and the scores above ar
 
 def _how_it_was_made(manifest: Manifest) -> str:
     config, command = manifest.config, command_line(manifest)
-    where = f"on {_count(config.training.threads, 'processor thread')}" if manifest.device == "cpu" else "on a GPU (CUDA)"
+    threads = settings_at(config.training, manifest.changes, manifest.step).threads or 1
+    where = f"on {_count(threads, 'processor thread')}" if manifest.device == "cpu" else "on a GPU (CUDA)"
     versions = ", ".join(f"{_escaped(name)} {_escaped(value)}" for name, value in manifest.versions.items())
-    changed = [each for each in manifest.changes if each.step < manifest.step and each.setting != "speed"]
+    changed = [each for each in manifest.changes if each.step < manifest.step and each.setting not in IN_PASSING]
     by_hand = [f"- from step {each.step + 1:,} on, `{each.setting}` was {each.value:g}" for each in changed]
     repeated = f"This trains it again:\n\n```\n{command}\n```" if command else ""
     if command and any(each.setting == "learning_rate" for each in changed):

@@ -22,7 +22,7 @@ from typing import Any
 
 from playground.families import FAMILIES
 from playground.models.config import shown
-from playground.training.config import Change, RunConfig, settings_at
+from playground.training.config import IN_PASSING, Change, RunConfig, settings_at
 from playground.training.files import write_file
 from playground.training.manifest import CheckpointError, Manifest, check_scores, is_number, read_json, read_manifest
 
@@ -172,7 +172,7 @@ class Run:
     def changed(self) -> list[str]:
         """Settings that did not stay on the way what they were in `config`; how fast one watched is none of them."""
         own = self.config.training
-        return sorted({c.setting for c in self.changes if c.setting != "speed" and c.value != getattr(own, c.setting)})
+        return sorted({c.setting for c in self.changes if c.setting not in IN_PASSING and c.value != getattr(own, c.setting)})
 
     @property
     def speed(self) -> float:

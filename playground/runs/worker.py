@@ -31,6 +31,7 @@ from playground.training.checkpoint import WeightsPacker, as_line, load_trainer,
 from playground.training.config import Change, RunConfig
 from playground.training.files import remove_folder, sweep
 from playground.training.manifest import CheckpointError
+from playground.training.threads import ThreadChoice
 from playground.training.trainer import Metrics, Trainer, TrainingDiverged
 
 from .history import History, kept_states, read_lines, state_path, weights_path
@@ -103,6 +104,7 @@ class Worker:
         self.trouble = ""  # what could not be written
         self.trainer, note, fresh = self.begin(order)
         self.weights = WeightsPacker(self.trainer.family)
+        self.threads = ThreadChoice(self.trainer)
         # A branch waits where it leaves the run that it comes from, once.
         arrives_at = order.origin[1] if order.origin else -1
         self.pause_at = arrives_at if fresh or self.trainer.step_count < arrives_at else None
@@ -192,7 +194,7 @@ class Worker:
     def run(self) -> None:
         """Train until the run has ended or is told to end; then score, save and say so."""
         self.tell("began", self.trainer.step_count, self.trainer.device.type)
-        self.tell("changes", [change.to_list() for change in self.trainer.changes])
+        self.tell_changes()
         self.guard(self.look)
         self.tell("status", "paused" if self.paused else "training")
         while not self.finish(*self.train()):
@@ -217,6 +219,8 @@ class Worker:
                 return "failed", f"{DIVERGED} at {error}"
             self.steps_to_go = max(0, self.steps_to_go - 1)
             self.guard(self.record)
+            if not self.paused and self.threads.look():
+                self.tell_changes()
             if self.trainer.step_count == self.pause_at and self.trainer.should_continue():
                 self.pause()
             speed = self.speed()
@@ -299,7 +303,7 @@ class Worker:
         elif kind == "change":
             self.trainer.change(arguments[0], arguments[1], self.pause_at)
             self.step_again_at = 0.0
-            self.tell("changes", [change.to_list() for change in self.trainer.changes])
+            self.tell_changes()
 
     def pause(self) -> None:
         self.guard(self.tell_points)  # first, so that nobody sees it paused at an earlier step than it is
@@ -372,6 +376,9 @@ class Worker:
         if self.trouble:
             self.trouble = ""
             self.tell("trouble", "")
+
+    def tell_changes(self) -> None:
+        self.tell("changes", [change.to_list() for change in self.trainer.changes])
 
     def tell(self, *message: Any) -> None:
         _tell(self.pipe, message)

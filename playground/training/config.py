@@ -121,7 +121,9 @@ class TrainConfig:
         "Numbers in matrix products: float32 throughout, or on a GPU tf32 or bfloat16, which large models compute quicker and coarser.",
         choices=("float32", "tf32", "bfloat16"),
     )
-    threads: int = setting(1, "Processor threads; one is quickest for small models, and more change the last bits.", low=1, high=256)
+    threads: int = setting(
+        0, "Processor threads; 0 tries out which number is quickest. Another number changes the last bits.", low=0, high=256
+    )
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -215,7 +217,8 @@ class RunConfig:
 
 
 # What may change while a run goes on. Speed is no setting of the run: it only says how fast one wants to watch.
-CHANGEABLE = ("learning_rate", "steps", "until", "speed")
+CHANGEABLE = ("learning_rate", "steps", "until", "speed", "threads")
+IN_PASSING = ("speed", "threads")  # those of which what is learned does not depend
 FASTEST = 1000.0  # steps a second beyond which slow motion is none
 
 
@@ -271,7 +274,7 @@ def with_change(changes: Iterable[Change], change: Change) -> list[Change]:
 
 
 def settings_at(training: TrainConfig, changes: Iterable[Change], step: int) -> TrainConfig:
-    """The settings in force for the update after `step`."""
+    """The settings in force for the update after `step`; speed is none of them."""
     values: dict[str, Any] = {c.setting: c.value for c in changes if c.step <= step and c.setting != "speed"}
     return dataclasses.replace(training, **values) if values else training
 

@@ -82,7 +82,6 @@ class Trainer:
         self.ranks = ranks
         self.device = ranks.device(resolve_device(config.training.device))
         ranks.check(config, self.device)
-        torch.set_num_threads(config.training.threads)
         torch.set_float32_matmul_precision("high" if config.training.precision == "tf32" else "highest")
         torch.manual_seed(config.training.seed)
         self.data_generator = torch.Generator(self.device).manual_seed(config.training.seed)
@@ -99,6 +98,7 @@ class Trainer:
         self._pace = 0.0
         self._trouble: TrainingDiverged | None = None  # the update behind the last one that was told of
         self._in_force: tuple[tuple[Change, ...], TrainConfig] = ((), training)
+        torch.set_num_threads(self.threads)
         self.captured = self._capturing() if capture and ranks.size == 1 and self.device.type == "cuda" else None
 
     def __iter__(self) -> Iterator[Metrics]:
@@ -119,7 +119,13 @@ class Trainer:
         due = tuple(change for change in self.changes if change.step <= self.step_count)
         if due != self._in_force[0]:
             self._in_force = (due, settings_at(self.config.training, due, self.step_count))
+            torch.set_num_threads(self.threads)
         return self._in_force[1]
+
+    @property
+    def threads(self) -> int:
+        """Processor threads in force. One, where nobody chose (see threads.py)."""
+        return self._in_force[1].threads or 1
 
     def change(self, setting: str, value: float, step: int | None = None) -> None:
         """Change a setting from the next update on, or from the one after `step`; what was still to come after that for the same

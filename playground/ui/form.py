@@ -31,7 +31,7 @@ ADVANCED = {
         "steps", "batch_size", "learning_rate", "schedule", "warmup", "decay_steps", "final_share",
         "optimizer", "weight_decay", "momentum", "beta1", "beta2", "epsilon", "label_smoothing", "clip",
     ),
-    "Data and scoring": ("symbols", "eval_every", "eval_n", "until", "seed", "threads"),
+    "Data, scoring and machine": ("symbols", "eval_every", "eval_n", "until", "seed", "threads", "precision"),
 }  # fmt: skip
 # Follow from the task, or from the rows that it is made of.
 FITTED = ("source_vocabulary", "target_vocabulary", "max_positions", "vocabulary", "longest_answer")

@@ -211,7 +211,7 @@ async function differ() {
   const all = $(".every-field").checked, table = $(".differences");
   const rows = fields.filter((f) => all || new Set(told.map((t) => JSON.stringify(t.settings?.[f]))).size > 1);
   const line = (tag, cells) => { const row = document.createElement("tr"); row.append(...cells.map((text) => { const cell = document.createElement(tag); cell.textContent = text; return cell; })); if (tag === "th") [...row.cells].forEach((cell, at) => { cell.title = cell.textContent; if (at) cell.style.borderBottom = "3px solid " + (at === 1 ? css("--pg-accent") : overlayColour(overlays.get(subjects[at - 1]).place)); }); return row; };
-  const changed = (t) => (t.changes || []).filter(([, setting]) => setting !== "speed").map(([step, setting, value]) => setting + " " + value + " from step " + step).join("; ") || "none";
+  const changed = (t) => (t.changes || []).filter(([, setting]) => !["speed", "threads"].includes(setting)).map(([step, setting, value]) => setting + " " + value + " from step " + step).join("; ") || "none";
   const body = rows.map((f) => line("td", [f, ...told.map((t) => String(t.settings?.[f] ?? ""))]));
   if (all || new Set(told.map(changed)).size > 1) body.push(line("td", ["changed on the way", ...told.map(changed)]));
   table.replaceChildren(line("th", ["setting", ...names]), ...body);

@@ -1,0 +1,79 @@
+"""How many processor threads a run takes its steps with: tried out now and then, since it depends on the model, on the machine, and on
+who else is at work there. Two threads are nearly twice as quick as one, or many times slower where a neighbour keeps a core busy."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import torch
+
+from playground.tasks.held_out import training_batch
+
+from .trainer import Trainer
+
+# What is taken instead of trying, for servers with many visitors; 0 tries.
+GIVEN = int(os.environ.get("PLAYGROUND_THREADS", 0))
+FIRST_AT = 2  # updates before the first try, so that what is made once has been made
+ROUNDS = 3  # tries of each number, in turn
+HOPELESS = 1.5  # a number that takes so many times as long as the best one is not tried again in this turn
+WORTH = 0.9  # another number must take less than this share of the time
+AGAIN = 20.0  # seconds after which it is tried again,
+SHARE = 50  # or so many times as long as trying took, if that is more
+
+
+def numbers() -> list[int]:
+    """What is tried: 1, 2, 4, ... and as many as there are cores for this process."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return sorted({count for power in range(8) if (count := 2**power) <= cores} | {cores})
+
+
+class ThreadChoice:
+    """Finds a run's number of threads and changes it. The change is one of the run's own, at a step, so that it is kept in checkpoints
+    and a resumed or repeated run takes the same steps to the bit. Where the setting says a number, or the run is on a GPU, it stays;
+    and so it does on several processes, for they share the cores, and a step of one alone is none.
+    """
+
+    def __init__(self, trainer: Trainer) -> None:
+        self.trainer = trainer
+        chosen = trainer.config.training.threads or trainer.device.type != "cpu" or trainer.ranks.size > 1
+        self.numbers = [] if chosen else [GIVEN] if GIVEN else numbers()
+        self.again_at = 0.0
+
+    def look(self) -> bool:
+        """Between two steps: try, if it is time to. Returns whether the number changed."""
+        trainer = self.trainer
+        if not self.numbers or trainer.step_count < FIRST_AT or time.monotonic() < self.again_at or not trainer.should_continue():
+            return False
+        now, best, started = trainer.threads, self.numbers[0], time.monotonic()
+        if len(self.numbers) > 1:
+            taken = time_of_steps(trainer, sorted({*self.numbers, now}))
+            quickest = min(taken, key=lambda number: taken[number])
+            best = quickest if taken[quickest] < WORTH * taken[now] else now
+        ended = time.monotonic()
+        self.again_at = ended + max(AGAIN, SHARE * (ended - started))
+        if best == now:
+            return False
+        trainer.change("threads", best)
+        return True
+
+
+def time_of_steps(trainer: Trainer, numbers: list[int]) -> dict[int, float]:
+    """Seconds that the arithmetic of a step takes with each number of threads, the quickest of a few tries in turn. Nothing of
+    the run is changed by it: neither weights nor what will be drawn."""
+    config, taken = trainer.config, {number: list[float]() for number in numbers}
+    generator = torch.Generator().manual_seed(config.training.seed)
+    batch = training_batch(trainer.task, config.training.batch_size, config.task.min_length, config.task.max_length, generator)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            for _ in range(ROUNDS):
+                best = min((min(times) for times in taken.values() if times), default=0.0)
+                for number in [one for one in numbers if not taken[one] or min(taken[one]) <= HOPELESS * best]:
+                    torch.set_num_threads(number)
+                    started = time.perf_counter()
+                    trainer.family.loss(batch, config.training.label_smoothing).backward()
+                    taken[number].append(time.perf_counter() - started)
+                    trainer.optimizer.zero_grad()
+    finally:
+        torch.set_num_threads(trainer.threads)
+    return {number: min(times) for number, times in taken.items()}

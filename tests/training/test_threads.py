@@ -1,0 +1,102 @@
+import pytest
+import torch
+
+from playground.training import threads
+from playground.training.checkpoint import load_trainer, save_checkpoint
+from playground.training.config import Change, RunConfig
+from playground.training.threads import ThreadChoice, numbers, time_of_steps
+from playground.training.trainer import Trainer
+from tests.fingerprint import fingerprint
+
+SMALL = {"d_model": 16, "n_heads": 2, "d_ff": 32, "batch_size": 16, "steps": 12, "eval_every": 50, "eval_n": 20, "dropout": 0.1}
+
+
+@pytest.fixture
+def trainer():
+    return Trainer(RunConfig.from_fields(SMALL))
+
+
+@pytest.fixture
+def tries(monkeypatch):
+    """What trying is to find, and what was tried."""
+    monkeypatch.setattr(threads, "GIVEN", 0)
+    monkeypatch.setattr(threads, "numbers", lambda: [1, 2, 4])
+    found, tried = {1: 3.0, 2: 2.0, 4: 2.5}, []
+    monkeypatch.setattr(threads, "time_of_steps", lambda trainer, numbers: tried.append(numbers) or {n: found[n] for n in numbers})
+    yield found, tried
+    torch.set_num_threads(1)
+
+
+def steps(trainer, count):
+    for _ in range(count):
+        trainer.step()
+    return trainer
+
+
+def test_the_quickest_number_is_taken_and_is_a_change_of_the_run(trainer, tries):
+    choice = ThreadChoice(trainer)
+    assert not choice.look()  # before the first updates
+    steps(trainer, 2)
+    assert choice.look()
+    assert trainer.changes == [Change(2, "threads", 2)]
+    trainer.step()
+    assert torch.get_num_threads() == trainer.threads == 2
+    assert not choice.look()  # it was tried a moment ago
+    assert tries[1] == [[1, 2, 4]]
+
+
+def test_it_is_tried_again_when_others_may_have_come_or_gone(trainer, tries):
+    choice = ThreadChoice(steps(trainer, 2))
+    assert choice.look()
+    trainer.step()
+    tries[0].update({1: 1.0})
+    choice.again_at = 0.0
+    assert choice.look()
+    assert trainer.changes == [Change(2, "threads", 2), Change(3, "threads", 1)]
+
+
+def test_what_is_hardly_quicker_is_not_worth_a_change(trainer, tries):
+    tries[0].update({1: 2.1})
+    assert not ThreadChoice(steps(trainer, 2)).look()
+    assert trainer.changes == []
+
+
+def test_a_number_that_was_set_stays(tries):
+    trainer = steps(Trainer(RunConfig.from_fields(SMALL | {"threads": 1})), 2)
+    assert not ThreadChoice(trainer).look()
+    assert tries[1] == []
+
+
+def test_a_server_may_say_the_number(trainer, tries, monkeypatch):
+    monkeypatch.setattr(threads, "GIVEN", 2)
+    assert ThreadChoice(steps(trainer, 2)).look()
+    assert (trainer.changes, tries[1]) == ([Change(2, "threads", 2)], [])
+
+
+def test_no_more_is_tried_than_there_are_cores(monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(6)), raising=False)
+    assert numbers() == [1, 2, 4, 6]
+
+
+def test_trying_changes_nothing_of_the_run(trainer):
+    steps(trainer, 3)
+    before = fingerprint(trainer)
+    taken = time_of_steps(trainer, [1, 2])
+    assert fingerprint(trainer) == before
+    assert torch.get_num_threads() == trainer.threads == 1
+    assert all(seconds > 0 for seconds in taken.values())
+    after = fingerprint(steps(trainer, 3))
+    assert fingerprint(steps(Trainer(RunConfig.from_fields(SMALL)), 6)) == after
+
+
+def test_a_resumed_run_has_the_threads_it_had(trainer, tries, tmp_path):
+    assert ThreadChoice(steps(trainer, 2)).look()
+    steps(trainer, 2)
+    save_checkpoint(tmp_path / "saved", trainer, [], None)
+    expected = fingerprint(steps(trainer, 3))
+    torch.set_num_threads(1)
+    resumed, _ = load_trainer(tmp_path / "saved")
+    assert fingerprint(steps(resumed, 3)) == expected
+    assert torch.get_num_threads() == 2
+    inspected, _ = load_trainer(tmp_path / "saved", threads=1)
+    assert inspected.threads == 1
