@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import psutil
 
-from benchmarks import accuracy, gpu, ingredients, inspecting, lengths, page, published, recurrent, startup, tasks, watching
+from benchmarks import accuracy, distributed, gpu, ingredients, inspecting, lengths, page, published, recurrent, startup, tasks, watching
 from playground.training.manifest import current_versions
 
 HERE = Path(__file__).parent
@@ -49,6 +49,12 @@ SUBSETS = {
         recurrent,
         "Where recurrent models break",
         "Reversal, trained on lengths 1 to 10 for 1,000 steps, asked 200 held-out sequences of each length to 30; median over 3 seeds.",
+    ),
+    "distributed": (
+        distributed,
+        "Two processes against one",
+        "One run, batch 128 in all, length 10, 2+2 layers, d_ff twice d_model; on one machine over gloo, a thread for each process. Gain: "
+        "two against one in the same round, median and range.",
     ),
     "watching": (
         watching,

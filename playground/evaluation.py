@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from playground.families.family import Family, looking
 from playground.models.transformer import Transformer
@@ -46,25 +47,34 @@ def ratio(right: int, of: int) -> float:
 
 
 def evaluate(family: Family, held_out: HeldOut) -> Evaluation:
-    """Score a family. `held_out` must be on its device.
+    """Score a family. `held_out` must be on its device."""
+    return score(held_out, count_right(family, held_out))
+
+
+def count_right(family: Family, held_out: HeldOut, first: int = 0, every: int = 1) -> Tensor:
+    """What a family gets right in held-out sequence `first` and every so many behind it, by sequence (2N, int64): the tokens, and
+    whether that is the whole answer (1) or not (0). Zero for the others, so that parts add up.
 
     Rows that a family knows it solves are all right; only the others are decoded, for their token accuracy.
     """
-    right_tokens, tokens, right_rows = [], [], []
+    right_2N = torch.zeros(2, len(held_out.lengths_B), dtype=torch.long)
     width = family.config.row_width(held_out.batch.source_BS.shape[1], held_out.batch.target_BT.shape[1])
-    for rows in torch.arange(len(held_out.lengths_B)).split(family.config.rows_at_a_time(width)):
+    for rows in torch.arange(len(held_out.lengths_B))[first::every].split(family.config.rows_at_a_time(width)):
         batch = held_out.batch.rows(rows.to(held_out.batch.source_BS.device))
-        real_BT = batch.labels_BT != PAD
         solved_B = family.solves(batch)
-        match_BT = real_BT.clone()
+        match_BT = batch.labels_BT != PAD
         if not bool(solved_B.all()):
             missed = batch.rows(~solved_B)
             answer_BT = family.solve(missed.source_BS, missed.labels_BT.shape[1])
             match_BT[~solved_B] &= answer_BT == missed.labels_BT
-        tokens.append(real_BT.sum(1).cpu())
-        right_tokens.append(match_BT.sum(1).cpu())
-        right_rows.append(solved_B.cpu())
-    tokens_B, right_tokens_B, right_B = torch.cat(tokens), torch.cat(right_tokens), torch.cat(right_rows)
+        right_2N[:, rows] = torch.stack((match_BT.sum(1), solved_B)).cpu()
+    return right_2N
+
+
+def score(held_out: HeldOut, right_2N: Tensor) -> Evaluation:
+    """The scores that `count_right` over all of the held-out sequences comes to."""
+    right_tokens_B, right_B = right_2N
+    tokens_B = (held_out.batch.labels_BT != PAD).sum(1).cpu()
     by_length = []
     for length, available in held_out.available.items():
         of_length_B = held_out.lengths_B == length

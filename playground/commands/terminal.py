@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, NoReturn
@@ -17,6 +20,22 @@ def refuse(message: str) -> NoReturn:
     """End with exit code 2 and one line that says what to change."""
     click.echo(f"playground: {message}", err=True)
     raise SystemExit(2)
+
+
+def told_by_torchrun(name: str) -> int:
+    """RANK, or LOCAL_RANK among those on this machine, where torchrun started several of us; else 0."""
+    return int(os.environ[name]) if int(os.environ.get("WORLD_SIZE", 1)) > 1 else 0
+
+
+@contextmanager
+def one_voice() -> Iterator[None]:
+    """Of the processes that torchrun started on a machine, only the first is heard while the block lasts; what one of the others fails
+    of without having foreseen it is told behind the block."""
+    if not told_by_torchrun("LOCAL_RANK"):
+        yield
+        return
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
+        yield
 
 
 def option_name(setting: str) -> str:

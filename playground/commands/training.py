@@ -24,7 +24,7 @@ from playground.training.config import RunConfig, TaskConfig, field_owner, setti
 from playground.training.manifest import CheckpointError
 from playground.training.presets import PRESETS, family_config, preset_config
 
-from .terminal import CHECKPOINTS, check_out, manifest_of, model_of, option_name, refuse
+from .terminal import CHECKPOINTS, check_out, manifest_of, model_of, one_voice, option_name, refuse, told_by_torchrun
 
 if TYPE_CHECKING:
     from playground.training.trainer import Trainer
@@ -89,7 +89,12 @@ def train(
     task: str | None, columns: str, words: bool | None, max_length: int | None, min_length: int | None, preset: str | None,
     out: Path | None, overwrite: bool, resume: Path | None, weights_only: bool, as_json: bool, **settings: Any,
 ) -> None:  # fmt: skip
-    """Train a model and keep its checkpoint."""
+    """Train a model and keep its checkpoint.
+
+    Started by torchrun, several processes train it together: --batch-size stays that of the whole batch, of which each trains its share,
+    and the first process alone speaks and writes.
+    """
+    click.get_current_context().with_resource(one_voice())
     given = {k: v for k, v in settings.items() if v is not None}
     given |= {k: v for k, v in (("task", task), ("max_length", max_length), ("min_length", min_length)) if v is not None}
     if resume is None and task is not None and is_argument(task):
@@ -104,13 +109,16 @@ def train(
     else:
         config = new_config(given, preset)
         out = out or CHECKPOINTS / "runs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{config.task.task}"
-    check_out(out, keeps_what_is_there=not overwrite and out != resume)
+    if not told_by_torchrun("RANK"):
+        check_out(out, keeps_what_is_there=not overwrite and out != resume)
 
     from playground.training.checkpoint import load_trainer, save_checkpoint
-    from playground.training.trainer import Trainer
+    from playground.training.distributed import join
+    from playground.training.trainer import Trainer, resolve_device
 
     try:
-        trainer, metrics = load_trainer(resume, **given) if resume is not None else (Trainer(config), [])
+        ranks = join(resolve_device(config.training.device))
+        trainer, metrics = load_trainer(resume, ranks, **given) if resume is not None else (Trainer(config, ranks=ranks), [])
         trainer.task.prepare(trainer.config.task.min_length, trainer.config.task.max_length)
     except SettingError as error:
         refuse(speak_flags(error))
@@ -118,6 +126,10 @@ def train(
         refuse(str(error))
     failure, exit_code = learn(trainer, metrics)
     scores = None if failure else trainer.evaluate()
+    if scores:
+        ranks.leave()
+    if not ranks.first:
+        return  # whether it went well is for the first one to say: torchrun would end it while it saves if another failed before
     try:
         save_checkpoint(out, trainer, metrics, scores, resumable=not weights_only)
     except CheckpointError as error:
@@ -259,7 +271,8 @@ def resumed_config(checkpoint: Path, given: dict[str, Any], preset: str | None) 
 def learn(trainer: Trainer, metrics: list[Any]) -> tuple[str, int]:
     """Train to the end under a progress bar. Returns why it ended before, if it did, and the exit code for that.
 
-    A signal is looked at between two steps: in the middle of one, weights and generators would not belong together.
+    A signal is looked at between two steps: in the middle of one, weights and generators would not belong together. Of several
+    processes, all end after the same step, whichever of them was told to.
     """
     from playground.training.threads import ThreadChoice
     from playground.training.trainer import TELL_EVERY, TrainingDiverged
@@ -269,7 +282,8 @@ def learn(trainer: Trainer, metrics: list[Any]) -> tuple[str, int]:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: told_to_end.append(number))
     total = trainer.settings.steps
-    with tqdm(total=total, initial=trainer.step_count, unit="step", disable=None, file=sys.stderr) as bar:
+    shown = None if trainer.ranks.first else True  # None: where somebody can see it
+    with tqdm(total=total, initial=trainer.step_count, unit="step", disable=shown, file=sys.stderr) as bar:
         try:
             while trainer.should_continue():
                 steps = trainer.advance(max(1, int(TELL_EVERY * trainer.pace)))
@@ -278,8 +292,12 @@ def learn(trainer: Trainer, metrics: list[Any]) -> tuple[str, int]:
                 bar.update(len(steps))
                 if steps[-1].exact_match is not None:
                     bar.set_postfix(loss=f"{steps[-1].loss:.4f}", exact_match=f"{steps[-1].exact_match:.2%}")
-                if told_to_end:
-                    return f"told to end at step {trainer.step_count}", 128 + told_to_end[0]
+                if told := trainer.ranks.most(max(told_to_end, default=0)):
+                    return f"told to end at step {trainer.step_count}", 128 + told
         except TrainingDiverged as error:
             return str(error), 1
+        except RuntimeError as error:
+            if trainer.ranks.size == 1 or not trainer.ranks.first:
+                raise
+            return f"a process failed or is gone at step {trainer.step_count} ({error})", 1
     return "", 0

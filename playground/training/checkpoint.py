@@ -28,6 +28,7 @@ from playground.families import load_family
 from playground.families.family import Family
 
 from .config import RunConfig
+from .distributed import ALONE, Ranks
 from .files import settle_folder, write_folder
 from .manifest import CheckpointError, Manifest, is_number, parse_json, read_manifest
 from .optimizers import counts_steps, remembered
@@ -94,9 +95,9 @@ def load_model(folder: Path, device: str = "cpu") -> tuple[Manifest, Family]:
             return manifest, family
 
 
-def load_trainer(folder: Path, **settings: Any) -> tuple[Trainer, list[dict[str, Any]]]:
+def load_trainer(folder: Path, ranks: Ranks = ALONE, **settings: Any) -> tuple[Trainer, list[dict[str, Any]]]:
     """A trainer that goes on where the checkpoint was taken, and the metrics until there. `settings` are
-    new ones; for those, what had changed on the way no longer counts.
+    new ones; for those, what had changed on the way no longer counts. Any number of `ranks` may take it up.
 
     Raises:
         CheckpointError: as `load_model`, and for a checkpoint without training.safetensors.
@@ -104,12 +105,13 @@ def load_trainer(folder: Path, **settings: Any) -> tuple[Trainer, list[dict[str,
     folder = Path(folder)
     settle_folder(folder)
     manifest = read_manifest(folder)
+    ranks.check_alike(f"checkpoint {folder}", manifest.to_json())
     path = folder / "training.safetensors"
     if not path.is_file():
         raise CheckpointError(f"{folder} holds weights only and cannot be resumed; train a new run instead")
     check_header(folder / "model.safetensors", _shapes(manifest.config))  # before a model is built that a hostile config describes
     kept = [change for change in manifest.changes if change.setting not in settings]
-    trainer = Trainer(manifest.config.replace(**settings) if settings else manifest.config, kept)
+    trainer = Trainer(manifest.config.replace(**settings) if settings else manifest.config, kept, ranks=ranks)
     if trainer.config.model != manifest.config.model:
         raise CheckpointError(f"{folder} holds another model than the changed settings describe; train a new run instead")
     before, now = manifest.config.training, trainer.config.training

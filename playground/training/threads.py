@@ -30,12 +30,13 @@ def numbers() -> list[int]:
 
 class ThreadChoice:
     """Finds a run's number of threads and changes it. The change is one of the run's own, at a step, so that it is kept in checkpoints
-    and a resumed or repeated run takes the same steps to the bit. Where the setting says a number, or the run is on a GPU, it stays.
+    and a resumed or repeated run takes the same steps to the bit. Where the setting says a number, or the run is on a GPU, it stays;
+    and so it does on several processes, for they share the cores, and a step of one alone is none.
     """
 
     def __init__(self, trainer: Trainer) -> None:
         self.trainer = trainer
-        chosen = trainer.config.training.threads or trainer.device.type != "cpu"
+        chosen = trainer.config.training.threads or trainer.device.type != "cpu" or trainer.ranks.size > 1
         self.numbers = [] if chosen else [GIVEN] if GIVEN else numbers()
         self.again_at = 0.0
 

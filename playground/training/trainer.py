@@ -10,7 +10,7 @@ from math import isfinite
 import torch
 from torch import Tensor
 
-from playground.evaluation import Evaluation, evaluate
+from playground.evaluation import Evaluation, count_right, score
 from playground.families import load_family
 from playground.families.family import Family
 from playground.tasks import PAD
@@ -19,6 +19,7 @@ from playground.tasks.task import Batch
 
 from .captured import RING, CapturedSteps, Told
 from .config import Change, RunConfig, TrainConfig, settings_at, with_change
+from .distributed import ALONE, Ranks
 from .optimizers import build_optimizer, counts_steps, remembered
 from .schedules import learning_rate
 from .update import update
@@ -70,17 +71,24 @@ class Trainer:
     `changes` are settings that change at given steps, which is how a run with a hand at its learning rate is repeated.
     A `family` that is there already, a pretrained one say, is trained further instead of the one that the config describes.
     On a GPU, `advance` takes many steps at a time, captured as a CUDA graph unless `capture` is false.
+    `ranks` are the processes that train it together (distributed.py): each has a Trainer, and all of them do the same, step by step.
     """
 
-    def __init__(self, config: RunConfig, changes: Iterable[Change] = (), family: Family | None = None, capture: bool = True) -> None:
+    def __init__(
+        self, config: RunConfig, changes: Iterable[Change] = (), family: Family | None = None, capture: bool = True, ranks: Ranks = ALONE
+    ) -> None:
         self.config = config
         self.changes = list(changes)  # settings that changed on the way, and those that are still to change
-        self.device = resolve_device(config.training.device)
+        self.ranks = ranks
+        self.device = ranks.device(resolve_device(config.training.device))
+        ranks.check(config, self.device)
         torch.set_float32_matmul_precision("high" if config.training.precision == "tf32" else "highest")
         torch.manual_seed(config.training.seed)
         self.data_generator = torch.Generator(self.device).manual_seed(config.training.seed)
         self.task = config.task.load()
         self.family = (load_family(config.family)(config.model) if family is None else family).to(self.device)
+        self._loss = ranks.loss(self.family)
+        ranks.draw_apart(config.training.seed)
         training = config.training
         self.optimizer = build_optimizer(training, self.family.parameters())
         self.step_count = 0
@@ -91,7 +99,7 @@ class Trainer:
         self._trouble: TrainingDiverged | None = None  # the update behind the last one that was told of
         self._in_force: tuple[tuple[Change, ...], TrainConfig] = ((), training)
         torch.set_num_threads(self.threads)
-        self.captured = self._capturing() if capture and self.device.type == "cuda" else None
+        self.captured = self._capturing() if capture and ranks.size == 1 and self.device.type == "cuda" else None
 
     def __iter__(self) -> Iterator[Metrics]:
         while self.should_continue():
@@ -164,7 +172,7 @@ class Trainer:
         training, started = self.settings, time.perf_counter()
         rate = learning_rate(training, self.config.model.d_model, self.step_count + 1)
         batch = self._draw()
-        loss, norm, finite = update(self.family, self.optimizer, batch, training, rate)
+        loss, norm, finite = update(self.family, self.optimizer, batch, training, rate, loss_of=self._loss, ranks=self.ranks)
         if not finite:
             raise self._diverged(loss.item(), norm.item())
         told = Told(loss.item(), norm.item(), int((batch.labels_BT != PAD).sum()))
@@ -174,7 +182,8 @@ class Trainer:
         """Scores on `n` held-out sequences, the same ones at every call."""
         if n not in self._held_out:
             self._held_out[n] = held_out_set(self.task, n, self.config.task.min_length, self.config.task.max_length).to(self.device)
-        return evaluate(self.family, self._held_out[n])
+        held_out = self._held_out[n]
+        return score(held_out, self.ranks.sum(count_right(self.family, held_out, self.ranks.rank, self.ranks.size)))
 
     def state(self) -> dict[str, Tensor]:
         """What a resumed run needs beside the weights: what the optimizer remembers, the generators, the step."""
@@ -205,11 +214,13 @@ class Trainer:
         if not same_device:
             torch.manual_seed(self.config.training.seed + self.step_count)
             self.data_generator.manual_seed(self.config.training.seed + self.step_count)
+            self.ranks.draw_apart(self.config.training.seed + self.step_count)
             return
         self.data_generator.set_state(state["generator.data"].clone())
         torch.set_rng_state(state["generator.torch"].clone())
         if self.device.type == "cuda" and "generator.cuda" in state:
             torch.cuda.set_rng_state(state["generator.cuda"].clone(), self.device)
+        self.ranks.draw_apart(self.config.training.seed + self.step_count)
 
     def _capturing(self) -> CapturedSteps:
         return CapturedSteps(self.family, self.optimizer, self.config.training, self._draw, self.device, [self.data_generator])

@@ -12,6 +12,7 @@ from playground.families.family import Family
 from playground.tasks.task import Batch
 
 from .config import TrainConfig
+from .distributed import ALONE, Loss, Ranks
 
 
 def update(
@@ -21,22 +22,26 @@ def update(
     training: TrainConfig,
     rate: float | Tensor,
     spoiled: Tensor | None = None,
+    loss_of: Loss | None = None,
+    ranks: Ranks = ALONE,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Loss and gradient norm (before clipping) of the batch, and whether both are finite; where they are not, or where `spoiled` is true,
     weights and optimizer stay as they are. All of it scalars on the device.
 
     The optimizer is told by a mask, as torch.amp.GradScaler does it, because looking first would make a GPU wait at every step.
-    A `rate` on the device is kept there by the optimizer, so that a captured update reads it anew at each replay.
+    A `rate` on the device is kept there by the optimizer, so that a captured update reads it anew at each replay. Several `ranks` give
+    their `Ranks.loss` of the family as `loss_of`, and all get the same loss and norm.
     """
     with torch.autocast(batch.source_BS.device.type, torch.bfloat16, enabled=training.precision == "bfloat16"):
-        loss = family.loss(batch, training.label_smoothing)
+        loss = (loss_of or family.loss)(batch, training.label_smoothing)
     optimizer.zero_grad()
     loss.backward()
+    loss = ranks.mean(loss.detach())
     norm = torch.nn.utils.clip_grad_norm_(family.parameters(), training.clip or torch.inf)
-    finite = norm.isfinite() & loss.detach().isfinite()
+    finite = norm.isfinite() & loss.isfinite()
     skip = ~finite if spoiled is None else ~finite | spoiled
     optimizer.found_inf = skip.float()  # type: ignore[attr-defined]
     for group in optimizer.param_groups:
         group["lr"] = rate
     optimizer.step()
-    return loss.detach(), norm, finite
+    return loss, norm, finite

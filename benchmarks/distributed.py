@@ -1,0 +1,90 @@
+"""Two processes that train one run against one process, a thread each, from which width it begins to pay.
+
+At each width, taking turns a few times: a process alone, then two of them together, as torchrun would start them, on this machine over
+gloo. Sequences a second by the clock of the first, without scoring.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import socket
+import time
+from statistics import median
+from typing import Any
+
+WIDTHS = (64, 128, 256)
+ROUNDS, SECONDS = 9, 4.0
+FIELDS = {"steps": 1_000_000, "batch_size": 128, "min_length": 10, "max_length": 10, "eval_every": 1_000_000, "schedule": "constant",
+          "learning_rate": 1e-4, "device": "cpu"}  # fmt: skip
+
+
+def train(pipe: Any, environment: dict[str, str], width: int) -> None:
+    """A process that trains as many steps as each message asks for, and tells how long they took."""
+    os.environ |= environment
+    import torch
+
+    from playground.training.config import RunConfig
+    from playground.training.distributed import join
+    from playground.training.trainer import Trainer
+
+    ranks = join(torch.device("cpu"))
+    trainer = Trainer(RunConfig.from_fields(FIELDS | {"d_model": width, "d_ff": 2 * width}), ranks=ranks)
+    while steps := pipe.recv():
+        ranks.most(0)  # begins when the slower one is there
+        started = time.perf_counter()
+        for _ in range(steps):
+            trainer.step()
+        pipe.send(time.perf_counter() - started)
+    ranks.leave()
+
+
+def started(size: int, width: int) -> list[tuple[Any, Any]]:
+    """The processes of one run and our ends of their pipes."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(probe.getsockname()[1]), "WORLD_SIZE": str(size)}
+    context = multiprocessing.get_context("spawn")
+    processes = []
+    for rank in range(size):
+        ours, theirs = context.Pipe()
+        told = meeting | {"RANK": str(rank), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(size)}
+        process = context.Process(target=train, args=(theirs, told, width), daemon=True)
+        process.start()
+        processes.append((process, ours))
+    return processes
+
+
+def seconds(processes: list[tuple[Any, Any]], steps: int) -> float:
+    """How long so many steps take the processes of a run."""
+    for _, pipe in processes:
+        pipe.send(steps)
+    took: list[float] = [pipe.recv() for _, pipe in processes]
+    return took[0]
+
+
+def measure() -> list[dict[str, Any]]:
+    rows = []
+    for width in WIDTHS:
+        runs = {size: started(size, width) for size in (1, 2)}
+        rates: dict[int, list[float]] = {size: [] for size in runs}
+        steps = {size: max(1, round(10 * SECONDS / seconds(processes, 10))) for size, processes in runs.items()}  # these warm up
+        for _ in range(ROUNDS):
+            for size, processes in runs.items():
+                rates[size].append(round(FIELDS["batch_size"] * steps[size] / seconds(processes, steps[size]), 1))  # type: ignore[operator]
+        for process, pipe in (each for processes in runs.values() for each in processes):
+            pipe.send(0)
+            process.join()
+        rows.append({"width": width, "one": rates[1], "two": rates[2]})
+        print(rows[-1], flush=True)
+    return rows
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """The rates as Markdown: medians, and the median of the rounds' ratios with its range."""
+    lines = ["| d_model | rounds | one process, sequences a second | two processes | gain | from | to |", "|---|---|---|---|---|---|---|"]
+    for row in rows:
+        gains = [two / one for one, two in zip(row["one"], row["two"], strict=True)]
+        speeds = f"{median(row['one']):,.0f} | {median(row['two']):,.0f}"
+        lines.append(f"| {row['width']} | {len(gains)} | {speeds} | {median(gains):.2f} | {min(gains):.2f} | {max(gains):.2f} |")
+    return "\n".join(lines)

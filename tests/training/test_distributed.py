@@ -1,0 +1,223 @@
+"""Two real processes on this machine, started by torchrun, against one."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+
+from playground.tasks.held_out import training_batch
+from playground.training.checkpoint import load_trainer, save_checkpoint
+from playground.training.distributed import ALONE, Ranks, Share, join
+from playground.training.trainer import Trainer
+from tests.servers import ROOT, wait_for
+from tests.training.together import ends_early, families, told, uncut
+
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+TINY = ["--length", "4", "--d-model", "16", "--n-heads", "2", "--n-layers", "1", "--d-ff", "16", "--batch-size", "16", "--eval-n", "32"]
+CLOSE = {"rel": 1e-5, "abs": 1e-5}
+
+
+@pytest.fixture(scope="module")
+def run(small_run):
+    """Lengths 1 to 5, so that the halves of a batch hold different numbers of tokens. Epsilon is well above rounding: a key's bias has no
+    gradient (softmax does not see it), and with 1e-9 Adam would make an update of the rounding that is there instead."""
+    return small_run.replace(steps=12, eval_every=6, epsilon=1e-6)
+
+
+@pytest.fixture(scope="module")
+def saw(run, tmp_path_factory):
+    """What each of two processes saw, what torchrun let through of what they said, and the folder of their checkpoints."""
+    folder = tmp_path_factory.mktemp("together")
+    trainer = Trainer(run)
+    save_checkpoint(folder / "one", trainer, [trainer.step() for _ in range(5)])
+    (folder / "order.json").write_text(json.dumps({"fields": run.to_fields(), "arguments": [*TINY, "--steps", "3", "--device", "cpu"]}))
+    command = [*TORCHRUN, "-m", "tests.training.together", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr
+    both = [json.loads((folder / f"{rank}.json").read_text()) for rank in (0, 1)]
+    assert [(each["rank"], each["size"]) for each in both] == [(0, 2), (1, 2)]
+    return both, done, folder
+
+
+@pytest.fixture(scope="module")
+def alone(run, tmp_path_factory):
+    """The same run in this process, by itself, and its checkpoint."""
+    folder = tmp_path_factory.mktemp("alone")
+    return uncut(ALONE, run, folder), folder / "uncut"
+
+
+def numbers(told):
+    """Loss, gradient norm and scores of every step."""
+    return [value for line in told["metrics"] for value in line if value is not None]
+
+
+def assert_close(trainer, other):
+    theirs = dict(other.family.named_parameters())
+    for name, weight in trainer.family.named_parameters():
+        torch.testing.assert_close(weight, theirs[name], rtol=1e-5, atol=1e-5)
+
+
+def test_two_processes_train_as_one_does_and_end_with_the_same_weights_on_both(saw, alone):
+    (first, second), _, folder = saw
+    expected, of_one = alone
+    assert first["uncut"] == second["uncut"]
+    assert numbers(first["uncut"]) == pytest.approx(numbers(expected), **CLOSE)
+    trainer, lines = load_trainer(folder / "uncut")
+    assert_close(trainer, load_trainer(of_one)[0])
+    assert [line["step"] for line in lines] == list(range(1, 13))
+    began = dict(Trainer(trainer.config).family.named_parameters())
+    moved = {name: float((weight - began[name]).detach().abs().max()) for name, weight in trainer.family.named_parameters()}
+    assert min(moved.values()) > 1e-4
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_mean_of_the_shares_is_the_loss_of_the_whole_batch_and_so_is_its_gradient(run, smoothing):
+    trainer = Trainer(run)
+    family, weights = trainer.family, list(trainer.family.parameters())
+    batch = training_batch(trainer.task, 8, 1, 5, trainer.data_generator)
+    batch.weight_B[:3] = 0  # of the first four rows one trains
+    shares = [Share(family, Ranks(rank, 2)) for rank in (0, 1)]
+    assert [len(share.ranks.share(batch).weight_B) for share in shares] == [4, 4]
+    parts = [share(batch, smoothing) for share in shares]
+    whole = family.loss(batch, smoothing)
+    torch.testing.assert_close(sum(parts) / 2, whole)
+    for ours, theirs in zip(torch.autograd.grad(sum(parts) / 2, weights), torch.autograd.grad(whole, weights), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+    plain = sum(family.loss(share.ranks.share(batch), smoothing) for share in shares) / 2
+    assert abs((plain - whole).item()) > 1e-3
+
+
+def test_a_batch_in_which_nothing_trains_has_no_loss(run):
+    trainer = Trainer(run)
+    batch = training_batch(trainer.task, 4, 1, 5, trainer.data_generator)
+    batch.weight_B[:] = 0
+    assert [Share(trainer.family, Ranks(rank, 2))(batch, 0.0).item() for rank in (0, 1)] == [0, 0]
+
+
+def test_every_family_trains_on_two_processes_as_on_one(saw, run, tmp_path):
+    (first, second), _, _ = saw
+    expected = families(ALONE, run, tmp_path)
+    assert first["families"] == second["families"]
+    assert len(expected) == 4
+    for name, told_by_one in expected.items():
+        assert numbers(first["families"][name]) == pytest.approx(numbers(told_by_one), **CLOSE)
+
+
+def test_two_processes_resume_to_the_bits_of_the_uncut_run(saw):
+    for each in saw[0]:
+        assert each["resumed"] == each["uncut"]
+
+
+def test_a_run_goes_on_on_another_number_of_processes(saw, alone):
+    (first, second), _, folder = saw
+    expected, of_one = alone
+    assert first["resumed_from_one"] == second["resumed_from_one"]
+    after = {"metrics": expected["metrics"][5:]}
+    assert numbers(first["resumed_from_one"]) == pytest.approx(numbers(after), **CLOSE)
+    trainer, lines = load_trainer(folder / "cut")
+    assert (trainer.step_count, len(lines)) == (5, 5)
+    assert numbers(told(trainer, list(trainer))) == pytest.approx(numbers(after), **CLOSE)
+    assert_close(trainer, load_trainer(of_one)[0])
+
+
+def test_dropout_differs_between_the_processes_and_the_weights_do_not(saw):
+    first, second = (each["with_dropout"] for each in saw[0])
+    assert first["drawn"] != second["drawn"]
+    assert (first["digest"], first["again"]) == (second["digest"], second["again"])
+    assert first["metrics"] == second["metrics"]
+
+
+def test_a_score_that_is_reached_ends_all_at_the_same_step(saw, run, tmp_path):
+    (first, second), _, _ = saw
+    expected = ends_early(ALONE, run, tmp_path)
+    assert first["ends_early"] == second["ends_early"]
+    assert first["ends_early"]["step"] == expected["step"] < 200
+
+
+@pytest.mark.parametrize("what", ["loss_is_no_number_on_one", "gradient_is_infinite_on_one"])
+def test_what_diverges_on_one_ends_all_and_changes_no_weight(saw, what):
+    for each in saw[0]:
+        (reason, code), step = each[what]["ended"], each[what]["step"]
+        assert reason.startswith("step 2: loss ")
+        assert "lower learning_rate" in reason
+        assert (code, step, each[what]["kept"]) == (1, 1, True)
+
+
+def test_a_signal_to_one_ends_all_after_the_same_step(saw):
+    first, second = (each["one_is_told_to_end"] for each in saw[0])
+    assert first == second
+    assert first["ended"] == ["told to end at step 4", 128 + signal.SIGTERM]
+    assert first["steps"] == 4
+
+
+def test_what_cannot_be_trained_together_is_refused_by_all(saw):
+    first, second = (each["refused"] for each in saw[0])
+    assert (first["uneven"], first["apart"]) == (second["uneven"], second["apart"])
+    assert first["uneven"] == (
+        "batch_size is 33, the rows of all processes together, and 2 cannot share them evenly; use 32 or 34, or another number of processes"
+    )
+    assert first["apart"].startswith("process 1 does not have the settings")
+    assert all(each["elsewhere"].startswith("process 1 does not have the checkpoint") for each in (first, second))
+
+
+def test_one_that_is_gone_leaves_nobody_waiting_and_the_first_keeps_what_there_is(saw):
+    (first, second), _, _ = saw
+    assert "one_is_gone" not in second
+    reason, code = first["one_is_gone"]["ended"]
+    assert reason.startswith("a process failed or is gone at step 3 (")
+    assert (code, first["one_is_gone"]["step"]) == (1, 3)
+
+
+def test_the_command_speaks_with_one_voice_and_writes_once(saw):
+    _, done, folder = saw
+    assert [json.loads(line)["steps"] for line in done.stdout.splitlines()] == [3]
+    assert "playground" not in done.stderr
+    assert load_trainer(folder / "told")[0].step_count == 3
+    assert {path.name for path in folder.iterdir() if path.is_dir()} == {"one", "uncut", "cut", "dropping", "told", "alone"}
+
+
+def catches(process, number):
+    """Whether a process has a handler of its own for a signal: the Trainer's is there from the first step on."""
+    masks = dict(line.split(":\t") for line in Path(f"/proc/{process.pid}/status").read_text().splitlines() if line.startswith("Sig"))
+    return int(masks["SigCgt"], 16) >> (number - 1) & 1
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="looks into Linux's /proc")
+def test_a_signal_to_torchrun_saves_a_checkpoint_that_one_process_takes_up(saw, tmp_path):
+    train = ["-m", "playground", "train", "--resume", str(saw[2] / "told"), "--steps", "100000", "--out", str(tmp_path / "cut")]
+    with subprocess.Popen([*TORCHRUN, *train], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        torchrun = psutil.Process(run.pid)
+        try:
+            wait_for(lambda: len(ranks := torchrun.children()) == 2 and all(catches(rank, signal.SIGTERM) for rank in ranks), 120)
+            run.send_signal(signal.SIGTERM)
+            printed, said = run.communicate(timeout=60)
+        finally:
+            for process in (*torchrun.children(), run) if run.poll() is None else ():
+                process.kill()
+    trainer, lines = load_trainer(tmp_path / "cut", steps=100_000)
+    assert printed == ""
+    assert said.count("told to end") == said.count(f"told to end at step {trainer.step_count}; saved to {tmp_path / 'cut'}") == 1
+    assert len(lines) == trainer.step_count > 3
+    assert trainer.step().step == trainer.step_count == len(lines) + 1
+
+
+def test_a_process_alone_asks_nobody(run):
+    assert join(torch.device("cpu")) is ALONE
+    assert (ALONE.most(7), ALONE.device(torch.device("cuda"))) == (7, torch.device("cuda"))
+    value = torch.tensor(3.0)
+    assert ALONE.sum(value) is ALONE.mean(value) is value
+    ALONE.check(run.replace(batch_size=33), torch.device("cpu"))
+    ALONE.check_alike("anything", "at all")
+
+
+def test_more_processes_than_gpus_are_refused(monkeypatch):
+    for name, value in {"RANK": 1, "WORLD_SIZE": 2, "LOCAL_RANK": 1, "LOCAL_WORLD_SIZE": 2}.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(ValueError, match="torchrun started 2 processes here, but there are 1 GPUs; lower --nproc-per-node"):
+        join(torch.device("cuda"))
