@@ -3,17 +3,12 @@ rewrite RESULTS.md."""
 
 from __future__ import annotations
 
-import json
-import os
-import platform
-import time
 from pathlib import Path
 
 import click
-import psutil
 
 from benchmarks import accuracy, ingredients, inspecting, lengths, page, published, startup, tasks, watching
-from playground.training.manifest import current_versions
+from benchmarks.keeping import keep, kept
 
 HERE = Path(__file__).parent
 SCORED = (
@@ -52,14 +47,6 @@ SUBSETS = {
 }
 
 
-def machine() -> str:
-    """What the figures were measured on."""
-    versions = current_versions()
-    cores, memory = os.cpu_count(), psutil.virtual_memory().total / 2**30
-    system = f"{cores} shared cores, {memory:.0f} GiB, {platform.system()} {platform.machine()}"
-    return f"{system}; torch {versions['torch']}, Python {versions['python']}"
-
-
 def write_results() -> None:
     """RESULTS.md out of what is under results/."""
     parts = [
@@ -69,18 +56,11 @@ def write_results() -> None:
         "step counts do not vary at all for a given seed, machine and version.",
     ]
     for name, (module, title, note) in SUBSETS.items():
-        path = HERE / "results" / f"{name}.json"
-        if path.exists():
-            kept = json.loads(path.read_text())
-            parts += [
-                "",
-                f"## {title}",
-                "",
-                f"`python -m benchmarks {name}` on {kept['date']}, {kept['machine']}.",
-                note,
-                "",
-                module.table(kept["rows"]),
-            ]
+        found = kept(name)
+        if found is not None:
+            cut = " Cut off: the same command goes on from here." if found.get("unfinished") else ""
+            where = f"`python -m benchmarks {name}` on {found['date']}, {found['machine']}.{cut}"
+            parts += ["", f"## {title}", "", where, note, "", module.table(found["rows"])]
     parts += ["", "## Still to be measured", "", "Nothing here was run on a GPU yet."]
     (HERE / "RESULTS.md").write_text("\n".join(parts) + "\n", encoding="utf-8")
 
@@ -89,10 +69,8 @@ def write_results() -> None:
 @click.argument("subsets", nargs=-1, type=click.Choice(list(SUBSETS)))
 def main(subsets: tuple[str, ...]) -> None:
     """Measure the SUBSETS (all of them when none is named) and rewrite RESULTS.md."""
-    (HERE / "results").mkdir(exist_ok=True)
     for name in subsets or SUBSETS:
-        kept = {"date": time.strftime("%Y-%m-%d"), "machine": machine(), "rows": SUBSETS[name][0].measure()}
-        (HERE / "results" / f"{name}.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+        keep(name, SUBSETS[name][0].measure())
         write_results()
 
 
