@@ -1,5 +1,4 @@
-"""python -m benchmarks [accuracy] [ingredients] [tasks] [published] [lengths] [watching] [page] [inspecting] [startup]: measure, keep,
-rewrite RESULTS.md."""
+"""python -m benchmarks [NAME...]: measure, keep, rewrite RESULTS.md. Names are those of SUBSETS."""
 
 from __future__ import annotations
 
@@ -7,13 +6,33 @@ from pathlib import Path
 
 import click
 
-from benchmarks import accuracy, ingredients, inspecting, lengths, page, published, startup, tasks, watching
+from benchmarks import (
+    accuracy,
+    accuracy_peers,
+    decoding,
+    growth,
+    ingredients,
+    inspecting,
+    lengths,
+    page,
+    published,
+    startup,
+    steps,
+    tasks,
+    watching,
+)
 from benchmarks.keeping import keep, kept
 
 HERE = Path(__file__).parent
 SCORED = (
     "Presets of `playground/training/presets.py`; scored every 10 steps (paper and write-up: 25) on 256 held-out sequences, and on "
     "2,000 to confirm. Seconds count training and scoring."
+)
+AGAINST_PEERS = (
+    "Against models of the same sizes (d_model 64, 4 heads, 2+2 layers, d_ff 128), on the same batches, with the same Adam, clipping and "
+    "warm-up, scored every 10 steps on the same 256 held-out sequences, and on 2,000 to confirm. Ours is the fast preset as it comes; a "
+    "peer has its own best learning rate of five, and the better of two lengths over which it falls. Runs alternate, seed by seed, on one "
+    "thread. Ratios are of seconds without scoring, and only between models without dropout."
 )
 SUBSETS = {
     "accuracy": (accuracy, "Steps to 99.9 % exact match", SCORED),
@@ -36,6 +55,22 @@ SUBSETS = {
         "Reversal, trained on lengths 1 to 10 for 1,000 steps, asked 200 held-out sequences of each length to 50; median over 3 seeds. "
         "Tables of learned positions have rows for all 50, of which training never reaches those behind the tenth.",
     ),
+    "peers": (accuracy_peers.SHORT, "Beside the peers: learning", AGAINST_PEERS),
+    "peers-long": (accuracy_peers.LONG, "Beside the peers: learning longer sequences", AGAINST_PEERS),
+    "steps": (
+        steps,
+        "Beside the peers: steps a second",
+        "Short turns, one after the other, in one process; ratios within a round, the median over rounds and its bootstrapped interval. "
+        "4 heads, 2+2 layers, d_ff twice d_model; the same batches of reversal for all, drawn within the step. One thread unless it says "
+        "otherwise. The peak is that of a product of two 1024 x 1024 matrices in float32, one thread, measured in the same rounds; a "
+        "step's FLOPs are those of its matrix products.",
+    ),
+    "decoding": (
+        decoding,
+        "Beside the peers: greedy decoding",
+        "20 symbols from sources of 20 (d_model 64, 4 heads, 2+2 layers, d_ff 128), in turns as above. Nobody ends early.",
+    ),
+    "growth": (growth, "How a step grows", "The median over steps that take turns; memory is that of tensors, as torch hands it out."),
     "watching": (
         watching,
         "What watching costs",

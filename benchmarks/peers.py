@@ -78,9 +78,8 @@ class TorchTransformer(Foreign):
         # The default encoder packs a batch without its padding when nobody trains, and then forgets how wide it was.
         layer = nn.TransformerEncoderLayer(*sizes, batch_first=True, norm_first=pre)
         encoder = nn.TransformerEncoder(layer, config.n_layers, nn.LayerNorm(d), enable_nested_tensor=False)
-        depth = {"num_encoder_layers": config.n_layers, "num_decoder_layers": config.n_layers}
         self.transformer = nn.Transformer(
-            d, config.n_heads, **depth, dim_feedforward=config.d_ff, dropout=config.dropout, custom_encoder=encoder, batch_first=True,
+            d, config.n_heads, config.n_layers, config.n_layers, config.d_ff, config.dropout, custom_encoder=encoder, batch_first=True,
             norm_first=pre,
         )  # fmt: skip
         self.source_tokens = nn.Embedding(config.source_vocabulary, d)
@@ -133,7 +132,7 @@ class XTransformers(Foreign):
         super().__init__()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # it scripts functions as it is imported
-            from x_transformers import XTransformer
+            from x_transformers import XTransformer  # type: ignore[import-untyped]
         self.config = config
         each: dict[str, Any] = {
             "depth": config.n_layers, "heads": config.n_heads, "max_seq_len": config.max_positions,
