@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -34,7 +35,7 @@ AGAINST_PEERS = (
     "peer has its own best learning rate of five, and the better of two lengths over which it falls. Runs alternate, seed by seed, on one "
     "thread. Ratios are of seconds without scoring, and only between models without dropout."
 )
-SUBSETS = {
+SUBSETS: dict[str, tuple[Any, str, str]] = {  # what has measure() and table(rows), its title, what holds for all of its rows
     "accuracy": (accuracy, "Steps to 99.9 % exact match", SCORED),
     "ingredients": (ingredients, "What each ingredient buys", f"Reversal; what is named is taken out, all else stays. {SCORED}"),
     "tasks": (

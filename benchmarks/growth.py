@@ -87,7 +87,7 @@ def measure(lengths: Sequence[int] = LENGTHS, widths: Sequence[int] = WIDTHS, se
             took[key].append(time.perf_counter() - started)
     points = [row | {"n": len(took[key]), "seconds": median(took[key])} for key, row in rows.items()]
     fitted = {}
-    for what, of in (("length", lengths), ("width", widths)):
+    for what, of in (("length", [n + 1 for n in lengths]), ("width", widths)):  # EOS is a token too
         mine = [point for point in points if point["what"] == what]
         fitted[what] = {kind: round(exponent(of, [point[kind] for point in mine]), 2) for kind in KINDS}
     for what, exponents in fitted.items():
