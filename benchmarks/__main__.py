@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-import json
-import os
-import platform
-import time
 from pathlib import Path
+from typing import Any
 
 import click
-import psutil
 
-from benchmarks import accuracy, distributed, gpu, ingredients, inspecting, lengths, page, published, recurrent, startup, tasks, watching
-from playground.training.manifest import current_versions
+from benchmarks import (
+    accuracy,
+    accuracy_peers,
+    decoding,
+    distributed,
+    gpu,
+    growth,
+    ingredients,
+    inspecting,
+    lengths,
+    page,
+    published,
+    recurrent,
+    startup,
+    steps,
+    tasks,
+    watching,
+)
+from benchmarks.keeping import keep, kept
 
 HERE = Path(__file__).parent
 STILL = (
@@ -24,7 +37,13 @@ SCORED = (
     "Presets of `playground/training/presets.py`; scored every 10 steps (paper and write-up: 25) on 256 held-out sequences, and on "
     "2,000 to confirm. Seconds count training and scoring."
 )
-SUBSETS = {
+AGAINST_PEERS = (
+    "Against models of the same sizes (d_model 64, 4 heads, 2+2 layers, d_ff 128), on the same batches, with the same Adam, clipping and "
+    "warm-up, scored every 10 steps on the same 256 held-out sequences, and on 2,000 to confirm. Ours is the fast preset as it comes; a "
+    "peer has its own best learning rate of five, and the better of two lengths over which it falls. Runs alternate, seed by seed, on one "
+    "thread. Ratios are of seconds without scoring, and only between models without dropout."
+)
+SUBSETS: dict[str, tuple[Any, str, str]] = {  # what has measure() and table(rows), its title, what holds for all of its rows
     "accuracy": (accuracy, "Steps to 99.9 % exact match", SCORED),
     "ingredients": (ingredients, "What each ingredient buys", f"Reversal; what is named is taken out, all else stays. {SCORED}"),
     "tasks": (
@@ -56,6 +75,22 @@ SUBSETS = {
         "One run, batch 128 in all, length 10, 2+2 layers, d_ff twice d_model; on one machine over gloo, a thread for each process. Gain: "
         "two against one in the same round, median and range.",
     ),
+    "peers": (accuracy_peers.SHORT, "Beside the peers: learning", AGAINST_PEERS),
+    "peers-long": (accuracy_peers.LONG, "Beside the peers: learning longer sequences", AGAINST_PEERS),
+    "steps": (
+        steps,
+        "Beside the peers: steps a second",
+        "Short turns, one after the other, in one process; ratios within a round, the median over rounds and its bootstrapped interval. "
+        "4 heads, 2+2 layers, d_ff twice d_model; the same batches of reversal for all, drawn within the step. One thread unless it says "
+        "otherwise. The peak is that of a product of two 1024 x 1024 matrices in float32, one thread, measured in the same rounds; a "
+        "step's FLOPs are those of its matrix products.",
+    ),
+    "decoding": (
+        decoding,
+        "Beside the peers: greedy decoding",
+        "20 symbols from sources of 20 (d_model 64, 4 heads, 2+2 layers, d_ff 128), in turns as above. Nobody ends early.",
+    ),
+    "growth": (growth, "How a step grows", "The median over steps that take turns; memory is that of tensors, as torch hands it out."),
     "watching": (
         watching,
         "What watching costs",
@@ -73,14 +108,6 @@ SUBSETS = {
 }
 
 
-def machine() -> str:
-    """What the figures were measured on."""
-    versions = current_versions()
-    cores, memory = os.cpu_count(), psutil.virtual_memory().total / 2**30
-    system = f"{cores} shared cores, {memory:.0f} GiB, {platform.system()} {platform.machine()}"
-    return f"{system}; torch {versions['torch']}, Python {versions['python']}"
-
-
 def write_results() -> None:
     """RESULTS.md out of what is under results/."""
     parts = [
@@ -90,18 +117,11 @@ def write_results() -> None:
         "step counts do not vary at all for a given seed, machine and version.",
     ]
     for name, (module, title, note) in SUBSETS.items():
-        path = HERE / "results" / f"{name}.json"
-        if path.exists():
-            kept = json.loads(path.read_text())
-            parts += [
-                "",
-                f"## {title}",
-                "",
-                f"`python -m benchmarks {name}` on {kept['date']}, {kept['machine']}.",
-                note,
-                "",
-                module.table(kept["rows"]),
-            ]
+        found = kept(name)
+        if found is not None:
+            cut = " Cut off: the same command goes on from here." if found.get("unfinished") else ""
+            where = f"`python -m benchmarks {name}` on {found['date']}, {found['machine']}.{cut}"
+            parts += ["", f"## {title}", "", where, note, "", module.table(found["rows"])]
     parts += ["", "## Still to be measured", "", STILL]
     (HERE / "RESULTS.md").write_text("\n".join(parts) + "\n", encoding="utf-8")
 
@@ -110,13 +130,10 @@ def write_results() -> None:
 @click.argument("subsets", nargs=-1, type=click.Choice(list(SUBSETS)))
 def main(subsets: tuple[str, ...]) -> None:
     """Measure the SUBSETS (all of them when none is named) and rewrite RESULTS.md."""
-    (HERE / "results").mkdir(exist_ok=True)
     for name in subsets or SUBSETS:
         rows = SUBSETS[name][0].measure()
-        if not rows:
-            continue
-        kept = {"date": time.strftime("%Y-%m-%d"), "machine": machine(), "rows": rows}
-        (HERE / "results" / f"{name}.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+        if rows:
+            keep(name, rows)
         write_results()
 
 

@@ -1,0 +1,98 @@
+"""Greedy decoding of 20 symbols, side by side: ours with its key-value cache and without, transformers' `generate` with its own, and
+x-transformers' with its own. Nobody may end early; weights are random, which changes no time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from playground.decoding import decode
+from playground.families.encoder_decoder import EncoderDecoder
+from playground.families.family import written as written_anew
+from playground.models.config import ModelConfig
+from playground.tasks import EOS, SOS
+
+from .interleaving import quicker, rounds, written
+from .peers import OURS, Bart, X, XTransformers, peer_versions
+
+SYMBOLS = 20
+BATCHES = {1: 5, 256: 1}  # and how often each is answered in a turn
+SECONDS = 60  # for each batch
+SIZES = ModelConfig(max_positions=SYMBOLS + 1)
+GENERATE = "BART, generate with cache"
+
+
+def ways(batch_size: int) -> dict[str, Callable[[], Tensor]]:
+    """The ways to answer; each gives BT tokens of the answer, those of ours the same ones."""
+    torch.manual_seed(0)
+    ours, bart, x = EncoderDecoder(SIZES).eval(), Bart(SIZES).eval(), XTransformers(SIZES).eval()
+    model: Any = bart.model  # its types know no generate
+    ours.output.bias.data[EOS] = -1e9
+    source_BS = torch.randint(EOS + 1, SIZES.source_vocabulary, (batch_size, SYMBOLS + 1), generator=torch.Generator().manual_seed(0))
+    source_BS[:, -1] = EOS
+    start_B1 = torch.full_like(source_BS[:, :1], SOS)
+    answer_BT = decode(ours, source_BS, SYMBOLS)
+    shifted_BT = torch.cat([start_B1, answer_BT[:, :-1]], dim=1)
+
+    def decoder_again() -> Tensor:
+        memory_BSD = ours.encode(source_BS)
+        return written_anew(lambda given_BT: ours.output(ours.decode(given_BT, memory_BSD, source_BS)[:, -1]), source_BS, SYMBOLS)
+
+    def everything_again() -> Tensor:
+        return written_anew(lambda given_BT: ours(source_BS, given_BT)[:, -1], source_BS, SYMBOLS)
+
+    def generate() -> Tensor:
+        # Without an EOS there is nothing to look out for, which spares it the processor that would forbid one.
+        asked: dict[str, Any] = {
+            "max_new_tokens": SYMBOLS,
+            "min_new_tokens": SYMBOLS,
+            "num_beams": 1,
+            "do_sample": False,
+            "use_cache": True,
+        }
+        return model.generate(source_BS, attention_mask=torch.ones_like(source_BS), eos_token_id=None, **asked)[:, 1:]
+
+    def x_generate() -> Tensor:
+        return x.model.generate(source_BS, start_B1, SYMBOLS, mask=torch.ones_like(source_BS).bool(), temperature=0.0)
+
+    return {
+        f"{OURS}, key-value cache": partial(decode, ours, source_BS, SYMBOLS),
+        f"{OURS}, decoder anew for each symbol": decoder_again,
+        f"{OURS}, everything anew for each symbol": everything_again,
+        f"{OURS}, one pass over the right answer": lambda: ours(source_BS, shifted_BT).argmax(-1),
+        GENERATE: generate,
+        f"{X}, generate with cache": x_generate,
+    }
+
+
+def measure(seconds: float = SECONDS, batches: Mapping[int, int] = BATCHES) -> dict[str, Any]:
+    torch.set_num_threads(1)
+    rows = []
+    for batch_size, calls in batches.items():
+        asked = ways(batch_size)
+        with torch.inference_mode():
+            answers = {name: way() for name, way in asked.items()}
+            wrong = [name for name, answer_BT in answers.items() if answer_BT.shape != (batch_size, SYMBOLS)]
+            ours = [answer_BT for name, answer_BT in answers.items() if name.startswith(OURS)]
+            if wrong or not all(torch.equal(ours[0], other) for other in ours):
+                raise RuntimeError(f"not what was to be timed: {wrong or 'ours without cache answers otherwise than with it'}")
+            took = rounds(asked, seconds, calls)
+        for name, each in took.items():
+            over, milliseconds = quicker(each, took[GENERATE]), round(1000 * median(each), 2)
+            rows.append({"batch": batch_size, "way": name, "n": len(each), "milliseconds": milliseconds, "over": over})
+            print(f"batch {batch_size}: {name}, {milliseconds} ms, {written(over)} times as quick as generate", flush=True)
+    return {"versions": peer_versions(), "rows": rows}
+
+
+def table(rows: dict[str, Any]) -> str:
+    """The rows as Markdown."""
+    lines = ["| batch | way | rounds | milliseconds: median | times as quick as generate: median (95 %) |", "|---|---|---|---|---|"]
+    for row in rows["rows"]:
+        over = "" if row["way"] == GENERATE else written(row["over"])
+        lines.append(f"| {row['batch']} | {row['way']} | {row['n']} | {row['milliseconds']:g} | {over} |")
+    return "\n".join([*lines, "", f"One thread, seed 0; {rows['versions']}."])

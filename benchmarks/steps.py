@@ -1,0 +1,137 @@
+"""Steps a second of ours and the peers', side by side, and the share of what this processor multiplies at most.
+
+Every contestant draws the same batches in the same order and pays for it. The peers train in our Trainer, and once more in the loop that
+people write: torch.optim.Adam as it comes, clip_grad_norm_, loss.item().
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+from typing import Any
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from playground.families.family import Family
+from playground.tasks.held_out import training_batch
+from playground.training.config import RunConfig
+from playground.training.presets import preset_config
+from playground.training.trainer import Trainer
+
+from .interleaving import interval, quicker, rounds, written
+from .peers import CONTESTANTS, OURS, PEERS, peer_versions
+
+PEAK_SIZE = 1024  # rows and columns of the matrices whose product is the processor's peak
+TWO = f"{OURS}, two threads"
+IN_TRAINER, PLAIN = "in our Trainer", "in a plain loop"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A size of step; each turn takes `calls` steps, and all turns together `seconds`."""
+
+    d_model: int
+    batch_size: int
+    length: int
+    seconds: float
+    calls: int = 5
+
+    @property
+    def name(self) -> str:
+        return f"d_model {self.d_model}, batch {self.batch_size}, length {self.length}"
+
+    def config(self, threads: int = 1) -> RunConfig:
+        """Reversal with a learning rate that does no harm however long it is timed, and no look at held-out sequences."""
+        sizes = {"d_model": self.d_model, "d_ff": 2 * self.d_model, "batch_size": self.batch_size}
+        lengths = {"min_length": self.length, "max_length": self.length}
+        endless = {"steps": 1_000_000, "eval_every": 1_000_000, "schedule": "constant", "learning_rate": 1e-4}
+        return preset_config("fast", {**sizes, **lengths, **endless, "device": "cpu", "threads": threads})
+
+
+SETTINGS = (Setting(64, 32, 10, seconds=90), Setting(64, 128, 10, seconds=120), Setting(128, 128, 20, seconds=240, calls=2))
+
+
+def plain_step(family: Family, config: RunConfig) -> Callable[[], None]:
+    """A training step as people write it, on the batches of our Trainer."""
+    training, task = config.training, config.task
+    optimizer = torch.optim.Adam(family.parameters(), lr=training.learning_rate, betas=(training.beta1, training.beta2))
+    generator, rule = torch.Generator().manual_seed(training.seed), task.load()
+
+    def step() -> None:
+        batch = training_batch(rule, training.batch_size, task.min_length, task.max_length, generator)
+        optimizer.zero_grad()
+        loss = family.loss(batch)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(family.parameters(), training.clip)
+        optimizer.step()
+        loss.item()
+
+    return step
+
+
+def on_two(step: Callable[[], object]) -> None:
+    """A step with two threads, among others that have one."""
+    torch.set_num_threads(2)
+    step()
+    torch.set_num_threads(1)
+
+
+def contestants(setting: Setting) -> dict[str, Callable[[], object]]:
+    """A step of each."""
+    config = setting.config()
+    steps: dict[str, Callable[[], object]] = {}
+    for name, contestant in CONTESTANTS.items():
+        steps[f"{name}, {IN_TRAINER}"] = Trainer(config, family=contestant.built(config.model)).step
+        if name != OURS:
+            steps[f"{name}, {PLAIN}"] = plain_step(contestant.built(config.model), config)
+    two = Trainer(setting.config(threads=2), family=CONTESTANTS[OURS].built(config.model))
+    torch.set_num_threads(1)
+    one = torch.randn(2, PEAK_SIZE, PEAK_SIZE)
+    return steps | {TWO: partial(on_two, two.step), "peak": partial(torch.mm, one[0], one[1], out=torch.empty_like(one[0]))}
+
+
+def step_flops(setting: Setting) -> int:
+    """Multiplications and additions of matrix products in one of our steps, forward and backward, counted as they run."""
+    trainer = Trainer(setting.config())
+    task = trainer.config.task
+    batch = training_batch(trainer.task, setting.batch_size, task.min_length, task.max_length, trainer.data_generator)
+    with FlopCounterMode(display=False) as counter:
+        trainer.family.loss(batch).backward()
+    return counter.get_total_flops()
+
+
+def measure(settings: tuple[Setting, ...] = SETTINGS) -> dict[str, Any]:
+    rows = []
+    for setting in settings:
+        flops = step_flops(setting)
+        took = rounds(contestants(setting), setting.seconds, setting.calls)
+        peak, ours = took.pop("peak"), took[f"{OURS}, {IN_TRAINER}"]
+        for name, seconds in took.items():
+            ours_over = quicker(ours, seconds)
+            row: dict[str, Any] = {"setting": setting.name, "contestant": name, "n": len(seconds), "ours_over": ours_over}
+            row["steps_per_second"] = round(1 / median(seconds), 1)
+            if name in (f"{OURS}, {IN_TRAINER}", TWO):
+                row["of_peak"] = interval([flops / a / (2 * PEAK_SIZE**3 / b) for a, b in zip(seconds, peak, strict=True)])
+                row |= {"flops": flops, "peak_gflops": round(2 * PEAK_SIZE**3 / median(peak) / 1e9, 1)}
+            rows.append(row)
+            print(f"{setting.name}: {name}, {row['steps_per_second']} steps/s; ours over it {written(ours_over)}", flush=True)
+    return {"versions": peer_versions(), "rows": rows}
+
+
+def table(rows: dict[str, Any]) -> str:
+    """The rows as Markdown."""
+    lines = [
+        "| step | contestant | rounds | steps a second: median | ours, over it: median (95 %) | share of peak: median (95 %) |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in rows["rows"]:
+        share = ""  # of what one thread multiplies at most
+        if "of_peak" in row:
+            share = f"{written(row['of_peak'])} of {row['peak_gflops']:g} GFLOP/s; {row['flops'] / 1e6:.0f} MFLOP a step"
+        ours_over = "" if row["contestant"] == f"{OURS}, {IN_TRAINER}" else written(row["ours_over"])
+        cells = [row["setting"], row["contestant"], str(row["n"]), f"{row['steps_per_second']:g}", ours_over, share]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, "", f"{len(PEERS)} peers; {rows['versions']}. Seed 0; only speed is measured, nothing is scored."])

@@ -1,0 +1,88 @@
+"""The measurements of speed run through, at sizes at which they say nothing, and their tables name what they measured."""
+
+import pytest
+import torch
+
+from benchmarks import decoding, growth, interleaving, steps
+from benchmarks.peers import CONTESTANTS, OURS
+
+
+@pytest.fixture(autouse=True)
+def briefly(monkeypatch):
+    """Few rounds, and as many threads afterwards as before."""
+    monkeypatch.setattr(interleaving, "FEWEST_ROUNDS", 2)
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+def test_steps_are_compared_with_every_peer_in_either_loop():
+    rows = steps.measure((steps.Setting(16, 4, 3, seconds=0, calls=1),))
+    names = [row["contestant"] for row in rows["rows"]]
+    assert len(names) == len(set(names)) == 2 * len(CONTESTANTS)
+    ours = rows["rows"][0]
+    assert ours["ours_over"] == {"median": 1, "low": 1, "high": 1}
+    assert 0 < ours["of_peak"]["low"] <= ours["of_peak"]["high"] < 1
+    assert "| d_model 16, batch 4, length 3 | BART, dropout 0, in a plain loop | 2 |" in steps.table(rows)
+
+
+def test_the_flops_of_a_step_are_those_of_its_products():
+    """Three times those of a forward pass, whose products with weights can be told from the sizes."""
+    setting = steps.Setting(64, 32, 10, seconds=0)
+    config = setting.config().model
+    d, tokens = 64, 32 * 11
+    stacks = config.n_layers * ((4 + 8) * d * d + 2 * 2 * d * config.d_ff) * 2 * tokens  # 4 projections of one attention, 8 of two
+    scores = config.n_layers * 3 * 2 * 2 * 32 * 11 * 11 * d
+    output = 2 * tokens * d * 13
+    forward = stacks + scores + output
+    assert steps.step_flops(setting) == pytest.approx(3 * forward, rel=0.02)
+
+
+def test_everybody_draws_the_same_batches(monkeypatch):
+    drawn = []
+    real = steps.training_batch
+
+    def noting(*arguments):
+        batch = real(*arguments)
+        drawn.append(batch.source_BS)
+        return batch
+
+    monkeypatch.setattr(steps, "training_batch", noting)
+    monkeypatch.setattr("playground.training.trainer.training_batch", noting)
+    asked = steps.contestants(steps.Setting(16, 4, 3, seconds=0))
+    for name in (f"{OURS}, {steps.IN_TRAINER}", f"x-transformers, {steps.PLAIN}", steps.TWO):
+        asked[name]()
+        asked[name]()
+    first, second = drawn[:2]
+    assert not torch.equal(first, second)
+    assert all(torch.equal(batch, (first, second)[n % 2]) for n, batch in enumerate(drawn))
+
+
+def test_decoding_takes_twenty_symbols_in_every_way():
+    rows = decoding.measure(seconds=0, batches={2: 1})
+    assert [row["n"] for row in rows["rows"]] == [2] * 6
+    assert f"| 2 | {decoding.GENERATE} | 2 |" in decoding.table(rows)
+    assert all(row["over"]["median"] > 0 for row in rows["rows"])
+
+
+def test_an_exponent_is_found_again():
+    sizes = [8, 16, 32, 64]
+    assert growth.exponent(sizes, [3.0 * n**1.7 for n in sizes]) == pytest.approx(1.7)
+    assert growth.exponent(sizes, [1.0, 1.0, 32.0, 64.0]) == pytest.approx(1.0)  # the upper half alone counts
+
+
+def test_memory_holds_weights_averages_and_gradients_at_least_and_is_the_same_each_time():
+    one = growth.trainer(4, 64)
+    one.step()
+    weights = sum(weight.nbytes for weight in one.family.parameters())
+    alive = growth.most_alive(one)
+    assert 4 * weights < alive < 4 * weights + 2_000_000
+    assert growth.most_alive(one) == pytest.approx(alive, rel=0.01)
+
+
+def test_growth_is_told_beside_the_theory():
+    rows = growth.measure(lengths=(4, 8, 16), widths=(8, 16, 32), seconds=0)
+    told = growth.table(rows)
+    assert "| length | 16 | 3 |" in told
+    assert f"| width | {rows['exponents']['width']['seconds']:.2f} |" in told
+    assert rows["exponents"]["length"]["flops"] > 1
