@@ -149,6 +149,27 @@ def test_everybody_is_asked_the_same_questions(app, hub, open_page):
     assert page.locator(".of-table .sheet tbody").text_content() == shown
 
 
+def test_a_name_that_cannot_be_added_stays_and_is_told_why(app, open_page):
+    page = open_page(app.url)
+    to_compare(page)
+    adding, problem = page.locator(".adding input"), page.locator(".adding + .problem")
+    for name, told in {"": "Write the name", "gpt2": "in the list already"}.items():
+        adding.fill(name)
+        adding.press("Enter")
+        expect(problem).to_contain_text(told)
+        expect(adding).to_have_value(name)
+    for number in range(5):
+        adding.fill(f"{'x' * 150}/{number}")  # longer than a message quotes
+        expect(problem).to_have_text("")
+        adding.press("Enter")
+    expect(problem).to_contain_text("take one off the list first")
+    expect(page.locator(".of-table .takes.error").first).to_contain_text("is no model; name one of the Hub")
+    expect(page.locator(".compare .net")).to_have_text("")  # the Hub was reached
+    page.set_viewport_size({"width": 390, "height": 844})
+    note = page.locator(".of-table .nobody")
+    assert note.bounding_box()["x"] + note.bounding_box()["width"] <= 390
+
+
 def test_a_download_shows_its_bytes_outlives_a_reload_and_is_cancelled(app, hub, models, open_page):
     hub.put("ada/slow", models["gpt2"])
     page = open_page(app.url)

@@ -206,7 +206,7 @@ def test_what_cannot_be_fetched_says_why_and_a_download_is_cancelled(app, hub, m
 
 def test_heads_of_two_models_stand_beside_each_other_and_scores_lead_to_weights(app, open_page):
     page = open_page(app.url)
-    to_view(page, "Attention beside attention")
+    to_view(page, "Attention")
     choose(page, ".panel-0", ENCODER)
     choose(page, ".panel-1", "gpt2")
     page.click(".look")
