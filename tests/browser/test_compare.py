@@ -12,39 +12,12 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.seeing import colours
-from tests.comparison import fixtures
-from tests.hub.stand_in import StandInHub
 from tests.servers import AppServer
 
-SERVED = {"gpt2": "tiny-gpt2", "bert-base-uncased": "tiny-bert"}
-
 
 @pytest.fixture(scope="module")
-def models(request):
-    folder = fixtures.kept(request.config.cache.mkdir("tiny-models"))
-    return {name: {path.name: path.read_bytes() for path in (folder / tiny).iterdir()} for name, tiny in SERVED.items()}
-
-
-@pytest.fixture(scope="module")
-def hub(models):
-    with StandInHub() as hub:
-        for name, files in models.items():
-            hub.put(name, files)
-        yield hub
-
-
-@pytest.fixture(scope="module")
-def app(hub, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("app")
-    server = AppServer(folder, **hub.environment(folder / "hf", token=hub.OWNER))
-    yield server
-    server.stop()
-
-
-@pytest.fixture(autouse=True)
-def healed(hub):
-    yield
-    hub.heal()
+def app(app_with_models):
+    return app_with_models
 
 
 def to_compare(page, view="Same questions"):
@@ -90,12 +63,12 @@ def loaded(app, library):
     return any(library in Path(f"/proc/{process.pid}/maps").read_text() for process in processes)
 
 
-def test_everybody_is_asked_the_same_questions(app, hub, open_page):
+def test_everybody_is_asked_the_same_questions(app, hub, models, open_page):
     page = open_page(app.url)
     page.wait_for_selector(".live[data-status=checkpoint]")
     assert not loaded(app, "tokenizers")
     to_compare(page)
-    settled(page, *SERVED)
+    settled(page, *models)
     expect(page.locator(".of-table .sum")).to_contain_text("Fetches 1.0 MB first, once: gpt2, bert-base-uncased")
     assert not [request for request in hub.requests if "/resolve/" in request.path]  # the sizes cost no download
     assert not loaded(app, "tokenizers")
