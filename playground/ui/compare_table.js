@@ -117,7 +117,7 @@ function tableOver(told, what) {
   if (what.models.length) lookUp(what.models, true); // what was fetched is on this machine now
   lookAround();
   rememberSheet();
-  return told.status === "done" ? "Asked: " + plural([...sheet.items.keys()].length, "question") + ", " + plural([...sheet.rows.values()].filter((row) => !isBaseline(row)).length, "answerer") + " and the baselines." : "";
+  return told.status === "done" ? "Asked: " + plural([...sheet.items.keys()].length, "question") + ", " + plural([...sheet.rows.values()].filter((row) => !isBaseline(row) && !row.error).length, "answerer") + " and the baselines." : "";
 }
 function rememberSheet() {
   const whole = JSON.stringify({ ...sheet, pending: null, rows: [...sheet.rows], estimates: [...sheet.estimates], items: [...sheet.items].map(([number, of]) => [number, [...of]]) });

@@ -210,7 +210,12 @@ def test_without_a_network_what_is_here_still_works(hub, models, tmp_path, open_
         expect(page.locator(".of-table .sum")).to_have_text("")
         ask(page)
         over(page)
-        expect(row_of(page, "bert-base-uncased").locator(".failed")).to_contain_text("cannot be reached")
+        failed = row_of(page, "bert-base-uncased").locator(".failed > span")
+        expect(failed).to_contain_text("cannot be reached")
+        expect(page.locator(".of-table .going .words")).to_contain_text("2 answerers")  # who was not asked answered nothing
+        page.set_viewport_size({"width": 390, "height": 844})
+        assert failed.bounding_box()["x"] + failed.bounding_box()["width"] <= 390
+        page.set_viewport_size({"width": 1440, "height": 950})
         expect(row_of(page, "gpt2").locator(".score")).to_have_count(3)
         page.get_by_role("tab", name="Inspect").click()
         page.wait_for_selector(".inspect[data-drawn^=attention]")
