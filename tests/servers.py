@@ -49,7 +49,12 @@ class AppServer:
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
-        wait_for(self.answers, 60, "the app's page")
+        try:
+            wait_for(self.answers, 60, "the app's page")
+        except TimeoutError:
+            self.process.kill()  # who asked for it never gets to know it
+            self.process.wait(20)
+            raise
 
     def answers(self) -> bool:
         if self.process.poll() is not None:

@@ -86,7 +86,9 @@ def attention(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
         "model": inside.found.name,
         "text": text,
         "kind": inside.kind,
-        "direction": "left to right: a token sees itself and what stands before it" if inside.kind == CAUSAL else "both ways",
+        "direction": "left to right: a token sees itself and what stands before it"
+        if inside.kind == CAUSAL
+        else "both ways: every token sees every other one",
         "tokens": inside.tokenizer.convert_ids_to_tokens(ids),
         "spans": [list(span) for span in spans],
         "layers": layers,

@@ -607,8 +607,8 @@ def _unloadable(error: Exception, name: str, task: str) -> Refused:
 def about(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     """What using models would take, without fetching them. `what`: {"models": [names]}.
 
-    For each: name, where ("directory", "cache", "hub" or empty), bytes, parameters, kind (causal, masked or empty), and a sentence
-    where it cannot be used.
+    For each: name, where ("directory", "cache", "hub" or empty), bytes, parameters, kind (causal, masked or empty), a sentence
+    where it cannot be used, and whether that is because the Hub was `unreached`.
     """
     names = what.get("models", [what.get("name")])
     told: list[dict[str, Any]] = []
@@ -616,6 +616,7 @@ def about(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     for name in (names if isinstance(names, list) else [])[:8]:
         tell.check()
         row: dict[str, Any] = {"name": str(name)[:200], "where": "", "bytes": None, "parameters": None, "kind": "", "sentence": ""}
+        row["unreached"] = False
         try:
             try:
                 found = find(name, tell, local_only=True)
@@ -625,7 +626,9 @@ def about(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
                 row["name"] = checked = check_name(name)
                 if _in_cache(checked) or _folder_named(checked):
                     raise
+                row["unreached"] = hub is None
                 hub = hub or _hub()
+                row["unreached"] = False
                 answer = _ask(hub, checked)
                 files = _wanted(answer, checked)
                 numbers = answer.get("safetensors")

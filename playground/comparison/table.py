@@ -127,12 +127,11 @@ class Table:
         name, task = self.asked.name, self.task
         lengths = f"{task.min_length} to {task.max_length}" if task.min_length < task.max_length else f"{task.max_length}"
         return (
-            f"{name} ({parameters:,} parameters) was trained on exactly this task, {task.task} of {lengths} symbols. Pretrained models "
-            f"were trained on text and never on this: all that they are given is up to {self.asked.shots} worked examples in the prompt; "
-            "a row says so where a model was fine-tuned. This is no race between equals: it shows what training on a task gives to a "
-            f"small model, and how far text alone takes a large one. Everybody is asked the same {len(self.items)} held-out sequences. "
-            "An answer counts only as a line of symbols with blanks between them and nothing else; masked models are told how long it is. "
-            f"Brackets hold 95 % intervals (Wilson); those of token accuracy take symbols as independent of each other.{self.on_ranking()}"
+            f"{name} ({parameters:,} parameters) was trained on exactly this task, {task.task} of {lengths} symbols; pretrained models "
+            f"were trained on text and get up to {self.asked.shots} worked examples, unless their row says fine-tuned. So this is no race "
+            "between equals: it shows what training gives to a small model, and how far text alone takes a large one. An answer counts "
+            "only as symbols with blanks between them; masked models are told how many. Brackets: 95 % intervals (Wilson), those of "
+            f"symbols as if each were independent.{self.on_ranking()}"
         )
 
     def on_ranking(self) -> str:
@@ -180,14 +179,14 @@ class Table:
                 )
                 self.tell.say(sentence)
             for number, item in enumerate(self.items):
-                self.tell.share(number, len(self.items), "items")
+                self.tell.share(number, len(self.items), "questions")
                 entry, log_probability = self.ask_item(answerer, item, number, tally)
                 summed = None if summed is None or log_probability is None else summed + log_probability
                 row |= tally.told() | {"grown_bytes": grown() if grown else None}
                 if told:
                     self.tell.row(entry | {"place": row["place"], "model": answerer.name, "way": answerer.way})
                     self.tell.row(row)
-            self.tell.share(len(self.items), len(self.items), "items")
+            self.tell.share(len(self.items), len(self.items), "questions")
         except Cancelled:
             raise
         except Exception as error:
@@ -261,9 +260,10 @@ class Table:
         row = {
             "kind": "leak", "model": name, "at_once": before, "one_at_a_time": after, "gain": after - before,
             "nats_a_symbol": gained, "by_elimination": guessed, "n": shown.n, "symbols": shown.symbols,
-            "sentence": f"{name}: with the other slots shown right it fills {after:.1%} of the slots, with all of them masked "
-            f"{before:.1%}; each right symbol becomes {_times(gained)}. Shown the others, whoever writes down the one symbol of the "
-            f"input left over fills {guessed:.1%} without knowing the rule: only the row with all slots masked compares with others.",
+            "sentence": f"{name}: with the other slots shown right it fills {100 * after:.1f} % of the slots, with all of them masked "
+            f"{100 * before:.1f} %; each right symbol becomes {_times(gained)}. Shown the others, whoever writes down the one symbol of "
+            f"the input left over fills {100 * guessed:.1f} % without knowing the rule: only the row with all slots masked compares with "
+            "others.",
         }  # fmt: skip
         self.leaks.append(row)
         self.tell.row(row)

@@ -40,7 +40,7 @@ class Eyes:
                     "playground.runs.inspector:inspect",
                     "inspector",
                     on_message=lambda n, answer: resolve(asked.pop(n), answer),
-                    on_end=lambda code: _give_up(asked, f"the process that looks into models ended (exit code {code}); ask again"),
+                    on_end=lambda code: self._give_up(asked, f"the process that looks into models ended (exit code {code}); ask again"),
                 )
                 self._asked, self._since = asked, {}
             self._asked[number] = future
@@ -57,17 +57,20 @@ class Eyes:
             self.close()
 
     def close(self) -> None:
-        if self._child:
-            self._child.kill()
+        if child := self._child:  # which may be over at any time
+            child.kill()
+
+    def _give_up(self, asked: dict[int, Future[Answer]], reason: str) -> None:
+        """Answer those whom a process that has ended leaves waiting."""
+        with self._lock:  # who asks from here on, and be it because of this answer, asks the next process
+            if self._asked is asked:
+                self._child = None
+        for number in list(asked):
+            if future := asked.pop(number, None):
+                resolve(future, {"error": reason})
 
 
 def resolve(future: Future[Answer], answer: Answer) -> None:
     """Give an answer to whoever still waits for it."""
     with suppress(InvalidStateError):
         future.set_result(answer)
-
-
-def _give_up(asked: dict[int, Future[Answer]], reason: str) -> None:
-    for number in list(asked):
-        if future := asked.pop(number, None):
-            resolve(future, {"error": reason})

@@ -166,7 +166,7 @@ async function lookAround() {
   tellListeners();
 }
 function tellListeners() {
-  const unreached = [...known.values()].find((row) => row.sentence && ofTheHub(row));
+  const unreached = [...known.values()].find((row) => row.unreached);
   const text = unreached ? sentenceOf(unreached.sentence) : "", net = $(".net");
   if (net.dataset.text !== text) {
     net.dataset.text = text; net.textContent = text;
@@ -174,14 +174,12 @@ function tellListeners() {
   }
   listeners.forEach((listener) => listener());
 }
-// Whether the sentence is about the Hub, not about this model.
-const ofTheHub = (row) => !row.sentence.includes(row.name);
 // What using a model would take: [words, whether something is wrong].
 function whatItTakes(name) {
   const row = known.get(name.trim());
   if (!name.trim()) return ["", false];
   if (!row) return [looking.has(name.trim()) ? "looking it up" : "", false];
-  if (row.sentence) return [ofTheHub(row) ? "not on this machine, and the Hub cannot be reached" : sentenceOf(row.sentence), true];
+  if (row.sentence) return [row.unreached ? "not on this machine, and the Hub cannot be reached" : sentenceOf(row.sentence), true];
   const size = [row.parameters ? row.parameters.toLocaleString("en") + " parameters" : "", row.bytes ? bytes(row.bytes) : ""].filter(Boolean).join(", ");
   return [row.where === "hub" ? bytes(row.bytes) + " to fetch, once" + (row.parameters ? "; " + row.parameters.toLocaleString("en") + " parameters" : "") : (row.where === "directory" ? (name.startsWith("tuned:") ? "fine-tuned here" : "a folder of this machine") : "on this machine") + ": " + size, false];
 }
@@ -214,6 +212,7 @@ function offer(list) {
 function buildViews() {
   for (const [name, spec] of Object.entries(VIEWS)) {
     const tab = el("button", { type: "button", textContent: spec.title, id: "compare-" + name });
+    tab.dataset.title = spec.title; // as wide as it is when it is bold
     tab.setAttribute("role", "tab");
     tab.addEventListener("click", () => go(name));
     tab.addEventListener("keydown", (event) => {

@@ -7,7 +7,7 @@ const RESTING = { map: "Down: each token. Across: where it looks. Each row sums 
 const att = { shape: "map", panels: [], line: [], going: false }; // `line`: who is asked next
 
 VIEWS.attention = {
-  title: "Attention beside attention",
+  title: "Attention",
   explain: "Every head of two models on one prompt, each as its own tokens. Choose a head to see it large; point at a cell for its weight or its score.",
   build(box) {
     const form = kept("attention") || {}, text = (name, usual) => (typeof form[name] === "string" ? form[name] : usual);

@@ -22,7 +22,7 @@ VIEWS.families = {
     form.addEventListener("submit", (event) => { event.preventDefault(); trainThem(); });
     form.addEventListener("input", () => { clearTimeout(fam.timer); fam.timer = setTimeout(() => offerFamilies(false), 400); });
     fam.shortest = form.querySelector(".shortest"); fam.longest = form.querySelector(".longest");
-    const head = el("tr", {}, ...[["family", ""], ["", ""], ["parameters", "number"], ["steps to 99 %", "number"], ["time to 99 %", "number"], ["exact match", "number"], ["look", ""]].map(([text, kind]) => el("th", { scope: "col", textContent: text, className: kind })));
+    const head = el("tr", {}, ...[["family", ""], ["how it stands", ""], ["parameters", "number"], ["steps to 99 %", "number"], ["time to 99 %", "number"], ["exact match", "number"], ["look", ""]].map(([text, kind]) => el("th", { scope: "col", textContent: text, className: kind })));
     const chartBox = (title, canvas) => el("figure", {}, el("figcaption", { textContent: title }), canvas);
     box.append(el("div", { className: "columns" },
       el("section", { className: "side", ariaLabel: "Families" }, el("h3", { textContent: "Beside your model" }), fam.list, form, fam.problem),
@@ -117,7 +117,7 @@ function drawLearners() {
     return row;
   });
   const same = rows.length && rows.length === fam.body.children.length && rows.every((row, i) => fam.body.children[i] === row);
-  if (!same) fam.body.replaceChildren(...(rows.length ? rows : [el("tr", { className: "to-come" }, el("td", { colSpan: 7, textContent: "Nothing was trained here yet: choose families, and press Train." }))]));
+  if (!same) fam.body.replaceChildren(...(rows.length ? rows : [el("tr", { className: "to-come" }, el("td", { colSpan: 7 }, el("span", { className: "nobody", textContent: "Nothing was trained here yet: choose families, and press Train." })))]));
   root.style.cssText = budget.runs.map((_, i) => "--hue-" + i + ":" + hueOf(i)).join(";");
 }
 function drawCurves() {

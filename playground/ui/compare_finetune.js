@@ -54,7 +54,7 @@ async function planTuning() {
 }
 
 // ---------------------------------------------------------------- how it goes
-function tuningBegun(what) { tuned.next = what; tune.go.disabled = true; }
+function tuningBegun(what) { tuned.next = what; tune.go.disabled = true; sayTuned(); }
 function tuningRows(rows) {
   for (const row of rows) {
     if (row.kind === "memory") Object.assign(tuned, { what: tuned.next, memory: row, steps: [], result: null }); // the curves before stay until here
@@ -75,7 +75,7 @@ function tuningOver(told) {
 const looks = () => tuned.steps.filter((row) => typeof row.exact_match === "number");
 function sayTuned() {
   const seen = looks(), first = seen[0], last = seen[seen.length - 1], name = tuned.result ? tuned.result.from : tuned.what ? tuned.what.model : "";
-  tune.words.textContent = !first ? "Nothing was fine-tuned here yet: choose a model and press Fine-tune it." : name + ": exact match " + percent(first.exact_match) + " as it came" + (last.step ? ", " + percent(last.exact_match) + " after " + plural(last.step, "step") : "") + ", of " + plural(first.scored, "held-out sequence") + "." + (tuned.result ? " It is kept as " + tuned.result.model + (tuned.result.note ? "; " + tuned.result.note : "") + "." : "");
+  tune.words.textContent = !first && tuning.busy ? "" : !first ? "Nothing was fine-tuned here yet: choose a model and press Fine-tune it." : name + ": exact match " + percent(first.exact_match) + " as it came" + (last.step ? ", " + percent(last.exact_match) + " after " + plural(last.step, "step") : "") + ", of " + plural(first.scored, "held-out sequence") + "." + (tuned.result ? " It is kept as " + tuned.result.model + (tuned.result.note ? "; " + tuned.result.note : "") + "." : "");
   tune.ask.hidden = !tuned.result;
 }
 function drawTuning() {

@@ -1,6 +1,6 @@
 // "Same questions": everybody is asked the same held-out sequences. The rows come from comparison/table.py; this keeps the newest of each.
 const MODELS_AT_MOST = 6, SHEET = "transformer-playground-compare-table", LARGEST_SHEET = 2_500_000;
-const SCORES = [["exact_match", "exact match", "Share of the items whose whole answer is right: nothing missing, nothing more"], ["token_accuracy", "symbols", "Share of the right answers' symbols that stand at their place"], ["rank_accuracy", "ranking", "Share of the ranked items whose right answer is held for more likely than every other candidate; the small mark is chance"]];
+const SCORES = [["exact_match", "exact match", "Share of the questions whose whole answer is right: nothing missing, nothing more"], ["token_accuracy", "symbols", "Share of the right answers' symbols that stand at their place"], ["rank_accuracy", "ranking", "Share of the ranked questions whose right answer is held for more likely than every other candidate; the small mark is chance"]];
 const FAIR = "Your model was trained on exactly this task; pretrained models were trained on text and never on it. All that they are given is worked examples in the prompt, so this is no race between equals.";
 const sheet = { what: null, settings: null, rows: new Map(), items: new Map(), leaks: [], estimates: new Map(), part: 0 };
 let table, asking; // the elements, and the question under way
@@ -13,33 +13,35 @@ VIEWS.table = {
     table = {
       models: Array.isArray(form.models) ? form.models.filter((each) => each && typeof each.name === "string").slice(0, MODELS_AT_MOST) : SUGGESTED.map((name) => ({ name, on: true })),
       list: el("ul", { className: "asked" }), name: el("input", { type: "text", placeholder: "user/name", spellcheck: false, autocomplete: "off", maxLength: 200, title: "A name on the Hub, or where this machine serves itself alone a folder" }), names: el("datalist", { id: "compare-names" }),
-      fields: {}, sum: el("p", { className: "hint sum" }), go: el("button", { type: "submit", className: "quiet main ask-them", textContent: "Ask them" }),
+      fields: {}, sum: el("p", { className: "hint sum" }), problem: el("p", { className: "problem" }), go: el("button", { type: "submit", className: "quiet main ask-them", textContent: "Ask them" }),
       caption: el("p", { className: "fairness", textContent: FAIR }), body: el("tbody"), leaks: el("div", { className: "leaks" }), items: el("div", { className: "items" }), note: el("p", { className: "hint note" }), files: el("span", { className: "files" }),
     };
     asking = asker("table", { begun: tableBegun, rows: tableRows, going: drawSheet, over: tableOver });
     table.name.setAttribute("list", "compare-names"); table.name.setAttribute("aria-label", "Another model");
     const adding = el("form", { className: "adding" }, table.name, table.names, el("button", { type: "submit", className: "quiet", textContent: "Add" }));
-    adding.addEventListener("submit", (event) => { event.preventDefault(); addModel(table.name.value.trim()); table.name.value = ""; });
-    const numbers = [["n", "Questions", 20, 1, 500, "Held-out sequences that everybody is asked"], ["shots", "Worked examples", 8, 0, 32, "In the prompt of pretrained models, as many of them as they have positions for"], ["rank", "Ranked, too", 5, 0, 500, "Questions on which candidates are ranked as well; for a model such as BERT each takes about a hundred passes, which is minutes on a processor"]];
+    adding.addEventListener("submit", (event) => { event.preventDefault(); addModel(table.name.value.trim()); });
+    table.problem.setAttribute("role", "alert");
+    table.name.addEventListener("input", () => { table.problem.textContent = ""; });
+    const numbers = [["n", "Questions", 20, 1, 500, "Held-out sequences that everybody is asked"], ["shots", "Worked examples", 8, 0, 32, "In the prompt of pretrained models, as many of them as they have positions for"], ["rank", "Of these, ranked", 5, 0, 500, "Questions on which candidates are ranked as well; for a model such as BERT each takes about a hundred passes, which is minutes on a processor"]];
     const form2 = el("form", { className: "numbers" }, ...numbers.map(([name, label, value, min, max, title]) => {
       const input = el("input", { type: "number", min, max, step: 1, value: Number.isInteger(form[name]) ? form[name] : value, required: true, className: "of-" + name });
       input.addEventListener("input", rememberTable);
       table.fields[name] = input;
       return el("label", { title }, label, input);
-    }), table.sum, table.go);
+    }), el("p", { className: "hint", textContent: "Ranked: is the right answer likelier than others of its length?" }), table.sum, table.go);
     form2.addEventListener("submit", (event) => { event.preventDefault(); askThem(); });
-    const heads = ["model, and what it is", ...SCORES.map(([, text]) => text), "items", "parameters", "time an item", "memory"], titles = ["", ...SCORES.map(([, , title]) => title), "Held-out sequences answered so far", "Numbers that training has set", "Seconds for an answer, ranking not included", "Of the weights; below it, by how much the process grew that holds the model"];
+    const heads = ["model, and what it is", ...SCORES.map(([, text]) => text), "questions", "parameters", "time for one", "memory"], titles = ["", ...SCORES.map(([, , title]) => title), "Held-out sequences that it has answered", "Numbers that training has set", "Seconds for an answer, ranking not included", "Of the weights; below it, by how much the process grew that holds the model"];
     const head = el("tr", {}, ...heads.map((text, i) => el("th", { scope: "col", textContent: text, title: titles[i], className: i === 0 ? "" : i < 4 ? "score" : "number" })));
-    for (const [text, make] of [["Table (CSV)", () => save("compare.csv", new Blob([csvOf(tableLines())], { type: "text/csv" }))], ["Items (CSV)", () => save("compare-items.csv", new Blob([csvOf(itemLines())], { type: "text/csv" }))], ["Everything (JSON)", () => save("compare.json", new Blob([JSON.stringify(everything(), null, 1)], { type: "application/json" }))]]) {
+    for (const [text, make] of [["Table (CSV)", () => save("compare.csv", new Blob([csvOf(tableLines())], { type: "text/csv" }))], ["Answers (CSV)", () => save("compare-items.csv", new Blob([csvOf(itemLines())], { type: "text/csv" }))], ["Everything (JSON)", () => save("compare.json", new Blob([JSON.stringify(everything(), null, 1)], { type: "application/json" }))]]) {
       const button = el("button", { type: "button", className: "quiet", textContent: text });
       button.addEventListener("click", make);
       table.files.append(button);
     }
     table.whole = el("table", { className: "sheet" }, el("thead", {}, head), table.body);
     box.append(el("div", { className: "columns" },
-      el("section", { className: "side", ariaLabel: "What is asked" }, el("h3", { textContent: "Beside your model" }), table.list, adding, form2),
+      el("section", { className: "side", ariaLabel: "What is asked" }, el("h3", { textContent: "Beside your model" }), table.list, adding, table.problem, form2),
       el("section", { className: "main-part", ariaLabel: "The answers" }, asking.line, table.caption, el("div", { className: "scrolling" }, table.whole), table.leaks,
-        el("div", { className: "bar" }, el("h3", { textContent: "Item by item" }), table.files), table.note, table.items)));
+        el("div", { className: "bar" }, el("h3", { textContent: "Question by question" }), table.files), table.note, table.items)));
     listeners.push(listModels);
     listModels();
     recallSheet();
@@ -63,8 +65,10 @@ function listModels() {
   saySum();
 }
 function addModel(name) {
-  if (!name || table.models.some((each) => each.name === name)) return;
-  if (table.models.length >= MODELS_AT_MOST) { asking.line.querySelector(".words").textContent = plural(MODELS_AT_MOST, "model") + " are as many as fit beside one; take one off first"; return; }
+  const there = table.models.some((each) => each.name === name);
+  table.problem.textContent = !name ? "Write the name of a model first, as gpt2 or user/name." : there ? name + " stands in the list already." : table.models.length >= MODELS_AT_MOST ? plural(MODELS_AT_MOST, "model") + " are as many as fit beside yours; take one off the list first." : "";
+  if (table.problem.textContent) return; // what was written stays
+  table.name.value = "";
   table.models.push({ name, on: true });
   rememberTable(); listModels(); lookUp([name]);
 }
@@ -113,7 +117,7 @@ function tableOver(told, what) {
   if (what.models.length) lookUp(what.models, true); // what was fetched is on this machine now
   lookAround();
   rememberSheet();
-  return told.status === "done" ? "Asked: " + plural([...sheet.items.keys()].length, "question") + ", " + plural([...sheet.rows.values()].filter((row) => !isBaseline(row)).length, "answerer") + " and the baselines." : "";
+  return told.status === "done" ? "Asked: " + plural([...sheet.items.keys()].length, "question") + ", " + plural([...sheet.rows.values()].filter((row) => !isBaseline(row) && !row.error).length, "answerer") + " and the baselines." : "";
 }
 function rememberSheet() {
   const whole = JSON.stringify({ ...sheet, pending: null, rows: [...sheet.rows], estimates: [...sheet.estimates], items: [...sheet.items].map(([number, of]) => [number, [...of]]) });
@@ -189,7 +193,7 @@ function drawSheet(told = null) {
     row.dataset.id = id; row.dataset.signature = signature;
     return row;
   });
-  table.body.replaceChildren(...(rows.length ? rows : [el("tr", { className: "to-come" }, el("td", { colSpan: 8, textContent: "Nobody was asked yet: choose who stands beside your model, and press Ask them." }))]));
+  table.body.replaceChildren(...(rows.length ? rows : [el("tr", { className: "to-come" }, el("td", { colSpan: 8 }, el("span", { className: "nobody", textContent: "Nobody was asked yet: choose who stands beside your model, and press Ask them." })))]));
   if (sheet.settings) table.caption.textContent = sheet.settings.caption;
   const leaks = sheet.leaks.map((leak) => leak.sentence).join("\n");
   if (table.leaks.dataset.text !== leaks) { table.leaks.dataset.text = leaks; table.leaks.replaceChildren(...sheet.leaks.map((leak) => el("p", { className: "hint", textContent: leak.sentence }))); }

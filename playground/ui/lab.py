@@ -121,6 +121,8 @@ class LabPage:
         }
         if asked["kind"] == LENGTHS:
             asked |= {name: form[name] for name in OF_LENGTHS if name in form}
+            if empty := next((name for name in OF_LENGTHS if form.get(name) == ""), None):
+                raise SettingError(empty, f"{empty} is empty; write a whole number")
         return asked
 
     def _base(self, owner: str, subject: object) -> dict[str, Any]:
@@ -323,6 +325,8 @@ def _grid(given: object) -> dict[str, list[Any]]:
 
 def _whole_numbers(text: object, field: str) -> list[int]:
     parts = [part.strip() for part in _text(text, field).split(",") if part.strip()]
+    if not parts:
+        raise SettingError(field, f"{field} are empty; write one whole number or more, separated by commas")
     try:
         return [int(part) for part in parts]
     except ValueError:

@@ -48,7 +48,7 @@ function buildAsking() {
   for (const name of ["base", "seeds", "times", "name", "form"]) own.wrong[name] = problem(name);
   own.plan.setAttribute("role", "status");
   own.kinds = choice([["grid", "as they learn", "Exact match and loss over the steps"], ["lengths", "by length", "And then longer sequences than any that was trained"]], "grid", (kind) => { own.kind = kind; explain(); plan(); }, "What is compared");
-  own.lengths = el("div", { className: "pair" }, label("Up to, times the longest", own.times), label("Sequences of each length", own.n));
+  own.lengths = el("div", { className: "pair" }, label("Up to, times the longest (times)", own.times), label("Sequences of each length (n)", own.n));
   own.fields.forEach((each, i) => { each.box = el("fieldset", {}, el("legend", { textContent: i ? "and, if you like" : "What varies" }), each.select, each.values, each.about, each.wrong); });
   const form = $(".own-form");
   form.append(label("Otherwise as in", own.base), own.wrong.base, ...own.fields.map((each) => each.box), label("Seeds", own.seeds), own.wrong.seeds, el("div", { className: "kind-row" }, el("span", { textContent: "Compare" }), own.kinds), own.lengths, own.wrong.times, label("Name", own.name), own.wrong.name, own.wrong.form, own.plan, own.cells, own.go);
@@ -99,7 +99,7 @@ async function offerBases() {
 function formNow() {
   return {
     base: own.base.value, grid: own.fields.filter((each) => each.select.value).map((each) => [each.select.value, each.values.value]), seeds: own.seeds.value, kind: own.kind, name: own.name.value,
-    ...(own.kind === "lengths" ? { times: +own.times.value, n: +own.n.value } : {}),
+    ...(own.kind === "lengths" ? { times: own.times.value && +own.times.value, n: own.n.value && +own.n.value } : {}),
   };
 }
 // Errors stand beside the field that they are about.

@@ -6,7 +6,7 @@ function buildFound() {
   const figure = (title, className, text) => { const canvas = el("canvas", { className }), caption = el("p", { className: "caption" }), box = el("figure", {}, el("figcaption", { textContent: title, title: text }), canvas, caption); caption.setAttribute("aria-live", "polite"); return { canvas, caption, box, title }; };
   it = {
     title: el("h3", { className: "title" }), words: el("p", { className: "words" }), bar: el("span", { className: "share" }, el("i")), actions: null, sentence: el("p", { className: "sentence" }), also: el("p", { className: "also" }), legend: el("div", { className: "legend" }),
-    byLength: figure("Exact match by length", "by-length-chart", "Held-out sequences of each length, answered by free-running decoding"), heat: figure("Scheme by length", "heat-chart", "The medians again: darker in light, brighter in dark, is more right"),
+    byLength: figure("Exact match by length", "by-length-chart", "Held-out sequences of each length, answered by free-running decoding"), heat: figure("The same as a map", "heat-chart", "The medians again: darker in light, brighter in dark, is more right"),
     score: figure("Exact match on held-out sequences", "score-chart", "Measured by free-running decoding while the run trains"), loss: figure("Training loss (logarithmic)", "loss-chart", "Mean cross-entropy of the training batches between two looks at held-out sequences"),
     head: el("thead"), body: el("tbody"), untrained: el("p", { className: "hint untrained" }), links: el("div", { className: "bar" }), note: el("p", { className: "problem found-note" }), runsBody: el("tbody"), runsWords: el("summary"),
     empty: el("p", { className: "empty", textContent: "No experiment is open. Run a question, and its sentence, its curves and its table come here." }),
@@ -62,7 +62,7 @@ function drawPictures() {
   [...it.body.children].forEach((row, i) => swatch(row.querySelector("canvas"), i));
   const finished = on.some(([cell]) => cell.n), most = Math.max(1, ...cells.map((cell) => cell.steps)), over = results.cells.some((cell) => cell.n > 1) ? "the line is the median over seeds, the band their full range" : "one seed each";
   const line = (cell, place, curve) => ({ label: cell.short, place, xs: curve.steps, median: curve.median, low: curve.low, high: curve.high });
-  const rest = finished ? sentenceOf(over) + " Point at the picture, or use the arrow keys, to read it." : "The curves come with the first run that finishes.";
+  const rest = finished ? sentenceOf(over) + " Point at the picture, or use the arrow keys, to read it." : "The curves come with the first run that finishes; Train, below, shows one as it goes.";
   const steps = { x: [0, most], marks: [[0, "0"], [most, "step " + most.toLocaleString("en")]], what: "Step", rest };
   chartOf(it.score.canvas, { ...steps, series: on.map(([cell, place]) => line(cell, place, cell.curve)), y: [0, 1.02], ticks: [[0, "0"], [0.5, "50 %"], [0.99, "99 %"]], write: share, caption: it.score.caption, title: it.score.title });
   const losses = on.map(([cell, place]) => line(cell, place, cell.loss)), all = losses.flatMap((each) => [...each.low, ...each.high]).map((v) => Math.log10(Math.max(v, 1e-9)));

@@ -12,8 +12,10 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.browser.chromium import FLAGS, find_browser
+from tests.hub.stand_in import StandInHub
 from tests.servers import AppServer
 
+SERVED = {"gpt2": "tiny-gpt2", "bert-base-uncased": "tiny-bert"}  # names on the Hub, and the fixtures that stand there
 REFUSED = "422 (Unprocessable Entity)"  # how Gradio's validators say no; the browser logs it, the page explains it
 expect.set_options(timeout=20_000)  # a busy machine is slow, not wrong
 
@@ -36,6 +38,38 @@ def browser() -> Iterator[Browser]:
 def app(tmp_path_factory) -> Iterator[AppServer]:
     # Open to all, so that every browser is an owner of its own; this machine alone would be one owner.
     server = AppServer(tmp_path_factory.mktemp("app"), GRADIO_SERVER_NAME="0.0.0.0", PLAYGROUND_SLOTS="4")
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def models(request) -> dict[str, dict[str, bytes]]:
+    """The files of tiny fixtures, by the names under which they are served; they are no pretrained models."""
+    from tests.comparison import fixtures  # and with it transformers, which few tests here need
+
+    folder = fixtures.kept(request.config.cache.mkdir("tiny-models"))
+    return {name: {path.name: path.read_bytes() for path in (folder / tiny).iterdir()} for name, tiny in SERVED.items()}
+
+
+@pytest.fixture(scope="module")
+def model_hub(models) -> Iterator[StandInHub]:
+    with StandInHub() as hub:
+        for name, files in models.items():
+            hub.put(name, files)
+        yield hub
+
+
+@pytest.fixture
+def hub(model_hub) -> Iterator[StandInHub]:
+    """The Hub with the fixtures; what a test breaks about it is whole again for the next one."""
+    yield model_hub
+    model_hub.heal()
+
+
+@pytest.fixture(scope="module")
+def app_with_models(model_hub, tmp_path_factory) -> Iterator[AppServer]:
+    folder = tmp_path_factory.mktemp("app")
+    server = AppServer(folder, **model_hub.environment(folder / "hf", token=model_hub.OWNER))
     yield server
     server.stop()
 

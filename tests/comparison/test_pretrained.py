@@ -98,6 +98,7 @@ def test_about_tells_sizes_without_a_download(served, tiny_gpt2):
     assert "there is no repository nobody/nothing" in rows[2]["sentence"]
     assert (rows[3]["where"], rows[3]["kind"]) == ("directory", "causal")
     assert "is no model" in rows[4]["sentence"]
+    assert not any(row["unreached"] for row in rows)
     assert not [request for request in seen if "/resolve/" in request.path]
     assert cached({}, Tell())["models"] == []
 
@@ -165,6 +166,8 @@ def test_without_a_network_that_is_said_within_three_seconds_and_what_is_cached_
     assert "cannot be reached" in sentence
     assert "On this machine already: bert-base-uncased" in sentence
     assert again
+    rows = about({"models": ["gpt2", "bert-base-uncased", "x" * 200]}, Tell())["models"]
+    assert [row["unreached"] for row in rows] == [True, False, False]  # that a name is none is known without the Hub
 
     def nobody(*_, **__):
         time.sleep(20)

@@ -13,7 +13,7 @@ import pytest
 
 from playground.models.config import SettingError
 from playground.runs.history import kept_states, kept_steps, read_lines, weights_path
-from playground.runs.processes import warm_up
+from playground.runs.processes import Child, warm_up
 from playground.runs.registry import ASKING, UNDO_FOR, WAITING_AN_OWNER, Refused, Registry
 from playground.runs.run import LONGEST_NAME, Run
 from playground.training.checkpoint import save_checkpoint
@@ -943,12 +943,24 @@ def test_when_the_process_that_looks_is_killed_the_next_question_has_a_new_one(r
     run = slow(registry)
     page = Page(registry, run)
     page.poll_until(lambda told: told["snapshot"])
-    registry.eyes._child.process.kill()
-    registry.eyes._child.ended.wait(60)
+    child = registry.eyes._child
+    child.process.kill()
+    child.ended.wait(60)
     assert answer(registry.ask(run, "1 2"))["answer"] == ["2", "1"]
     looks = page.looks
     page.poll_until(lambda told: told["looks"] > looks + 1)
     assert run.status == "training"
+
+
+def test_who_asks_the_moment_the_process_that_looks_has_ended_is_answered_by_the_next_one(registry, monkeypatch):
+    asked_again = Future()
+    monkeypatch.setattr(Child, "send", lambda child, *message: True)  # nothing comes of the first question
+    first = registry.eyes.ask("warm", {})
+    monkeypatch.undo()
+    first.add_done_callback(lambda _: asked_again.set_result(registry.eyes.ask("warm", {})))
+    registry.eyes.close()
+    assert "ended" in answer(first)["error"]
+    assert answer(asked_again.result(60)) == {}
 
 
 def test_looking_and_asking_change_no_bit(registry):
