@@ -51,8 +51,9 @@ def link_to(url: str, **fields: object) -> str:
 
 
 def begin(page: Page, url: str, speed: int = 0, **fields: object) -> None:
-    """Train a small run from the page and wait for its first points."""
-    page.wait_for_selector(".live:not([data-status=opening])", state="attached")  # or Gradio complains of what is cut off
+    """Train a small run from the page, which may be one that has visited nothing yet, and wait for its first points."""
+    if page.url != "about:blank":
+        page.wait_for_selector(".live:not([data-status=opening])", state="attached")  # or Gradio complains of what is cut off
     page.goto(link_to(url, **fields))
     page.wait_for_selector(".live:not([data-status=opening])")
     page.wait_for_function("document.querySelector('#field-max_length input')?.value === '5'")
