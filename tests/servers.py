@@ -49,7 +49,7 @@ class AppServer:
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
-        wait_for(self.answers, 60, "the app's page")
+        wait_for(self.answers, 120, "the app's page")
 
     def answers(self) -> bool:
         if self.process.poll() is not None:
@@ -63,7 +63,7 @@ class AppServer:
         """Status and text of a GET; `Host` may be given as any other header."""
         request = urllib.request.Request(self.url + path, headers=headers)
         try:
-            with urllib.request.urlopen(request, timeout=20) as answer:
+            with urllib.request.urlopen(request, timeout=60) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:
@@ -73,4 +73,4 @@ class AppServer:
         """SIGTERM, and the exit code."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(20)
+        return self.process.wait(60)

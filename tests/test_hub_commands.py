@@ -340,7 +340,7 @@ def test_a_token_is_asked_for_without_an_echo_and_taken_instead_of_the_machines_
         os.close(theirs)
         wait_for(lambda: not termios.tcgetattr(ours)[3] & termios.ECHO, 60, "a prompt that shows nothing")
         os.write(ours, hub.ADA.encode() + b"\n")
-        stdout, stderr = asking.communicate(timeout=60)
+        stdout, stderr = asking.communicate(timeout=100)
     assert asking.returncode == 0, stderr
     assert stderr.startswith("Token:")
     (line,) = stdout.splitlines()
@@ -388,7 +388,7 @@ def test_a_signal_ends_a_push_that_hangs_and_nothing_of_it_is_there(hub, publish
             os.killpg(hanging.pid, number)  # as a terminal sends Ctrl-C: to the process that does the errand, too
         else:
             hanging.send_signal(number)
-        stdout, stderr = hanging.communicate(timeout=30)  # comes when the last process that could write there has ended
+        stdout, stderr = hanging.communicate(timeout=100)  # comes when the last process that could write there has ended
     assert (hanging.returncode, stdout) == (128 + number, ""), stderr
     assert stderr.splitlines()[-1].startswith("playground: cancelled; the commit was on its way: look whether it is there")
     assert "Traceback" not in stderr

@@ -15,7 +15,7 @@ from tests.browser.chromium import FLAGS, find_browser
 from tests.servers import AppServer
 
 REFUSED = "422 (Unprocessable Entity)"  # how Gradio's validators say no; the browser logs it, the page explains it
-expect.set_options(timeout=20_000)  # a busy machine is slow, not wrong
+expect.set_options(timeout=60_000)  # a busy machine is slow, not wrong
 
 
 @pytest.fixture(scope="session")
@@ -72,7 +72,7 @@ def open_page(browser: Browser, idle: list[Page]) -> Iterator[Callable[..., Page
             page = idle.pop() if idle else browser.new_context(viewport={"width": 1440, "height": 950}).new_page()
             contexts.append(page.context)
             reusable.append((page, url))
-        page.set_default_timeout(30_000)
+        page.set_default_timeout(60_000)
         if not may_complain:  # where the test takes the network or the server away, Chromium logs it
             listen(page, "console", lambda said: said.text if said.type == "error" and REFUSED not in said.text else None)
         listen(page, "pageerror", str)

@@ -138,7 +138,7 @@ def test_a_run_is_published_as_it_goes_on(app, hub, open_page):
     first = hub.repo("ada/goes-on").branches["while-training"]
     page.get_by_role("tab", name="Train").click()
     page.click("#stop")
-    shows(page, "stopped", seconds=30)
+    shows(page, "stopped")
     deadline = time.monotonic() + 60
     while hub.repo("ada/goes-on").branches["while-training"] == first and time.monotonic() < deadline:
         time.sleep(0.2)

@@ -122,7 +122,7 @@ def test_a_run_whose_newest_checkpoint_is_damaged_goes_on_from_the_one_before_an
     harm(newest / name)
     registry.control(run, "step")
     wait_for_status(run, "paused", "failed")
-    wait_for(lambda: run.step == step + 1, 20, f"a step from {step} on, {run.message}")
+    wait_for(lambda: run.step == step + 1, 60, f"a step from {step} on, {run.message}")
     assert run.status == "paused"
     assert "An earlier one was taken" in run.message
     assert f"{run.folder.name}/checkpoints/{newest.name}" in run.message
