@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SHIPPED = ("reverse", "reverse-one-head", "copy")
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 60, what: str = "a condition") -> object:
+def wait_for(condition: Callable[[], object], seconds: float = 120, what: str = "a condition") -> object:
     """Wait until `condition` gives something true, and return it."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

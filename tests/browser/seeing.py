@@ -11,7 +11,7 @@ from playwright.sync_api import Page
 SMALL = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "batch_size": 8, "max_length": 5, "eval_n": 32, "eval_every": 50}
 
 
-def shows(page: Page, *statuses: str, seconds: float = 60) -> None:
+def shows(page: Page, *statuses: str, seconds: float = 120) -> None:
     """Wait until the live view shows one of these statuses."""
     script = "names => names.includes(document.querySelector('.live')?.dataset.status)"
     page.wait_for_function(script, arg=list(statuses), timeout=seconds * 1000)
@@ -22,13 +22,13 @@ def step_shown(page: Page) -> int:
     return int(found.group(1)) if found else 0
 
 
-def says(page: Page, selector: str, text: str, seconds: float = 60) -> None:
+def says(page: Page, selector: str, text: str, seconds: float = 120) -> None:
     """Wait until an element's text contains this."""
     script = "([selector, text]) => document.querySelector(selector)?.textContent.includes(text)"
     page.wait_for_function(script, arg=[selector, text], timeout=seconds * 1000)
 
 
-def passes(page: Page, step: int, seconds: float = 60) -> None:
+def passes(page: Page, step: int, seconds: float = 120) -> None:
     """Wait until the run on show has gone beyond a step."""
     script = "step => +(/step (\\d+)/.exec(document.querySelector('.sentence')?.textContent) || [])[1] > step"
     page.wait_for_function(script, arg=step, timeout=seconds * 1000)
