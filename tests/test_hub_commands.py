@@ -400,7 +400,7 @@ def test_a_signal_ends_a_push_that_hangs_and_nothing_of_it_is_there(hub, publish
 def test_ctrl_c_before_the_errand_has_begun_is_one_line_too(hub):
     """Its process is only just starting then, and must not die of the signal itself, with a traceback."""
     begun = [sys.executable, "-c", EARLY]
-    done = subprocess.run(begun, cwd=ROOT, capture_output=True, text=True, timeout=60, env=hub.surroundings(""), start_new_session=True)
+    done = subprocess.run(begun, cwd=ROOT, capture_output=True, text=True, timeout=200, env=hub.surroundings(""), start_new_session=True)
     assert (done.returncode, done.stdout) == (130, "")
     assert done.stderr == "playground: cancelled; nothing was written\n"
 

@@ -63,7 +63,7 @@ def test_a_signal_ends_it_and_the_rows_so_far_are_told(environment, digits):
             if "Asking gpt2" in line:
                 process.send_signal(signal.SIGINT)
                 break
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=200)
     assert process.returncode == 128 + signal.SIGINT
     assert "told to end" in err
     assert [line.split("  ")[0] for line in out.splitlines()[1:5]] == ["chance", "copy the input", "most frequent symbol", "digits"]

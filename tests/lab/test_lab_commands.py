@@ -22,7 +22,7 @@ def test_lengths_ended_by_ctrl_c_goes_on_by_the_same_command_and_repeats_nothing
     with subprocess.Popen([*COMMAND, *map(str, words)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         wait_for(lambda: list(out.glob("runs/*/checkpoints/*/config.json")), what="a run that has saved")
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=200)
     assert process.returncode == 130
     assert "the same command goes on from here" in said
     begun = {path.name for path in out.glob("runs/*")}

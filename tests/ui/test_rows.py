@@ -213,7 +213,7 @@ class Pipe:
 rows_reader._rows = lambda order: bytearray(8 * rows_reader.MEMORY)
 rows_reader.read(Pipe, {})
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=200)
     assert "these rows need more memory than is free" in done.stdout, done.stderr
 
 
