@@ -1,12 +1,17 @@
 """What the tests of the lower floors share: small settings, and one model at several ages."""
 
 import copy
+<<<<<<< HEAD
 import os
+=======
+from pathlib import Path
+>>>>>>> ci
 
 import pytest
 import torch
 from hypothesis import settings
 
+from playground.runs import processes
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 
@@ -14,6 +19,30 @@ settings.register_profile("quick", max_examples=50, deadline=None, derandomize=T
 settings.load_profile("quick")
 torch.set_num_threads(1)  # as a Trainer does: two threads on a busy machine take thirty times as long
 os.environ.setdefault("PLAYGROUND_THREADS", "1")  # for runs in processes of their own, which would try out what is quickest
+
+# What figures and transformers import as well: whatever is forked for a test and needs them is there two seconds sooner. Nothing that
+# reads the environment when it is imported, as huggingface_hub does: that is for each process to do in its own.
+processes.PRELOAD += ["pandas", "scipy.stats", "sklearn.metrics", "matplotlib.backends.backend_agg"]
+
+# The files that take longest, in this order, before all others: none of the processes is left alone with one of them at the end.
+# The last of all is the one that measures how soon answers come while four runs train: it takes the whole machine.
+LONG = (
+    "browser/test_compare.py", "browser/test_runs.py", "hub/test_errands.py", "browser/test_compare_views.py", "test_hub_commands.py",
+    "browser/test_inspect.py", "faults/test_hub.py", "runs/test_registry.py", "test_command_line.py", "browser/test_lab.py",
+    "faults/test_tokens.py", "test_code.py", "comparison/test_compare_command.py", "browser/test_hub.py", "browser/test_train_tab.py",
+    "faults/test_corrupt.py", "ui/test_compare.py", "browser/test_rows.py", "inspection/test_shown_walked.py", "faults/test_sigterm.py",
+    "comparison/test_comparer.py", "comparison/test_finetune.py", "lab/test_lab_commands.py", "faults/test_killed_while_saving.py",
+    "families/test_every_family.py", "families/test_learning.py", "hub/test_card.py", "training/test_checkpoint.py",
+)  # fmt: skip
+ALONE = "faults/test_load.py"
+
+
+def pytest_collection_modifyitems(items):
+    def turn(item):
+        name = item.path.relative_to(Path(__file__).parent).as_posix()
+        return LONG.index(name) if name in LONG else len(LONG) + (name == ALONE)
+
+    items.sort(key=turn)
 
 
 @pytest.fixture(scope="session")

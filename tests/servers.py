@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SHIPPED = ("reverse", "reverse-one-head", "copy")
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 60, what: str = "a condition") -> object:
+def wait_for(condition: Callable[[], object], seconds: float = 120, what: str = "a condition") -> object:
     """Wait until `condition` gives something true, and return it."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -50,7 +50,7 @@ class AppServer:
                 stderr=subprocess.STDOUT,
             )
         try:
-            wait_for(self.answers, 60, "the app's page")
+            wait_for(self.answers, 120, "the app's page")
         except TimeoutError:
             self.process.kill()  # who asked for it never gets to know it
             self.process.wait(20)
@@ -68,7 +68,7 @@ class AppServer:
         """Status and text of a GET; `Host` may be given as any other header."""
         request = urllib.request.Request(self.url + path, headers=headers)
         try:
-            with urllib.request.urlopen(request, timeout=20) as answer:
+            with urllib.request.urlopen(request, timeout=60) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:
@@ -78,4 +78,4 @@ class AppServer:
         """SIGTERM, and the exit code."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(20)
+        return self.process.wait(60)

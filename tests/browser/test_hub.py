@@ -51,7 +51,7 @@ def publish(page, repo, token):
 
 
 def test_from_training_to_another_browser(app, hub, open_page):
-    page = open_page(app.url)
+    page = open_page(app.url, visit=False)
     begin(page, app.url, steps=40)
     shows(page, "done")
     of_the_first = attention(page)
@@ -125,7 +125,7 @@ def test_an_older_revision_opens(app, hub, open_page):
 
 
 def test_a_run_is_published_as_it_goes_on(app, hub, open_page):
-    page = open_page(app.url)
+    page = open_page(app.url, visit=False)
     begin(page, app.url, steps=100_000, eval_every=100_000)
     shows(page, "training")
     to_the_hub(page)
@@ -138,7 +138,7 @@ def test_a_run_is_published_as_it_goes_on(app, hub, open_page):
     first = hub.repo("ada/goes-on").branches["while-training"]
     page.get_by_role("tab", name="Train").click()
     page.click("#stop")
-    shows(page, "stopped", seconds=30)
+    shows(page, "stopped")
     deadline = time.monotonic() + 60
     while hub.repo("ada/goes-on").branches["while-training"] == first and time.monotonic() < deadline:
         time.sleep(0.2)

@@ -86,7 +86,7 @@ def test_the_answer_step_by_step(app, open_page):
 
 
 def test_a_run_at_any_step_and_the_way_there(app, open_page):
-    page = open_page(app.url)
+    page = open_page(app.url, visit=False)
     begin(page, app.url, steps=60)
     shows(page, "done")
     page.click(".look-into")
@@ -101,7 +101,7 @@ def test_a_run_at_any_step_and_the_way_there(app, open_page):
 
 
 def test_a_link_opens_the_same_view_for_somebody_else(app, open_page):
-    page = open_page(app.url)
+    page = open_page(app.url, visit=False)
     begin(page, app.url, steps=100_000)
     passes(page, 5)
     page.click(".look-into")
@@ -174,7 +174,7 @@ def test_what_heads_are_for_sorted_and_read(app, open_page):
 
 
 def test_heads_over_the_steps_of_a_run(app, open_page):
-    page = open_page(app.url)
+    page = open_page(app.url, visit=False)
     begin(page, app.url, steps=60)
     shows(page, "done")
     page.click(".look-into")

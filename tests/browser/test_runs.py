@@ -15,7 +15,7 @@ LONG = {"steps": 100_000}
 
 
 def test_slow_motion_shows_every_step_and_full_speed_is_a_choice_away(app, open_page):
-    page = open_page(app.url)
+    page = open_page(app.url, visit=False)
     begin(page, app.url, speed=2, **LONG)
     says(page, ".sentence", "slowed to 2 steps/s")
     passes(page, 2)
@@ -33,7 +33,7 @@ def test_slow_motion_shows_every_step_and_full_speed_is_a_choice_away(app, open_
 
 
 def test_the_learning_rate_changes_on_the_way_and_the_change_is_kept_with_its_step(app, open_page):
-    page = open_page(app.url)
+    page = open_page(app.url, visit=False)
     begin(page, app.url, schedule="constant", warmup=0, **LONG)
     passes(page, 20)
     page.click("#pause")
@@ -57,7 +57,7 @@ def test_the_learning_rate_changes_on_the_way_and_the_change_is_kept_with_its_st
 
 
 def test_one_goes_back_in_time_while_it_trains_and_afterwards(app, open_page):
-    page = open_page(app.url)
+    page = open_page(app.url, visit=False)
     begin(page, app.url, steps=400, eval_every=10)
     passes(page, 60)
     page.focus(".scrub")
@@ -92,7 +92,7 @@ def test_one_goes_back_in_time_while_it_trains_and_afterwards(app, open_page):
 
 
 def test_a_branch_waits_at_its_step_and_goes_its_own_way(app, open_page):
-    page = open_page(app.url)
+    page = open_page(app.url, visit=False)
     begin(page, app.url, steps=300)
     shows(page, "done")
     name = names(page)[0]
@@ -113,7 +113,7 @@ def test_a_branch_waits_at_its_step_and_goes_its_own_way(app, open_page):
 
 
 def test_curves_are_laid_over_each_other_and_settings_compared(app, open_page):
-    page = open_page(app.url)
+    page = open_page(app.url, visit=False)
     for seed in range(2):
         begin(page, app.url, steps=60, seed=seed, n_heads=1 + seed)
         shows(page, "done")
@@ -136,7 +136,7 @@ def test_curves_are_laid_over_each_other_and_settings_compared(app, open_page):
 
 
 def test_the_list_renames_hides_deletes_repeats_and_lends_settings(app, open_page):
-    page = open_page(app.url)
+    page = open_page(app.url, visit=False)
     begin(page, app.url, steps=30, n_heads=4, d_ff=24)
     shows(page, "done")
     name = names(page)[0]
@@ -173,7 +173,7 @@ def test_the_list_renames_hides_deletes_repeats_and_lends_settings(app, open_pag
 
 
 def test_a_reload_and_a_second_tab_show_every_point_and_none_twice(app, open_page):
-    page = open_page(app.url)
+    page = open_page(app.url, visit=False)
     begin(page, app.url, **LONG)
     passes(page, 30)
     page.reload()
@@ -193,7 +193,7 @@ def test_a_reload_and_a_second_tab_show_every_point_and_none_twice(app, open_pag
 
 
 def test_half_a_minute_without_network_loses_nothing(app, open_page):
-    page = open_page(app.url, may_complain=True)
+    page = open_page(app.url, may_complain=True, visit=False)
     begin(page, app.url, speed=20, **LONG)
     passes(page, 5)
     page.context.set_offline(True)
@@ -211,7 +211,7 @@ def test_half_a_minute_without_network_loses_nothing(app, open_page):
 
 
 def test_a_closed_browser_finds_its_run_again(app, open_page):
-    page = open_page(app.url)
+    page = open_page(app.url, visit=False)
     begin(page, app.url, **LONG)
     passes(page, 10)
     memory = page.context.storage_state()
@@ -229,7 +229,7 @@ def test_a_closed_browser_finds_its_run_again(app, open_page):
 
 def test_on_this_machine_another_browser_finds_the_runs_too(tmp_path, open_page):
     own = AppServer(tmp_path)
-    page = open_page(own.url, may_complain=True)
+    page = open_page(own.url, may_complain=True, visit=False)
     begin(page, own.url, steps=20)
     shows(page, "done")
     other = open_page(own.url, may_complain=True)
@@ -239,7 +239,7 @@ def test_on_this_machine_another_browser_finds_the_runs_too(tmp_path, open_page)
 
 def test_after_a_restart_of_the_server_the_open_page_goes_on(tmp_path, open_page):
     own = AppServer(tmp_path)
-    page = open_page(own.url, may_complain=True)
+    page = open_page(own.url, may_complain=True, visit=False)
     begin(page, own.url, **LONG)
     passes(page, 30)
     assert own.stop() == 0
@@ -260,20 +260,20 @@ def test_after_a_restart_of_the_server_the_open_page_goes_on(tmp_path, open_page
 
 
 def test_with_eight_tabs_open_pause_is_heard(app, open_page):
-    page = open_page(app.url)
+    page = open_page(app.url, visit=False)
     begin(page, app.url, **LONG)
     tabs = [page] + [open_page(app.url, same_browser_as=page) for _ in range(7)]
     for tab in tabs:
         shows(tab, "training")
     tabs[-1].click("#pause")
     for tab in tabs:
-        shows(tab, "paused", seconds=20)
+        shows(tab, "paused")
     tabs[3].click("#stop")
-    shows(tabs[0], "stopped", seconds=20)
+    shows(tabs[0], "stopped")
 
 
 def test_a_link_to_watch_shows_the_run_and_can_do_nothing_to_it(app, open_page):
-    page = open_page(app.url)
+    page = open_page(app.url, visit=False)
     begin(page, app.url, **LONG)
     passes(page, 20)
     page.click(".share")
@@ -335,7 +335,7 @@ def test_settings_travel_as_a_link_and_as_json(app, open_page):
 
 
 def test_checkpoints_are_kept_listed_fetched_sent_and_deleted(app, open_page, tmp_path):
-    page = open_page(app.url, may_complain=True)
+    page = open_page(app.url, may_complain=True, visit=False)
     begin(page, app.url, **LONG)
     passes(page, 20)
     page.click("#pause")
@@ -381,7 +381,7 @@ def test_checkpoints_are_kept_listed_fetched_sent_and_deleted(app, open_page, tm
 
 def test_more_starts_than_places_wait_in_a_line_that_moves(tmp_path, open_page):
     own = AppServer(tmp_path, PLAYGROUND_SLOTS="1")
-    page = open_page(own.url, may_complain=True)
+    page = open_page(own.url, may_complain=True, visit=False)
     begin(page, own.url, **LONG)
     shows(page, "training")
     page.click("#another")
@@ -400,7 +400,7 @@ def test_more_starts_than_places_wait_in_a_line_that_moves(tmp_path, open_page):
 
 @pytest.mark.parametrize("width", [1440, 390])
 def test_the_keyboard_pauses_steps_and_explains_itself(app, open_page, width):
-    page = open_page(app.url, width=width)
+    page = open_page(app.url, width=width, visit=False)
     begin(page, app.url, **LONG)
     passes(page, 10)
     page.evaluate("document.activeElement.blur()")
@@ -424,7 +424,7 @@ def test_the_keyboard_pauses_steps_and_explains_itself(app, open_page, width):
 def test_a_killed_worker_is_told_with_its_last_checkpoint_and_goes_on(app, open_page):
     import psutil
 
-    page = open_page(app.url)
+    page = open_page(app.url, visit=False)
     begin(page, app.url, **LONG)
     passes(page, 20)
     page.click("#pause")
@@ -445,5 +445,5 @@ def test_a_killed_worker_is_told_with_its_last_checkpoint_and_goes_on(app, open_
     passes(page, at + 30)
     page.click("#pause")
     shows(page, "paused")
-    wait_for(lambda: drawn(page) == list(range(1, step_shown(page) + 1)), 20, "every point, none twice")
+    wait_for(lambda: drawn(page) == list(range(1, step_shown(page) + 1)), 60, "every point, none twice")
     page.click("#stop")

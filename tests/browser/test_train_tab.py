@@ -20,9 +20,9 @@ def test_the_first_screen_shows_a_shipped_model_and_lets_one_try_it(app, open_pa
     shows(page, "checkpoint")
     expect(page.locator(".sentence")).to_contain_text("exact match")
     expect(page.locator(".answer")).to_have_text(re.compile(r"5 1 4 1 3\s*✓"))
-    assert page.locator(".heads .head").count() == 8
-    assert colours(page, ".focus-map") > 20
-    assert colours(page, ".loss-chart") > 5
+    expect(page.locator(".heads .head")).to_have_count(8)
+    wait_for(lambda: colours(page, ".focus-map") > 20, what="the picture of a head")
+    wait_for(lambda: colours(page, ".loss-chart") > 5, what="the curve of the loss")
     page.fill(".sequence", "9 8 7")
     expect(page.locator(".answer")).to_have_text(re.compile(r"7 8 9\s*✓"))
     page.fill(".sequence", "9 x 7")

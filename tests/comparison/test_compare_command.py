@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from playground.commands.comparing import compare
+from tests.commands import interpreter, playground
 from tests.servers import ROOT
 
 
@@ -26,14 +27,9 @@ def environment(hub, tiny_gpt2, tiny_bert, tmp_path_factory):
     return os.environ | hub.environment(tmp_path_factory.mktemp("home"), token=hub.OWNER)
 
 
-def playground(environment, *arguments):
-    command = [sys.executable, "-W", "error::UserWarning", "-m", "playground", *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=250, env=environment)
-
-
 def test_the_command_of_the_readme_with_names_of_the_hub(hub, environment, digits, tmp_path):
     arguments = ("--models", "gpt2", "bert-base-uncased", "--n", 4, "--shots", 1, "--rank", 2, "--json", "--csv", tmp_path / "table.csv")
-    done = playground(environment, "compare", digits, *arguments)
+    done = interpreter("compare", digits, *arguments, **environment)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     models = ["chance", "copy the input", "most frequent symbol", "digits", "gpt2", "bert-base-uncased", "bert-base-uncased"]
@@ -48,7 +44,7 @@ def test_the_command_of_the_readme_with_names_of_the_hub(hub, environment, digit
 
 
 def test_a_folder_works_wherever_a_name_does_and_what_fails_is_a_line(environment, digits, tiny_bert):
-    done = playground(environment, "compare", digits, "--n", 2, "--shots", 0, "--models", tiny_bert, "ben/nothing")
+    done = playground("compare", digits, "--n", 2, "--shots", 0, "--models", tiny_bert, "ben/nothing", **environment)
     assert done.returncode == 1
     lines = done.stdout.splitlines()
     assert "exact match" in lines[0]
@@ -67,7 +63,7 @@ def test_a_signal_ends_it_and_the_rows_so_far_are_told(environment, digits):
             if "Asking gpt2" in line:
                 process.send_signal(signal.SIGINT)
                 break
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=200)
     assert process.returncode == 128 + signal.SIGINT
     assert "told to end" in err
     assert [line.split("  ")[0] for line in out.splitlines()[1:5]] == ["chance", "copy the input", "most frequent symbol", "digits"]
@@ -79,7 +75,7 @@ def test_what_cannot_be_is_refused_in_one_line(environment, digits, tmp_path):
         (["compare", digits, "--shots", 33], "33 is not in the range"),
         (["compare", digits, "--csv", tmp_path / "none" / "table.csv"], "there is no such folder"),
     ):
-        done = playground(environment, *arguments)
+        done = playground(*arguments, **environment)
         assert done.returncode == 2
         assert sentence in done.stderr
         assert done.stdout == ""

@@ -93,8 +93,8 @@ def test_a_download_that_hangs_is_cancelled_at_once_and_the_next_job_works(compa
         answer = comparer.poll(job, "ada")
         assert answer["status"] == "cancelled"
         assert [row["model"] for row in answer["rows"] if row["kind"] == "model" and row["over"]][-1] == "digits"  # what had come stays
-        wait_for(lambda: comparer.poll(behind, "ben")["status"] != "waiting", 5, "the next job's turn")
-        assert time.monotonic() - at < 1
+        wait_for(lambda: comparer.poll(behind, "ben")["status"] != "waiting", 60, "the next job's turn")
+        assert time.monotonic() - at < 5  # a second, and what a busy machine adds; the download itself hangs for longer
     assert over(comparer, behind, "ben")["status"] == "done"
 
 
@@ -159,14 +159,14 @@ def test_what_nobody_asks_for_makes_way_and_is_forgotten(comparer, served, digit
         assert over(comparer, comparer.begin("table", table(digits), "ben"), "ben")["status"] == "done"
     assert "nobody asked for it any more" in comparer.poll(left, "ada")["sentence"]
     monkeypatch.setattr(jobs_module, "KEPT_FOR", 0.0)
-    wait_for(lambda: left not in comparer._jobs, 10, "the end of what was kept")
+    wait_for(lambda: left not in comparer._jobs, 60, "the end of what was kept")
 
 
 def test_an_idle_process_gives_its_memory_back(comparer, monkeypatch):
     assert over(comparer, comparer.begin("cached", {}, "ada"))["status"] == "done"
     assert comparer.process_id
     monkeypatch.setattr(jobs_module, "IDLE_FOR", 0.5)
-    wait_for(lambda: comparer.process_id is None, 10, "the end of the idle process")
+    wait_for(lambda: comparer.process_id is None, 60, "the end of the idle process")
     assert over(comparer, comparer.begin("cached", {}, "ada"))["status"] == "done"
 
 
@@ -178,7 +178,7 @@ def test_where_strangers_come_folders_are_no_models_and_downloads_are_smaller(se
         assert (told["folders"], told["most_bytes"]) == (False, 600_000_000)
     finally:
         comparer.close()
-    wait_for(lambda: comparer.process_id is None, 10, "the end of the process")
+    wait_for(lambda: comparer.process_id is None, 60, "the end of the process")
 
 
 PAGE = """

@@ -20,6 +20,7 @@ from playground.tasks import EOS, PAD, SOS, load_task
 from playground.tasks.held_out import held_out_set
 from playground.training.checkpoint import save_checkpoint
 from playground.training.trainer import Trainer
+from tests.commands import playground
 
 ROOT = Path(__file__).resolve().parents[2]
 BOTH = pytest.mark.parametrize("fixture", ["tiny-gpt2", "tiny-bert"])
@@ -295,15 +296,15 @@ def test_where_strangers_come_less_is_allowed_names_cannot_be_guessed_and_the_ol
 
 def test_the_command_line_leaves_a_model_and_does_not_replace_it_unasked(asked, tmp_path):
     out = tmp_path / "model"
-    command = [sys.executable, "-W", "error", "-m", "playground", "finetune", asked()["model"], asked()["checkpoint"]]
-    command += ["--steps", "2", "--n", "4", "--out", str(out), "--json"]
+    words = ["finetune", asked()["model"], asked()["checkpoint"], "--steps", "2", "--n", "4", "--out", str(out), "--json"]
+    command = [sys.executable, "-W", "error", "-m", "playground", *words]
     first = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert first.returncode == 0, first.stderr
     told = json.loads(first.stdout.splitlines()[-1])
     assert told["model"] == str(out)
     assert told["steps"] == 2
     assert pretrained.find(str(out), Tell()).parameters == told["parameters"]
-    again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    again = playground(*words)
     assert again.returncode == 2
     assert "already holds a fine-tuned model; choose another folder, or add --overwrite" in again.stderr
 

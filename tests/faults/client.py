@@ -28,7 +28,7 @@ class Page:
 
     def post(self, path: str, body: bytes, headers: dict[str, str]) -> Any:
         if self.connection is None:
-            self.connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+            self.connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
             self.connection.connect()
             self.connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:

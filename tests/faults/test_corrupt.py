@@ -6,6 +6,7 @@ import shutil
 import pytest
 import safetensors.torch
 
+from playground.runs.registry import Registry
 from playground.training.checkpoint import load_model, load_trainer, read_tensors, save_checkpoint
 from playground.training.manifest import CheckpointError
 from playground.training.trainer import Trainer
@@ -89,20 +90,27 @@ def lost(path):
     path.unlink()
 
 
-@pytest.fixture
-def two_generations(registries, tmp_path):
-    """A registry, and a run of an earlier one with two checkpoints: their folders, newest first."""
-    registry = registries()
+@pytest.fixture(scope="module")
+def left_behind(tmp_path_factory):
+    """What a server that has ended left of a run with two checkpoints."""
+    root = tmp_path_factory.mktemp("left-behind")
+    registry = Registry(root, lease=0, reap=0)
     run = start(registry, steps=STEPS)
     wait_for(lambda: run.step > 20, 60, "some steps")
     held(registry, run)
     registry.control(run, "resume")
     wait_for_status(run, "training")
     held(registry, run)
-    registry.shutdown()
-    again = registries()
-    (run,) = again.of_owner("ada")
-    return again, run, [path for path, _ in run.checkpoints()]
+    registry.shutdown(20)
+    return root
+
+
+@pytest.fixture
+def two_generations(registries, left_behind, tmp_path):
+    """The next server's registry, and that run: the folders of its checkpoints, newest first."""
+    registry = registries(shutil.copytree(left_behind, tmp_path / "root"))
+    (run,) = registry.of_owner("ada")
+    return registry, run, [path for path, _ in run.checkpoints()]
 
 
 @pytest.mark.parametrize("harm", [flipped, cut, lost])
@@ -114,7 +122,7 @@ def test_a_run_whose_newest_checkpoint_is_damaged_goes_on_from_the_one_before_an
     harm(newest / name)
     registry.control(run, "step")
     wait_for_status(run, "paused", "failed")
-    wait_for(lambda: run.step == step + 1, 20, f"a step from {step} on, {run.message}")
+    wait_for(lambda: run.step == step + 1, 60, f"a step from {step} on, {run.message}")
     assert run.status == "paused"
     assert "An earlier one was taken" in run.message
     assert f"{run.folder.name}/checkpoints/{newest.name}" in run.message

@@ -132,7 +132,7 @@ def test_a_starting_server_sweeps_what_a_killed_one_left(registries, tmp_path, w
     run = start(registry, steps=5)
     wait_for_status(run, "done")
     registry.shutdown()
-    wait_for(lambda: not run.live, 20, "the worker's end, which is noted in run.json")
+    wait_for(lambda: not run.live, 60, "the worker's end, which is noted in run.json")
     kept = sorted(path for path in tmp_path.rglob("*") if path.is_file() and "run.json" not in path.name)
     litter = tmp_path / where.format(run.folder.relative_to(tmp_path))
     litter.parent.mkdir(exist_ok=True)

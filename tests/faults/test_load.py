@@ -43,7 +43,7 @@ def test_sixteen_pages_watch_four_runs_and_are_answered_quickly_and_alike(tmp_pa
         fifth = owner.do(first, "again")["subject"]
         for subject in subjects:
             wait_for(lambda subject=subject: owner.poll(subject)["status"] == "training", 120, "a run that trains")
-        wait_for(lambda: len(workers(app)) == idle + SLOTS, 20, "as many workers as there are places")
+        wait_for(lambda: len(workers(app)) == idle + SLOTS, 60, "as many workers as there are places")
         links = ["watch:" + owner.call("about", subject=subject)["watch"] for subject in subjects]
         watchers = [
             Watcher(Page(app, owner.owner, stays=True), (subjects if n < SLOTS else links)[n % SLOTS], A_SECOND) for n in range(WATCHERS)

@@ -73,6 +73,6 @@ def test_other_ways_to_end_the_app_save_as_well(tmp_path, number):
     app, page, subjects = app_with_runs_going(tmp_path)
     seen = [page.poll(subject)["step"] for subject in subjects]
     app.process.send_signal(number)
-    assert app.process.wait(20) == 0
+    assert app.process.wait(60) == 0
     runs = {f"run:{run.id}": run for run in map(Run.read, run_folders(app))}
     assert [readable(runs[subject])[0] >= step for subject, step in zip(subjects, seen, strict=True)] == [True] * RUNS

@@ -133,7 +133,7 @@ def test_what_is_changed_after_a_worker_broke_down_holds_from_the_step_that_was_
     registry.change(run, "learning_rate", 5e-4)
     registry.change(run, "steps", shown + 10)
     registry.control(run, "resume")
-    wait_for_status(run, "done", seconds=30)
+    wait_for_status(run, "done")
     check_every_point_is_there_once(registry, run, shown + 10)
     rates = list(run.load().columns["learning_rate"])
     assert set(rates[shown:]) == {5e-4}

@@ -355,7 +355,7 @@ def test_an_errand_can_be_cancelled_while_the_hub_is_silent(hub, checkpoint):
         job = begin(Errand("push", "ada/cancelled", hub.ADA, hub.url, checkpoint=str(checkpoint)))
         wait_for(lambda: silent.hits, 60, "the first upload")
         cancel(job)
-        assert job.over.wait(10)
+        assert job.over.wait(60)
     assert (job.status, job.again) == ("failed", True)
     assert "cancelled" in job.sentence
     assert titles(hub, "ada/cancelled") == ["initial commit"]
@@ -367,7 +367,7 @@ def test_an_errand_whose_process_is_killed_says_so(hub, published, tmp_path):
         job = begin(Errand("pull", "ada/digits", endpoint=hub.url, into=str(tmp_path / "in")))
         wait_for(lambda: silent.hits, 60, "the first file in storage")
         job.child.process.kill()
-        assert job.over.wait(10)
+        assert job.over.wait(60)
     assert (job.status, job.again) == ("failed", True)
     assert "it ended before it was done (exit code -9), while: Fetching model.safetensors" in job.sentence
     assert not (tmp_path / "in").exists()
@@ -425,10 +425,10 @@ def test_only_so_many_errands_go_on_at_a_time(hub):
             start("late")
         for job in going:
             cancel(job)
-            assert job.over.wait(30)
+            assert job.over.wait(60)
         start("ada")
         cancel(going[-1])
-        assert going[-1].over.wait(30)
+        assert going[-1].over.wait(60)
 
 
 # Publishing as it goes on
@@ -496,7 +496,7 @@ def test_publishing_as_it_goes_on_ends_when_it_is_stopped_or_the_run_deleted(hub
         jobs.keep_pushing(run, "ada", "ada/never", hub.ADA, private=True, minutes=120)
     jobs.stop_pushing(runs[0])
     registry.delete(runs[1])
-    wait_for(lambda: not any(jobs.kept(run) for run in runs), 30, "the end of it")
+    wait_for(lambda: not any(jobs.kept(run) for run in runs), 60, "the end of it")
     registry.control(runs[0], "stop")
     wait_for_status(runs[0], "stopped")
     wait_for(lambda: all(job.over.is_set() for job in jobs._jobs.values()), 60, "the end of what was under way")

@@ -601,7 +601,7 @@ def test_an_answer_that_never_comes_is_ended_by_a_timeout_or_by_healing(hub, ada
         time.sleep(0.01)
     assert asking.is_alive()
     hub.heal()
-    asking.join(10)
+    asking.join(60)
     assert len(ended) == 1
     assert ada.model_info("ada/mute").id == "ada/mute"
 

@@ -1,21 +1,13 @@
 import json
 import signal
 import subprocess
-import sys
 
 import pytest
 
+from tests.commands import COMMAND, interpreter, playground
 from tests.servers import ROOT, wait_for
 
 TINY = ["d_model=16", "n_heads=2", "n_layers=1", "d_ff=16", "batch_size=8", "eval_n=32", "eval_every=20"]
-
-
-def command(*words) -> list[str]:
-    return [sys.executable, "-W", "error::UserWarning", "-m", "playground", *map(str, words)]
-
-
-def playground(*words) -> subprocess.CompletedProcess:
-    return subprocess.run(command(*words), cwd=ROOT, capture_output=True, text=True, timeout=200)
 
 
 def last(done: subprocess.CompletedProcess) -> dict:
@@ -27,14 +19,14 @@ def test_lengths_ended_by_ctrl_c_goes_on_by_the_same_command_and_repeats_nothing
     out, table = tmp_path / "out", tmp_path / "lengths.csv"
     words = ("lengths", "--schemes", "learned", "sinusoidal", "--seeds", 1, "--length", 4, "--times", 2, "--n", 20)
     words += ("--out", out, "--csv", table, "--json", "--set", "steps=400", *TINY)
-    with subprocess.Popen(command(*words), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen([*COMMAND, *map(str, words)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         wait_for(lambda: list(out.glob("runs/*/checkpoints/*/config.json")), what="a run that has saved")
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=200)
     assert process.returncode == 130
     assert "the same command goes on from here" in said
     begun = {path.name for path in out.glob("runs/*")}
-    found = last(playground(*words))
+    found = last(interpreter(*words))
     assert begun <= {path.name for path in out.glob("runs/*")}
     assert len(list(out.glob("runs/*"))) == 2
     assert [row["label"] for row in found["rows"]] == ["learned", "sinusoidal"]
@@ -64,9 +56,9 @@ def test_an_experiment_from_the_command_line(tmp_path):
 
 
 def test_questions_and_claims_are_listed():
-    listed = json.loads(playground("experiment", "--json").stdout)
+    listed = json.loads(interpreter("experiment", "--json").stdout)
     assert "recurrent" in [line["name"] for line in listed]
-    listed = json.loads(playground("published", "--json").stdout)
+    listed = json.loads(interpreter("published", "--json").stdout)
     assert "uva-reversal" in [line["name"] for line in listed]
 
 

@@ -207,11 +207,11 @@ def test_an_experiment_that_nobody_watches_is_put_down_and_can_be_resumed(serve)
     time.sleep(0.5)
     assert lab._known[asked.id].owner  # the owner looks at the list of runs
     registry.here.clear()
-    wait_for(lambda: lab._known[asked.id].message, 5, "the end")
+    wait_for(lambda: lab._known[asked.id].message, 60, "the end")
     assert lab.row(asked, "ada")["message"] == "stopped by itself, because nobody was watching for 30 min; resume it to go on"
     assert lab.state(asked, "ada") == "paused"
     lab.resume(asked, "ada")
-    wait_for(lambda: lab.state(asked, "ada") == "going", 20, "the experiment to go on")
+    wait_for(lambda: lab.state(asked, "ada") == "going", 60, "the experiment to go on")
     lab.cancel(asked, "ada")
 
 
@@ -225,7 +225,7 @@ def test_a_run_that_was_refused_does_not_ask_again_at_once(serve, monkeypatch):
 
     monkeypatch.setattr(registry, "start", full)
     begun = lab.begin(spec(), "ada")
-    wait_for(lambda: lab.row(begun, "ada")["message"] == "all places are taken", 5, "a refusal")
+    wait_for(lambda: lab.row(begun, "ada")["message"] == "all places are taken", 60, "a refusal")
     time.sleep(1)
     assert len(asked) == 1
 

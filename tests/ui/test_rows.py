@@ -167,7 +167,7 @@ def dribbled(owner, ended):
 
 def test_what_dribbles_in_holds_a_place_for_a_time_only_and_one_for_each_visitor(tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
-    monkeypatch.setattr("playground.ui.rows.RECEIVED_WITHIN", 0.5)
+    monkeypatch.setattr("playground.ui.rows.RECEIVED_WITHIN", 2)
     bringing, owners, ended = Bringing(SimpleNamespace(local_owner="")), [new_owner() for _ in range(MOST_IN_LINE)], []
 
     async def scene():
@@ -175,7 +175,7 @@ def test_what_dribbles_in_holds_a_place_for_a_time_only_and_one_for_each_visitor
         await asyncio.sleep(0.1)
         full = await bringing.take(dribbled(new_owner(), ended))
         again = asyncio.create_task(bringing.take(dribbled(owners[0], ended)))
-        replaced = await asyncio.wait_for(first[0], 0.3)
+        replaced = await asyncio.wait_for(first[0], 1.5)
         late = await asyncio.wait_for(asyncio.gather(*first[1:], again), 20)
         return full, replaced, late, bringing._in_line
 
@@ -183,7 +183,7 @@ def test_what_dribbles_in_holds_a_place_for_a_time_only_and_one_for_each_visitor
         full, replaced, late, left = thread.submit(asyncio.run, scene()).result(30)
     assert full.status_code == 503
     assert json.loads(replaced.body) == {"error": "newer rows came meanwhile"}
-    assert {json.loads(answer.body)["error"] for answer in late} == {"the rows did not arrive within 0.5 s; bring fewer"}
+    assert {json.loads(answer.body)["error"] for answer in late} == {"the rows did not arrive within 2 s; bring fewer"}
     assert (left, sorted(ended), list((tmp_path / "rows").iterdir())) == (0, sorted([*owners, owners[0]]), [])
 
 
@@ -213,7 +213,7 @@ class Pipe:
 rows_reader._rows = lambda order: bytearray(8 * rows_reader.MEMORY)
 rows_reader.read(Pipe, {})
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=200)
     assert "these rows need more memory than is free" in done.stdout, done.stderr
 
 
