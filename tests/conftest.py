@@ -1,11 +1,8 @@
 """What the tests of the lower floors share: small settings, and one model at several ages."""
 
 import copy
-<<<<<<< HEAD
 import os
-=======
 from pathlib import Path
->>>>>>> ci
 
 import pytest
 import torch
