@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .config import ModelConfig
@@ -28,6 +29,13 @@ def attend(
         scores_BHQM += bias_HQM
     weights_BHQM = scores_BHQM.masked_fill(~may_look, -torch.inf).softmax(-1)
     return weights_BHQM @ value_BHMK, weights_BHQM
+
+
+def mix(query_BHQK: Tensor, key_BHMK: Tensor, value_BHMK: Tensor, may_look: Tensor, bias_HQM: Tensor | None = None) -> Tensor:
+    """The mix of `attend` alone, where nobody asks for the weights: torch's fused kernels, which never write them down (Dao et al. 2022,
+    FlashAttention, section 3.1)."""
+    look = may_look if bias_HQM is None else bias_HQM.masked_fill(~may_look, -torch.inf)
+    return F.scaled_dot_product_attention(query_BHQK, key_BHMK, value_BHMK, attn_mask=look)
 
 
 def padding_mask(tokens_BM: Tensor) -> Tensor:
@@ -67,11 +75,14 @@ class MultiHeadAttention(nn.Module):
         key_BMD, value_BMD = self.key_value(memory_BMD).split(self.sizes, dim=-1)
         return self._split(key_BMD, self.kv_heads), self._split(value_BMD, self.kv_heads)
 
-    def forward(self, x_BQD: Tensor, key_BGMK: Tensor, value_BGMK: Tensor, may_look: Tensor) -> tuple[Tensor, Tensor]:
-        """What each position gathers (BQD), and where it looked (weights_BHQM)."""
+    def forward(
+        self, x_BQD: Tensor, key_BGMK: Tensor, value_BGMK: Tensor, may_look: Tensor, weigh: bool = True
+    ) -> tuple[Tensor, Tensor | None]:
+        """What each position gathers (BQD), and where it looked (weights_BHQM); without `weigh` only the first, which is quicker."""
         query_BHQK, key_BGMK = self.relation.turn(self._split(self.query(x_BQD), self.n_heads), key_BGMK)
         bias_HQM = self.relation.bias(query_BHQK, key_BGMK)
-        mix_BHQK, weights_BHQM = attend(query_BHQK, self.shared(key_BGMK), self.shared(value_BGMK), may_look, bias_HQM)
+        looked = query_BHQK, self.shared(key_BGMK), self.shared(value_BGMK), may_look, bias_HQM
+        mix_BHQK, weights_BHQM = attend(*looked) if weigh else (mix(*looked), None)
         mix_BQD = mix_BHQK.transpose(1, 2).flatten(2)  # the heads' results, one behind the other
         return self.output(mix_BQD), weights_BHQM
 

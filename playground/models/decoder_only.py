@@ -70,7 +70,7 @@ class DecoderOnly(nn.Module):
         may_look = causal_mask(width, row_BW.device) & padding_mask(row_BW) | itself
         x_BWD = self.embedding(row_BW)
         for layer in self.layers:
-            x_BWD, weights_BHWW = layer(x_BWD, may_look)
+            x_BWD, weights_BHWW = layer(x_BWD, may_look, weigh=weights is not None)
             if weights is not None:
                 weights.append(weights_BHWW)
         return self.output(self.norm(x_BWD))

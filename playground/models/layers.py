@@ -73,10 +73,10 @@ class EncoderLayer(nn.Module):
         self.feed_forward = FEED_FORWARD[config.activation](config)
         self.around_feed_forward = AddAndNorm(config)
 
-    def forward(self, x_BSD: Tensor, may_look: Tensor) -> tuple[Tensor, Tensor]:
-        """The layer's output (BSD) and its attention weights (BHSS)."""
+    def forward(self, x_BSD: Tensor, may_look: Tensor, weigh: bool = True) -> tuple[Tensor, Tensor | None]:
+        """The layer's output (BSD) and its attention weights (BHSS), these only where `weigh` asks for them."""
         y_BSD = self.around_self_attention.before(x_BSD)
-        y_BSD, weights_BHSS = self.self_attention(y_BSD, *self.self_attention.keys_and_values(y_BSD), may_look)
+        y_BSD, weights_BHSS = self.self_attention(y_BSD, *self.self_attention.keys_and_values(y_BSD), may_look, weigh)
         x_BSD = self.around_self_attention.after(x_BSD, y_BSD)
 
         y_BSD = self.feed_forward(self.around_feed_forward.before(x_BSD))
@@ -117,8 +117,9 @@ class DecoderLayer(nn.Module):
         memory: tuple[Tensor, Tensor],
         may_look_across: Tensor,
         past: Past | None = None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """The layer's output (BTD), its self-attention (BHTM) and its cross-attention (BHTS).
+        weigh: bool = True,
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """The layer's output (BTD), its self-attention (BHTM) and its cross-attention (BHTS), these only where `weigh` asks for them.
 
         `memory` holds the keys and values (BGSK each) that `cross_attention` made of the encoder's output; with a `past`,
         x_BTD holds the new positions alone.
@@ -127,10 +128,11 @@ class DecoderLayer(nn.Module):
         key_BGMK, value_BGMK = self.self_attention.keys_and_values(y_BTD)
         if past is not None:
             key_BGMK, value_BGMK = past.extend(key_BGMK, value_BGMK)
-        y_BTD, self_weights_BHTM = self.self_attention(y_BTD, key_BGMK, value_BGMK, may_look_back)
+        y_BTD, self_weights_BHTM = self.self_attention(y_BTD, key_BGMK, value_BGMK, may_look_back, weigh)
         x_BTD = self.around_self_attention.after(x_BTD, y_BTD)
 
-        y_BTD, cross_weights_BHTS = self.cross_attention(self.around_cross_attention.before(x_BTD), *memory, may_look_across)
+        y_BTD = self.around_cross_attention.before(x_BTD)
+        y_BTD, cross_weights_BHTS = self.cross_attention(y_BTD, *memory, may_look_across, weigh)
         x_BTD = self.around_cross_attention.after(x_BTD, y_BTD)
 
         y_BTD = self.feed_forward(self.around_feed_forward.before(x_BTD))

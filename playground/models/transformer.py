@@ -58,7 +58,7 @@ class Transformer(nn.Module):
         x_BSD = self.source_embedding(source_BS)
         may_look = padding_mask(source_BS)
         for layer in self.encoder_layers:
-            x_BSD, weights_BHSS = layer(x_BSD, may_look)
+            x_BSD, weights_BHSS = layer(x_BSD, may_look, weigh=record is not None)
             if record is not None:
                 record.encoder_attention.append(weights_BHSS)
         return self.encoder_norm(x_BSD)
@@ -111,7 +111,7 @@ class Transformer(nn.Module):
         x_BTD = self.target_embedding(target_BT, first=past[0].length if past else 0)
         for i, layer in enumerate(self.decoder_layers):
             x_BTD, self_weights_BHTM, cross_weights_BHTS = layer(
-                x_BTD, may_look_back, memory_keys[i], may_look_across, past[i] if past else None
+                x_BTD, may_look_back, memory_keys[i], may_look_across, past[i] if past else None, weigh=record is not None
             )
             if record is not None:
                 record.decoder_attention.append(self_weights_BHTM)

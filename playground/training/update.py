@@ -37,7 +37,9 @@ def update(
     optimizer.zero_grad()
     loss.backward()
     loss = ranks.mean(loss.detach())
-    norm = torch.nn.utils.clip_grad_norm_(family.parameters(), training.clip or torch.inf)
+    norm = torch.cat([weight.grad.flatten() for weight in family.parameters() if weight.grad is not None]).norm()
+    if training.clip:  # torch.nn.utils.clip_grad_norm_, but within the optimizer: fused ones divide by a scale as they go
+        optimizer.grad_scale = (norm / training.clip).clamp(min=1)  # type: ignore[attr-defined]
     finite = norm.isfinite() & loss.isfinite()
     skip = ~finite if spoiled is None else ~finite | spoiled
     optimizer.found_inf = skip.float()  # type: ignore[attr-defined]
