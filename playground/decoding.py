@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from playground.models.attention import padding_mask
 from playground.models.transformer import Transformer
 from playground.tasks import EOS, PAD, SOS
 
@@ -39,12 +40,13 @@ def decode(
     was_training = model.training
     model.eval()
     memory_keys = model.memory_keys(model.encode(source_BS))
+    may_look_across = padding_mask(source_BS)
     past = model.empty_past(len(source_BS), max_tokens)
     token_B1 = torch.full_like(source_BS[:, :1], SOS)
     ended_B1 = torch.zeros_like(token_B1, dtype=torch.bool)
     written_BT = torch.full((len(source_BS), max_tokens), PAD, dtype=source_BS.dtype, device=source_BS.device)
     for t in range(max_tokens):
-        logits_BV = model.output(model.decode_next(token_B1, memory_keys, source_BS, past))[:, 0]
+        logits_BV = model.output(model.decode_next(token_B1, memory_keys, may_look_across, past))[:, 0]
         if temperature == 0:
             token_B1 = logits_BV.argmax(-1, keepdim=True)
         else:

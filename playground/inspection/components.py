@@ -114,9 +114,14 @@ def watched(model: Transformer, *names: str) -> Iterator[dict[str, list[Call]]]:
         if name and (name in names or not names):
             calls[name] = []
             handles.append(module.register_forward_hook(keep(name)))
+            if isinstance(module, MultiHeadAttention):
+                module.watched = True
     try:
         yield calls
     finally:
+        for module in model.modules():
+            if isinstance(module, MultiHeadAttention):
+                module.watched = False
         for handle in handles:
             handle.remove()
 

@@ -17,24 +17,26 @@ from .relative import Relation
 
 
 def attend(
-    query_BHQK: Tensor, key_BHMK: Tensor, value_BHMK: Tensor, may_look: Tensor, bias_HQM: Tensor | None = None
+    query_BHQK: Tensor, key_BHMK: Tensor, value_BHMK: Tensor, may_look: Tensor | None, bias_HQM: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """softmax(Q K^T / sqrt(K)) V, equation 1 of the paper: each query's mix of the values, and the weights of the mix.
 
-    `may_look` is true where a query may look and broadcasts to BHQM; elsewhere the weight is exactly zero.
+    `may_look` is true where a query may look and broadcasts to BHQM; elsewhere the weight is exactly zero. None hides nothing.
     A bias, where positions are told by one, is added to the scores.
     """
     scores_BHQM = query_BHQK @ key_BHMK.transpose(-2, -1) / math.sqrt(query_BHQK.shape[-1])
     if bias_HQM is not None:
         scores_BHQM += bias_HQM
-    weights_BHQM = scores_BHQM.masked_fill(~may_look, -torch.inf).softmax(-1)
+    weights_BHQM = (scores_BHQM if may_look is None else scores_BHQM.masked_fill(~may_look, -torch.inf)).softmax(-1)
     return weights_BHQM @ value_BHMK, weights_BHQM
 
 
-def mix(query_BHQK: Tensor, key_BHMK: Tensor, value_BHMK: Tensor, may_look: Tensor, bias_HQM: Tensor | None = None) -> Tensor:
+def mix(query_BHQK: Tensor, key_BHMK: Tensor, value_BHMK: Tensor, may_look: Tensor | None, bias_HQM: Tensor | None = None) -> Tensor:
     """The mix of `attend` alone, where nobody asks for the weights: torch's fused kernels, which never write them down (Dao et al. 2022,
     FlashAttention, section 3.1)."""
-    look = may_look if bias_HQM is None else bias_HQM.masked_fill(~may_look, -torch.inf)
+    look = may_look
+    if bias_HQM is not None:
+        look = bias_HQM if may_look is None else bias_HQM.masked_fill(~may_look, -torch.inf)
     return F.scaled_dot_product_attention(query_BHQK, key_BHMK, value_BHMK, attn_mask=look)
 
 
@@ -56,6 +58,8 @@ class MultiHeadAttention(nn.Module):
     section 2.2), or with a single one multi-query attention (Shazeer 2019, section 3). What is kept is then as much smaller.
     """
 
+    watched = False  # somebody looks on from outside, and wants the weights whether they are asked for or not
+
     def __init__(self, config: ModelConfig, relation: Relation | None = None) -> None:
         super().__init__()
         d, bias = config.d_model, config.bias and config.attention_bias
@@ -76,13 +80,13 @@ class MultiHeadAttention(nn.Module):
         return self._split(key_BMD, self.kv_heads), self._split(value_BMD, self.kv_heads)
 
     def forward(
-        self, x_BQD: Tensor, key_BGMK: Tensor, value_BGMK: Tensor, may_look: Tensor, weigh: bool = True
+        self, x_BQD: Tensor, key_BGMK: Tensor, value_BGMK: Tensor, may_look: Tensor | None, weigh: bool = True
     ) -> tuple[Tensor, Tensor | None]:
         """What each position gathers (BQD), and where it looked (weights_BHQM); without `weigh` only the first, which is quicker."""
         query_BHQK, key_BGMK = self.relation.turn(self._split(self.query(x_BQD), self.n_heads), key_BGMK)
         bias_HQM = self.relation.bias(query_BHQK, key_BGMK)
         looked = query_BHQK, self.shared(key_BGMK), self.shared(value_BGMK), may_look, bias_HQM
-        mix_BHQK, weights_BHQM = attend(*looked) if weigh else (mix(*looked), None)
+        mix_BHQK, weights_BHQM = attend(*looked) if weigh or self.watched else (mix(*looked), None)
         mix_BQD = mix_BHQK.transpose(1, 2).flatten(2)  # the heads' results, one behind the other
         return self.output(mix_BQD), weights_BHQM
 
@@ -93,4 +97,4 @@ class MultiHeadAttention(nn.Module):
     @staticmethod
     def _split(x_BMD: Tensor, n_heads: int) -> Tensor:
         """BMD -> BHMK: head h owns the h-th slice of every vector."""
-        return x_BMD.unflatten(-1, (n_heads, -1)).transpose(1, 2)
+        return x_BMD.view(*x_BMD.shape[:2], n_heads, x_BMD.shape[2] // n_heads).transpose(1, 2)

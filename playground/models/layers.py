@@ -76,7 +76,7 @@ class EncoderLayer(nn.Module):
     def forward(self, x_BSD: Tensor, may_look: Tensor, weigh: bool = True) -> tuple[Tensor, Tensor | None]:
         """The layer's output (BSD) and its attention weights (BHSS), these only where `weigh` asks for them."""
         y_BSD = self.around_self_attention.before(x_BSD)
-        y_BSD, weights_BHSS = self.self_attention(y_BSD, *self.self_attention.keys_and_values(y_BSD), may_look, weigh)
+        y_BSD, weights_BHSS = self.self_attention(y_BSD, *self.self_attention.keys_and_values(y_BSD), may_look, weigh=weigh)
         x_BSD = self.around_self_attention.after(x_BSD, y_BSD)
 
         y_BSD = self.feed_forward(self.around_feed_forward.before(x_BSD))
@@ -113,7 +113,7 @@ class DecoderLayer(nn.Module):
     def forward(
         self,
         x_BTD: Tensor,
-        may_look_back: Tensor,
+        may_look_back: Tensor | None,
         memory: tuple[Tensor, Tensor],
         may_look_across: Tensor,
         past: Past | None = None,
@@ -128,11 +128,11 @@ class DecoderLayer(nn.Module):
         key_BGMK, value_BGMK = self.self_attention.keys_and_values(y_BTD)
         if past is not None:
             key_BGMK, value_BGMK = past.extend(key_BGMK, value_BGMK)
-        y_BTD, self_weights_BHTM = self.self_attention(y_BTD, key_BGMK, value_BGMK, may_look_back, weigh)
+        y_BTD, self_weights_BHTM = self.self_attention(y_BTD, key_BGMK, value_BGMK, may_look_back, weigh=weigh)
         x_BTD = self.around_self_attention.after(x_BTD, y_BTD)
 
         y_BTD = self.around_cross_attention.before(x_BTD)
-        y_BTD, cross_weights_BHTS = self.cross_attention(y_BTD, *memory, may_look_across, weigh)
+        y_BTD, cross_weights_BHTS = self.cross_attention(y_BTD, *memory, may_look_across, weigh=weigh)
         x_BTD = self.around_cross_attention.after(x_BTD, y_BTD)
 
         y_BTD = self.feed_forward(self.around_feed_forward.before(x_BTD))

@@ -94,16 +94,16 @@ class Transformer(nn.Module):
         key, value = (*shape_BGM, self.config.key_size), (*shape_BGM, self.config.value_size)
         return [Past(weight.new_empty(key), weight.new_empty(value)) for _ in self.decoder_layers]
 
-    def decode_next(self, token_B1: Tensor, memory_keys: list[tuple[Tensor, Tensor]], source_BS: Tensor, past: list[Past]) -> Tensor:
-        """The vector (B1D) of one more target position; `past` grows by it. Equals that position of `decode`."""
-        everything = token_B1.new_ones(1, 1).bool()
-        return self._decode(token_B1, memory_keys, everything, padding_mask(source_BS), past=past)
+    def decode_next(self, token_B1: Tensor, memory_keys: list[tuple[Tensor, Tensor]], may_look_across: Tensor, past: list[Past]) -> Tensor:
+        """The vector (B1D) of one more target position; `past` grows by it. Equals that position of `decode`. `may_look_across` is the
+        padding mask of the source."""
+        return self._decode(token_B1, memory_keys, None, may_look_across, past=past)
 
     def _decode(
         self,
         target_BT: Tensor,
         memory_keys: list[tuple[Tensor, Tensor]],
-        may_look_back: Tensor,
+        may_look_back: Tensor | None,
         may_look_across: Tensor,
         past: list[Past] | None = None,
         record: AttentionRecord | None = None,

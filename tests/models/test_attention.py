@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from playground.models.attention import MultiHeadAttention, attend, causal_mask, padding_mask
+from playground.models.attention import MultiHeadAttention, attend, causal_mask, mix, padding_mask
 from playground.models.config import ModelConfig
 
 B, H, Q, M, K = 2, 3, 4, 5, 8
@@ -62,3 +62,31 @@ def test_every_head_works_on_its_own_slice_of_the_projections(bias):
     torch.testing.assert_close(weights_BHQM, torch.stack(weights, dim=1))
     torch.testing.assert_close(result_BQD, attention.output(torch.cat(mixes, dim=-1)))
     assert (attention.query.bias is not None) == (attention.key_value.bias is not None) == (attention.output.bias is not None) == bias
+
+
+@pytest.mark.parametrize("look", ["everywhere", "back", "at symbols"])
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("value_size", [8, 5])
+def test_the_quick_mix_is_that_of_the_weights(look, biased, value_size):
+    generator = torch.Generator().manual_seed(0)
+    query, key = (torch.randn(2, 3, 6, 8, generator=generator, requires_grad=True) for _ in range(2))
+    value = torch.randn(2, 3, 6, value_size, generator=generator, requires_grad=True)
+    bias = torch.randn(3, 6, 6, generator=generator, requires_grad=True) if biased else None
+    tokens = torch.tensor([[3, 4, 5, 6, 7, 2], [3, 4, 2, 0, 0, 0]])
+    may_look = {"everywhere": None, "back": causal_mask(6, tokens.device), "at symbols": padding_mask(tokens)}[look]
+    given = [each for each in (query, key, value, bias) if each is not None]
+    upstream = torch.randn(2, 3, 6, value_size, generator=generator)
+    slow, quick = attend(query, key, value, may_look, bias)[0], mix(query, key, value, may_look, bias)
+    assert torch.allclose(quick, slow, atol=1e-6)
+    for one, other in zip(torch.autograd.grad(quick, given, upstream), torch.autograd.grad(slow, given, upstream), strict=True):
+        assert torch.allclose(one, other, atol=1e-5)
+
+
+def test_attention_that_is_not_asked_for_weights_gives_none():
+    attention = MultiHeadAttention(ModelConfig(d_model=16, n_heads=2)).eval()
+    x = torch.randn(2, 5, 16, generator=torch.Generator().manual_seed(0))
+    weighed, weights = attention(x, *attention.keys_and_values(x), None)
+    quick, nothing = attention(x, *attention.keys_and_values(x), None, weigh=False)
+    assert weights.shape == (2, 2, 5, 5)
+    assert nothing is None
+    assert torch.allclose(quick, weighed, atol=1e-6)

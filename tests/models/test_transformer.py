@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from playground.models.attention import padding_mask
 from playground.models.config import ModelConfig
 from playground.models.transformer import Transformer
 
@@ -175,7 +176,7 @@ def test_recording_gives_the_logits_of_a_plain_pass(recipe):
     model = build(**recipe)
     logits_BTV, _ = model.forward_with_attention(*tokens())
     assert logits_BTV.shape == (3, T, 13)
-    assert torch.equal(logits_BTV, model(*tokens()))
+    assert torch.allclose(logits_BTV, model(*tokens()), atol=1e-5)  # a plain pass mixes without writing the weights down
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -187,7 +188,7 @@ def test_one_more_target_position_at_a_time_equals_decoding_them_together(recipe
     memory_BSD = model.encode(source_BS)
     past = model.empty_past(3, T)
     keys = model.memory_keys(memory_BSD)
-    steps = [model.decode_next(target_BT[:, t : t + 1], keys, source_BS, past) for t in range(T)]
+    steps = [model.decode_next(target_BT[:, t : t + 1], keys, padding_mask(source_BS), past) for t in range(T)]
     torch.testing.assert_close(torch.cat(steps, dim=1), model.decode(target_BT, memory_BSD, source_BS), atol=1e-5, rtol=1e-5)
 
 
@@ -199,7 +200,7 @@ def test_decoding_step_by_step_equals_decoding_together_where_the_target_holds_a
     memory_BSD = model.encode(source_BS)
     past = model.empty_past(3, T)
     keys = model.memory_keys(memory_BSD)
-    steps = [model.decode_next(target_BT[:, t : t + 1], keys, source_BS, past) for t in range(T)]
+    steps = [model.decode_next(target_BT[:, t : t + 1], keys, padding_mask(source_BS), past) for t in range(T)]
     torch.testing.assert_close(torch.cat(steps, dim=1), model.decode(target_BT, memory_BSD, source_BS), atol=1e-5, rtol=1e-5)
 
 

@@ -206,3 +206,26 @@ def test_a_gpu_that_is_not_there_is_refused_and_auto_does_without(small_run):
 
 def test_metrics_without_a_look_have_no_scores():
     assert Metrics(1, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0).exact_match is None
+
+
+@pytest.mark.parametrize("clip", [0.0, 0.5, 100.0])
+@pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
+def test_an_update_is_the_one_that_people_write_out(small_run, clip, optimizer):
+    """Against torch's plain optimizers and clip_grad_norm_, on the same batches."""
+    config = small_run.replace(clip=clip, optimizer=optimizer, weight_decay=0.01, warmup=0, learning_rate=2**-7, epsilon=1e-4)
+    trainer, other = Trainer(config), Trainer(config)
+    plain = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}.get(optimizer)
+    adam = {"lr": 2**-7, "betas": (0.9, 0.98), "eps": 1e-4, "weight_decay": 0.01, "foreach": False}
+    sgd = {"lr": 2**-7, "momentum": 0.9, "weight_decay": 0.01, "foreach": False}
+    weights = list(other.family.parameters())
+    theirs = plain(weights, **adam) if plain else torch.optim.SGD(weights, **sgd)
+    for _ in range(4):
+        told = trainer.step()
+        theirs.zero_grad()
+        other.family.loss(other._draw(), 0.0).backward()
+        norm = torch.nn.utils.clip_grad_norm_(weights, clip or torch.inf)
+        theirs.step()
+        assert told.gradient_norm == pytest.approx(norm.item(), rel=1e-5)
+    assert clip != 0.5 or told.gradient_norm > clip
+    for one, two in zip(trainer.family.parameters(), weights, strict=True):
+        assert torch.allclose(one, two, atol=1e-5)
