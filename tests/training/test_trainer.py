@@ -1,10 +1,12 @@
 import copy
+import math
 
 import pytest
 import torch
 
 from playground.tasks.held_out import held_out_set, training_batch
 from playground.training.trainer import Metrics, Trainer, TrainingDiverged, resolve_device
+from playground.training.update import gradient_norm as joint_norm
 from tests.fingerprint import fingerprint
 
 
@@ -229,3 +231,11 @@ def test_an_update_is_the_one_that_people_write_out(small_run, clip, optimizer):
     assert clip != 0.5 or told.gradient_norm > clip
     for one, two in zip(trainer.family.parameters(), weights, strict=True):
         assert torch.allclose(one, two, atol=1e-5)
+
+
+def test_the_norm_of_many_gradients_is_the_same_however_it_is_taken(monkeypatch):
+    gradients = [torch.randn(shape, generator=torch.Generator().manual_seed(0)) for shape in ((3, 4), (7,), (2, 5, 2))]
+    joined = joint_norm(gradients)
+    monkeypatch.setattr("playground.training.update.JOINED", 10)
+    assert joint_norm(gradients).item() == pytest.approx(joined.item(), rel=1e-6)
+    assert joined.item() == pytest.approx(math.sqrt(sum(float((each.double() ** 2).sum()) for each in gradients)), rel=1e-6)
