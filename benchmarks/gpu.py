@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from benchmarks.flops import counted_flops
 from playground.training.captured import CapturedSteps
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
@@ -68,7 +69,7 @@ def _one(d_model: int, batch_size: int, precision: str) -> dict[str, Any]:
         "d_model": d_model, "batch_size": batch_size, "precision": precision, "refusal": captured.refusal if captured else "",
         "speeds": {name: round(median(each), 1) for name, each in speeds.items()},
         "ratio": [round(one / other, 2) for one, other in zip(speeds["captured"], speeds["eager"], strict=True)],
-        "flops": _flops(trainers["eager"]), "bytes": 4 * 9 * config.model.parameter_count(),
+        "flops": counted_flops(trainers["eager"]), "bytes": 4 * 9 * config.model.parameter_count(),
     }  # fmt: skip
 
 
@@ -76,14 +77,6 @@ def _row(trainer: Trainer) -> None:
     done = 0
     while done < ROW:
         done += len(trainer.advance(ROW - done))
-
-
-def _flops(trainer: Trainer) -> int:
-    from torch.utils.flop_counter import FlopCounterMode
-
-    with FlopCounterMode(display=False) as counter:
-        trainer.step()
-    return counter.get_total_flops()
 
 
 def _bandwidth(size: int = 2**28) -> float:

@@ -15,9 +15,8 @@ from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile
-from torch.utils.flop_counter import FlopCounterMode
 
-from playground.tasks.held_out import training_batch
+from benchmarks.flops import counted_flops
 from playground.training.presets import preset_config
 from playground.training.trainer import Trainer
 
@@ -51,14 +50,6 @@ def most_alive(step: Trainer) -> int:
         alive += change
         most = max(most, alive)
     return before + most
-
-
-def counted_flops(step: Trainer) -> int:
-    task = step.config.task
-    batch = training_batch(step.task, BATCH, task.min_length, task.max_length, step.data_generator)
-    with FlopCounterMode(display=False) as counter:
-        step.family.loss(batch).backward()
-    return counter.get_total_flops()
 
 
 def exponent(sizes: Sequence[int], values: Sequence[float]) -> float:

@@ -13,7 +13,6 @@ from statistics import median
 from typing import Any
 
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 from playground.families.family import Family
 from playground.tasks.held_out import training_batch
@@ -21,6 +20,7 @@ from playground.training.config import RunConfig
 from playground.training.presets import preset_config
 from playground.training.trainer import Trainer
 
+from .flops import counted_flops
 from .interleaving import interval, quicker, rounds, written
 from .peers import CONTESTANTS, OURS, PEERS, peer_versions
 
@@ -93,20 +93,10 @@ def contestants(setting: Setting) -> dict[str, Callable[[], object]]:
     return steps | {TWO: partial(on_two, two.step), "peak": partial(torch.mm, one[0], one[1], out=torch.empty_like(one[0]))}
 
 
-def step_flops(setting: Setting) -> int:
-    """Multiplications and additions of matrix products in one of our steps, forward and backward, counted as they run."""
-    trainer = Trainer(setting.config())
-    task = trainer.config.task
-    batch = training_batch(trainer.task, setting.batch_size, task.min_length, task.max_length, trainer.data_generator)
-    with FlopCounterMode(display=False) as counter:
-        trainer.family.loss(batch).backward()
-    return counter.get_total_flops()
-
-
 def measure(settings: tuple[Setting, ...] = SETTINGS) -> dict[str, Any]:
     rows = []
     for setting in settings:
-        flops = step_flops(setting)
+        flops = counted_flops(Trainer(setting.config()))
         took = rounds(contestants(setting), setting.seconds, setting.calls)
         peak, ours = took.pop("peak"), took[f"{OURS}, {IN_TRAINER}"]
         for name, seconds in took.items():

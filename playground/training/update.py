@@ -54,6 +54,6 @@ def update(
 def gradient_norm(gradients: list[Tensor]) -> Tensor:
     """The norm of all gradients together. Those of a small model are joined first: one pass over them is quicker than one for each.
     Those of a large one would take room, and time no shorter."""
-    if sum(gradient.numel() for gradient in gradients) > JOINED:
+    if not 0 < sum(gradient.numel() for gradient in gradients) <= JOINED:
         return torch.nn.utils.get_total_norm(gradients)
     return torch.cat([gradient.flatten() for gradient in gradients]).norm()

@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from benchmarks import decoding, growth, interleaving, steps
+from benchmarks.flops import counted_flops
 from benchmarks.peers import CONTESTANTS, OURS
+from playground.training.trainer import Trainer
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +37,7 @@ def test_the_flops_of_a_step_are_those_of_its_products():
     scores = config.n_layers * 3 * 2 * 2 * 32 * 11 * 11 * d
     output = 2 * tokens * d * 13
     forward = stacks + scores + output
-    assert steps.step_flops(setting) == pytest.approx(3 * forward, rel=0.02)
+    assert counted_flops(Trainer(setting.config())) == pytest.approx(3 * forward, rel=0.02)
 
 
 def test_everybody_draws_the_same_batches(monkeypatch):

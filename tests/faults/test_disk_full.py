@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import time
 
 import pytest
 
@@ -40,7 +41,11 @@ class Disk:
         """Fill the disk until only so many bytes are free."""
         self.clear()
         with open(self.filler, "wb") as file:
-            os.posix_fallocate(file.fileno(), 0, max(PAGE, self.free() - free))
+            taken = 0
+            for wait in (0, 0.3):  # a file that is being replaced meanwhile gives back the room of the one before
+                time.sleep(wait)
+                taken = max(PAGE, taken + self.free() - free)
+                os.posix_fallocate(file.fileno(), 0, taken)
 
     def clear(self):
         self.filler.unlink(missing_ok=True)
