@@ -122,7 +122,7 @@ class TrainConfig:
         choices=("float32", "tf32", "bfloat16"),
     )
     threads: int = setting(
-        0, "Processor threads; 0 tries out which number is quickest. Another number changes the last bits.", low=0, high=256
+        1, "Processor threads; 0 tries out which number is quickest, now and then. Another number changes the last bits.", low=0, high=256
     )
 
     def __post_init__(self) -> None:

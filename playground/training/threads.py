@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import time
+from statistics import median
 
 import torch
 
@@ -15,10 +16,10 @@ from .trainer import Trainer
 # What is taken instead of trying, for servers with many visitors; 0 tries.
 GIVEN = int(os.environ.get("PLAYGROUND_THREADS", 0))
 FIRST_AT = 2  # updates before the first try, so that what is made once has been made
-ROUNDS = 3  # tries of each number, in turn
+ROUNDS = 5  # tries of each number, in turn
 HOPELESS = 1.5  # a number that takes so many times as long as the best one is not tried again in this turn
-WORTH = 0.9  # another number must take less than this share of the time
-AGAIN = 20.0  # seconds after which it is tried again,
+WORTH = 0.75  # another number must take less than this share of the time, as what is measured leaves out what others do meanwhile
+AGAIN = 10.0  # seconds after which it is tried again,
 SHARE = 50  # or so many times as long as trying took, if that is more
 
 
@@ -59,7 +60,7 @@ class ThreadChoice:
 
 
 def time_of_steps(trainer: Trainer, numbers: list[int]) -> dict[int, float]:
-    """Seconds that the arithmetic of a step takes with each number of threads, the quickest of a few tries in turn. Nothing of
+    """Seconds that the arithmetic of a step takes with each number of threads, the median of a few tries in turn. Nothing of
     the run is changed by it: neither weights nor what will be drawn."""
     config, taken = trainer.config, {number: list[float]() for number in numbers}
     generator = torch.Generator().manual_seed(config.training.seed)
@@ -76,4 +77,4 @@ def time_of_steps(trainer: Trainer, numbers: list[int]) -> dict[int, float]:
                     trainer.optimizer.zero_grad()
     finally:
         torch.set_num_threads(trainer.threads)
-    return {number: min(times) for number, times in taken.items()}
+    return {number: median(times) for number, times in taken.items()}

@@ -8,7 +8,17 @@ from playground.training.threads import ThreadChoice, numbers, time_of_steps
 from playground.training.trainer import Trainer
 from tests.fingerprint import fingerprint
 
-SMALL = {"d_model": 16, "n_heads": 2, "d_ff": 32, "batch_size": 16, "steps": 12, "eval_every": 50, "eval_n": 20, "dropout": 0.1}
+SMALL = {
+    "d_model": 16,
+    "n_heads": 2,
+    "d_ff": 32,
+    "batch_size": 16,
+    "steps": 12,
+    "eval_every": 50,
+    "eval_n": 20,
+    "dropout": 0.1,
+    "threads": 0,
+}
 
 
 @pytest.fixture
