@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from playground.models.attention import padding_mask
+from playground.models.attention import batch_last, padding_mask
 from playground.models.transformer import Transformer
 from playground.tasks import EOS, PAD, SOS
 
@@ -39,7 +39,7 @@ def decode(
         raise ValueError(f"temperature is {temperature}; it must be 0 (greedy) or above")
     was_training = model.training
     model.eval()
-    memory_keys = model.memory_keys(model.encode(source_BS))
+    memory_keys = [(batch_last(key), batch_last(value)) for key, value in model.memory_keys(model.encode(source_BS))]
     may_look_across = padding_mask(source_BS)
     past = model.empty_past(len(source_BS), max_tokens)
     token_B1 = torch.full_like(source_BS[:, :1], SOS)

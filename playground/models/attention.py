@@ -15,6 +15,8 @@ from torch import Tensor, nn
 from .config import ModelConfig
 from .relative import Relation
 
+MANY = 64  # sequences from which on one query each is quicker along the batch
+
 
 def attend(
     query_BHQK: Tensor, key_BHMK: Tensor, value_BHMK: Tensor, may_look: Tensor | None, bias_HQM: Tensor | None = None
@@ -34,10 +36,39 @@ def attend(
 def mix(query_BHQK: Tensor, key_BHMK: Tensor, value_BHMK: Tensor, may_look: Tensor | None, bias_HQM: Tensor | None = None) -> Tensor:
     """The mix of `attend` alone, where nobody asks for the weights: torch's fused kernels, which never write them down (Dao et al. 2022,
     FlashAttention, section 3.1)."""
+    if query_BHQK.shape[2] == 1 and batch_comes_last(key_BHMK):
+        return mix_for_one(query_BHQK, key_BHMK, value_BHMK, may_look, bias_HQM)
     look = may_look
     if bias_HQM is not None:
         look = bias_HQM if may_look is None else bias_HQM.masked_fill(~may_look, -torch.inf)
     return F.scaled_dot_product_attention(query_BHQK, key_BHMK, value_BHMK, attn_mask=look)
+
+
+def mix_for_one(query_BH1K: Tensor, key_BHMK: Tensor, value_BHMK: Tensor, may_look: Tensor | None, bias_H1M: Tensor | None) -> Tensor:
+    """`mix` for one query in each sequence, as decoding goes, on keys and values from `batch_last`; a mask is B11M. A processor works
+    along the batch, many sequences at a time; matrices with a single row, one for each, would take it several times as long."""
+    query_HKB = query_BH1K[:, :, 0].permute(1, 2, 0).contiguous()
+    key_HMKB, value_HMKB = key_BHMK.permute(1, 2, 3, 0), value_BHMK.permute(1, 2, 3, 0)
+    scores_HMB = (query_HKB[:, None] * key_HMKB).sum(2) / math.sqrt(query_BH1K.shape[-1])
+    if bias_H1M is not None:
+        scores_HMB += bias_H1M.transpose(1, 2)
+    if may_look is not None:
+        scores_HMB = scores_HMB.masked_fill(~may_look[:, :, 0].permute(1, 2, 0), -torch.inf)
+    mix_HKB = (scores_HMB.softmax(1)[:, :, None] * value_HMKB).sum(1)
+    return mix_HKB.permute(2, 0, 1)[:, :, None]
+
+
+def batch_last(x_BGMK: Tensor) -> Tensor:
+    """The same numbers, laid out so that the batch's neighbours are neighbours in memory: what `mix_for_one` is quick on. As they are,
+    where that would not help: with few sequences, and on other devices than a processor."""
+    if x_BGMK.device.type != "cpu" or len(x_BGMK) < MANY:
+        return x_BGMK
+    return x_BGMK.permute(1, 2, 3, 0).contiguous().permute(3, 0, 1, 2)
+
+
+def batch_comes_last(x_BGMK: Tensor) -> bool:
+    """Whether `batch_last` laid it out."""
+    return len(x_BGMK) >= MANY and x_BGMK.stride(0) == 1
 
 
 def padding_mask(tokens_BM: Tensor) -> Tensor:

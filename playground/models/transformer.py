@@ -10,7 +10,7 @@ from typing import cast
 
 from torch import Tensor, nn
 
-from .attention import causal_mask, padding_mask
+from .attention import batch_last, causal_mask, padding_mask
 from .config import ModelConfig
 from .layers import DecoderLayer, EncoderLayer, Past
 from .norms import norm
@@ -92,7 +92,7 @@ class Transformer(nn.Module):
         """Room for the keys and values of `n_positions` target positions, for each decoder layer."""
         weight, shape_BGM = self.output.weight, (batch_size, self.config.key_value_heads, n_positions)
         key, value = (*shape_BGM, self.config.key_size), (*shape_BGM, self.config.value_size)
-        return [Past(weight.new_empty(key), weight.new_empty(value)) for _ in self.decoder_layers]
+        return [Past(batch_last(weight.new_empty(key)), batch_last(weight.new_empty(value))) for _ in self.decoder_layers]
 
     def decode_next(self, token_B1: Tensor, memory_keys: list[tuple[Tensor, Tensor]], may_look_across: Tensor, past: list[Past]) -> Tensor:
         """The vector (B1D) of one more target position; `past` grows by it. Equals that position of `decode`. `may_look_across` is the

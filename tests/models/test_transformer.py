@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from playground.models.attention import padding_mask
+from playground.models import attention
+from playground.models.attention import batch_last, padding_mask
 from playground.models.config import ModelConfig
 from playground.models.transformer import Transformer
 
@@ -179,15 +180,17 @@ def test_recording_gives_the_logits_of_a_plain_pass(recipe):
     assert torch.allclose(logits_BTV, model(*tokens()), atol=1e-5)  # a plain pass mixes without writing the weights down
 
 
+@pytest.mark.parametrize("many", [1, 64])  # sequences from which on a single query has a way of its own
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_one_more_target_position_at_a_time_equals_decoding_them_together(recipe):
+def test_one_more_target_position_at_a_time_equals_decoding_them_together(recipe, many, monkeypatch):
+    monkeypatch.setattr(attention, "MANY", many)
     model = build(**recipe)
     source_BS, target_BT = tokens()
     target_BT = target_BT.clamp(min=3)  # without padding, of which the next test speaks
     target_BT[:, 0] = 1
     memory_BSD = model.encode(source_BS)
     past = model.empty_past(3, T)
-    keys = model.memory_keys(memory_BSD)
+    keys = [(batch_last(key), batch_last(value)) for key, value in model.memory_keys(memory_BSD)]
     steps = [model.decode_next(target_BT[:, t : t + 1], keys, padding_mask(source_BS), past) for t in range(T)]
     torch.testing.assert_close(torch.cat(steps, dim=1), model.decode(target_BT, memory_BSD, source_BS), atol=1e-5, rtol=1e-5)
 
