@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import deque
 from statistics import median
 
 import torch
@@ -15,12 +16,14 @@ from .trainer import Trainer
 
 # What is taken instead of trying, for servers with many visitors; 0 tries.
 GIVEN = int(os.environ.get("PLAYGROUND_THREADS", 0))
-FIRST_AT = 2  # updates before the first try, so that what is made once has been made
+FIRST_AT = 10  # updates before the first try, so that what is made once has been made, and the pace so far is known
 ROUNDS = 5  # tries of each number, in turn
 HOPELESS = 1.5  # a number that takes so many times as long as the best one is not tried again in this turn
 WORTH = 0.75  # another number must take less than this share of the time, as what is measured leaves out what others do meanwhile
 AGAIN = 10.0  # seconds after which it is tried again,
 SHARE = 50  # or so many times as long as trying took, if that is more
+PACE = 10  # steps whose median is the pace before and after a change:
+KEPT = 0.9  # where the steps then do not take less than this share of the time, the change is taken back, and trying waits twice as long
 
 
 def numbers() -> list[int]:
@@ -31,8 +34,11 @@ def numbers() -> list[int]:
 
 class ThreadChoice:
     """Finds a run's number of threads and changes it. The change is one of the run's own, at a step, so that it is kept in checkpoints
-    and a resumed or repeated run takes the same steps to the bit. Where the setting says a number, or the run is on a GPU, it stays;
-    and so it does on several processes, for they share the cores, and a step of one alone is none.
+    and a resumed or repeated run takes the same steps to the bit. Trying takes the arithmetic of a step by itself; whether the run, with
+    all else that it does, is really quicker shows in its steps, and where it is not, the number goes back to what it was.
+
+    Where the setting says a number, or the run is on a GPU, it stays; and so it does on several processes, for they share the cores, and
+    a step of one alone is none.
     """
 
     def __init__(self, trainer: Trainer) -> None:
@@ -40,11 +46,26 @@ class ThreadChoice:
         chosen = trainer.config.training.threads or trainer.device.type != "cpu" or trainer.ranks.size > 1
         self.numbers = [] if chosen else [GIVEN] if GIVEN else numbers()
         self.again_at = 0.0
+        self.patience = 1.0  # how many times as long as usual trying waits
+        self.seen = trainer.step_count, trainer.seconds
+        self.pace = deque[float](maxlen=PACE)  # seconds of the latest steps
+        self.on_trial: tuple[int, float] | None = None  # the number before the latest change, and the seconds of a step then
 
     def look(self) -> bool:
         """Between two steps: try, if it is time to. Returns whether the number changed."""
         trainer = self.trainer
-        if not self.numbers or trainer.step_count < FIRST_AT or time.monotonic() < self.again_at or not trainer.should_continue():
+        if not self.numbers or not trainer.should_continue():
+            return False
+        self._time()
+        if self.on_trial and len(self.pace) == PACE:
+            before, took = self.on_trial
+            self.on_trial = None
+            if median(self.pace) > KEPT * took:
+                self.patience *= 2
+                self.again_at = time.monotonic() + AGAIN * self.patience
+                return self._change(before)
+            self.patience = 1.0
+        if trainer.step_count < FIRST_AT or time.monotonic() < self.again_at or self.on_trial:
             return False
         now, best, started = trainer.threads, self.numbers[0], time.monotonic()
         if len(self.numbers) > 1:
@@ -52,10 +73,23 @@ class ThreadChoice:
             quickest = min(taken, key=lambda number: taken[number])
             best = quickest if taken[quickest] < WORTH * taken[now] else now
         ended = time.monotonic()
-        self.again_at = ended + max(AGAIN, SHARE * (ended - started))
+        self.again_at = ended + max(AGAIN, SHARE * (ended - started)) * self.patience
         if best == now:
             return False
-        trainer.change("threads", best)
+        if len(self.pace) == PACE:
+            self.on_trial = now, median(self.pace)
+        return self._change(best)
+
+    def _time(self) -> None:
+        """Note what the latest step took."""
+        step, seconds = self.trainer.step_count, self.trainer.seconds
+        if step > self.seen[0]:
+            self.pace.append((seconds - self.seen[1]) / (step - self.seen[0]))
+        self.seen = step, seconds
+
+    def _change(self, number: int) -> bool:
+        self.trainer.change("threads", number)
+        self.pace.clear()
         return True
 
 

@@ -28,7 +28,8 @@ def trainer():
 
 @pytest.fixture
 def tries(monkeypatch):
-    """What trying is to find, and what was tried."""
+    """What trying is to find, and what was tried; from the second step on."""
+    monkeypatch.setattr(threads, "FIRST_AT", 2)
     monkeypatch.setattr(threads, "GIVEN", 0)
     monkeypatch.setattr(threads, "numbers", lambda: [1, 2, 4])
     found, tried = {1: 3.0, 2: 2.0, 4: 2.5}, []
@@ -63,6 +64,22 @@ def test_it_is_tried_again_when_others_may_have_come_or_gone(trainer, tries):
     choice.again_at = 0.0
     assert choice.look()
     assert trainer.changes == [Change(2, "threads", 2), Change(3, "threads", 1)]
+
+
+@pytest.mark.parametrize(("later", "kept"), [(0.05, True), (0.095, False), (0.2, False)])
+def test_a_number_that_does_not_make_the_run_quicker_is_taken_back(trainer, tries, monkeypatch, later, kept):
+    """Whose steps took a tenth of a second, and then as long as `later` says, but for those that score: they take a second."""
+    monkeypatch.setattr(threads, "FIRST_AT", threads.PACE)
+    choice, changed = ThreadChoice(trainer), []
+    for step in range(1, 2 * threads.PACE + 5):
+        trainer.step_count = step
+        trainer.seconds += 1.0 if step % 7 == 0 else 0.1 if step <= threads.PACE else later
+        monkeypatch.setattr(trainer, "should_continue", lambda: True)
+        if choice.look():
+            changed.append((step, trainer.changes[-1].value))
+    tried_at = threads.PACE
+    assert changed == ([(tried_at, 2)] if kept else [(tried_at, 2), (2 * tried_at, 1)])
+    assert choice.patience == (1.0 if kept else 2.0)
 
 
 def test_what_is_hardly_quicker_is_not_worth_a_change(trainer, tries):
