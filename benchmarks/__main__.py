@@ -10,6 +10,7 @@ import click
 from benchmarks import (
     accuracy,
     accuracy_peers,
+    before,
     decoding,
     distributed,
     gpu,
@@ -105,6 +106,12 @@ SUBSETS: dict[str, tuple[Any, str, str]] = {  # what has measure() and table(row
         "row of CUDA graphs; a step reads and writes at least 9 numbers a parameter.",
     ),
     "startup": (startup, "Start-up", "Whole processes, timed from outside; the machine's file cache is warm."),
+    "before": (
+        before,
+        "The page, before and after",
+        "First measurements, out of this repository's history, and the latest ones, from other days and hours of a shared machine: tenfold "
+        "differences say something, small ones nothing. Start-up has all the tabs to build that came since.",
+    ),
 }
 
 
