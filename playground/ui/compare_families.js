@@ -27,7 +27,7 @@ VIEWS.families = {
     box.append(el("div", { className: "columns" },
       el("section", { className: "side", ariaLabel: "Families" }, el("h3", { textContent: "Beside your model" }), fam.list, form, fam.problem),
       el("section", { className: "main-part", ariaLabel: "How they learn" }, fam.caption, el("div", { className: "charts" }, chartBox("Exact match on held-out sequences", fam.score), chartBox("Loss (logarithmic)", fam.loss)),
-        el("div", { className: "scrolling" }, el("table", { className: "sheet learners" }, el("thead", {}, head), fam.body)))), fam.known);
+        el("div", { className: "scrolling", tabIndex: 0 }, el("table", { className: "sheet learners" }, el("thead", {}, head), fam.body)))), fam.known);
     drawLearners();
     watchThem();
   },
@@ -153,7 +153,7 @@ const ASPECTS = [["examples", "for example"], ["direction", "who sees whom"], ["
 async function tellKnown() {
   let told;
   try { told = await call("compare-known", {}); } catch (error) { return; }
-  const reading = (title, columns, rows) => [el("h3", { textContent: title }), el("div", { className: "scrolling" }, el("table", { className: "reading" }, el("thead", {}, el("tr", {}, ...columns.map((text) => el("th", { scope: "col", textContent: text })))), el("tbody", {}, ...rows.map((row) => el("tr", {}, ...row.map((text, i) => el(i ? "td" : "th", i ? { textContent: text } : { scope: "row", textContent: text })))))))];
+  const reading = (title, columns, rows) => [el("h3", { textContent: title }), el("div", { className: "scrolling", tabIndex: 0 }, el("table", { className: "reading" }, el("thead", {}, el("tr", {}, ...columns.map((text) => el("th", { scope: "col" }, text || unseen("What differs"))))), el("tbody", {}, ...rows.map((row) => el("tr", {}, ...row.map((text, i) => el(i ? "td" : "th", i ? { textContent: text } : { scope: "row", textContent: text })))))))];
   fam.known.replaceChildren(
     ...reading("The three families", ["", ...told.families.map((each) => each.family)], ASPECTS.map(([key, label]) => [label, ...told.families.map((each) => each[key])])),
     ...reading("Where they come from", ["year", "model", "comes from", "family", "what was new", "used for", "in this playground", "source"], told.tree.map((each) => [String(each.year), each.name, each.from.join(", ") || "recurrent models with attention", each.family, each.idea, each.use, each.here, each.source])));

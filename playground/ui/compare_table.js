@@ -40,7 +40,7 @@ VIEWS.table = {
     table.whole = el("table", { className: "sheet" }, el("thead", {}, head), table.body);
     box.append(el("div", { className: "columns" },
       el("section", { className: "side", ariaLabel: "What is asked" }, el("h3", { textContent: "Beside your model" }), table.list, adding, table.problem, form2),
-      el("section", { className: "main-part", ariaLabel: "The answers" }, asking.line, table.caption, el("div", { className: "scrolling" }, table.whole), table.leaks,
+      el("section", { className: "main-part", ariaLabel: "The answers" }, asking.line, table.caption, el("div", { className: "scrolling", tabIndex: 0 }, table.whole), table.leaks,
         el("div", { className: "bar" }, el("h3", { textContent: "Question by question" }), table.files), table.note, table.items)));
     listeners.push(listModels);
     listModels();

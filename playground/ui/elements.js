@@ -4,6 +4,8 @@ function el(tag, properties = {}, ...children) {
   made.append(...children);
   return made;
 }
+// Words for those who listen.
+const unseen = (text) => el("span", { className: "unseen", textContent: text });
 // Buttons of which one is pressed.
 function choice(options, chosen, choose, label) {
   const box = el("span", { className: "choice" });

@@ -19,9 +19,12 @@ const signless = (x) => number(x).replace("-", "−");
 const sign = (x) => (x > 0 ? "+" : x < 0 ? "−" : "") + number(Math.abs(x));
 // Shading that the numbers on it can still be read on.
 function shadeCell(cell, share) {
-  const dark = document.body.classList.contains("dark");
-  cell.style.setProperty("background-color", ramp(Math.round(1000 * Math.max(0, Math.min(1, share)))), "important");
-  cell.style.color = share > 0.5 ? (dark ? "#0b1520" : "#ffffff") : "";
+  const thousandths = Math.round(1000 * Math.max(0, Math.min(1, share)));
+  cell.style.setProperty("background-color", ramp(thousandths), "important");
+  // Whichever ink stands out more on it: relative luminance and contrast as in WCAG 2.
+  const light = rampTable()[thousandths].map((c) => (c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4));
+  const luminance = 0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2];
+  cell.style.color = 1.05 / (luminance + 0.05) > (luminance + 0.05) / 0.0565 ? "#ffffff" : "#0b1520";
 }
 // A bar from zero to `value` on an axis from `low` to `high`.
 function signedBar(value, low, high, className) {
@@ -247,9 +250,9 @@ VIEWS.away = {
           choice(SETS, taken.set, (value) => { if ((value === "keep") !== (taken.set === "keep")) taken.parts.clear(); taken.set = value; redraw("away"); refresh("away", 0); }, "What to take away"),
           el("span", { className: "away-beside" }, "replaced by ", choice(HOWS, taken.how, (value) => { taken.how = value; redraw("away"); refresh("away", 0); }, "What stands in for it")), measure),
         el("p", { className: "hint away-words", role: "status" }), el("p", { className: "away-finding" }),
-        el("table", { className: "away-table picture" }, el("thead", {}, el("tr", {}, el("th", { scope: "col", ariaLabel: "Choose" }), el("th", { scope: "col", className: "away-what" }),
-          el("th", { scope: "col", className: "away-right", textContent: "exact match", title: "Share of the held-out sequences whose whole answer is right, before and after" }), el("th", { scope: "col" }),
-          el("th", { scope: "col", className: "away-right", textContent: "nats lost", title: "Loss of log-probability of a whole right answer, in nats: mean over the same sequences" }), el("th", { scope: "col" }))), el("tbody"))),
+        el("table", { className: "away-table picture" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, unseen("Choose")), el("th", { scope: "col", className: "away-what" }, unseen("What is taken away")),
+          el("th", { scope: "col", className: "away-right", textContent: "exact match", title: "Share of the held-out sequences whose whole answer is right, before and after" }), el("th", { scope: "col" }, unseen("change")),
+          el("th", { scope: "col", className: "away-right", textContent: "nats lost", title: "Loss of log-probability of a whole right answer, in nats: mean over the same sequences" }), el("th", { scope: "col" }, unseen("as a bar")))), el("tbody"))),
       el("div", {},
         el("h4", { textContent: "On your sequence" }), el("table", { className: "away-own picture" }, el("tbody")), el("p", { className: "hint away-own-words" }), none,
         el("h4", { className: "away-patch-title", textContent: "Which head carries a symbol", title: "Activation patching (Meng et al. 2022): the model reads the changed sequence, but one head at a time says what it said before" }),

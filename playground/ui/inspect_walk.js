@@ -209,7 +209,7 @@ VIEWS.symbols = {
         el("canvas", { className: "picture symbols-lines" }), el("table", { className: "symbols-lengths picture" })),
       sectionOf("symbols", "near", "Nearest symbols", "Cosine of the angle between learned vectors: 1 points the same way, 0 has nothing in common, -1 points the opposite way. Tasks that treat all symbols alike leave no neighbours.",
         el("div", { className: "row" }, el("label", {}, "symbol ", el("select", { className: "symbols-symbol" }))), el("table", { className: "symbols-bars picture" })),
-      sectionOf("symbols", "map", "Map of the symbols", "", el("canvas", { className: "picture symbols-flat", tabIndex: 0 }), el("p", { className: "caption symbols-flat-words" })),
+      sectionOf("symbols", "map", "Map of the symbols", "", el("canvas", { className: "picture symbols-flat", tabIndex: 0, ariaLabel: "Map of the symbols" }), el("p", { className: "caption symbols-flat-words" })),
       sectionOf("symbols", "order", "Who bit whom", "As sets of vectors two sentences of the same words are one and the same; once each word is told its place, they are not. Random vectors for the words, sine waves for the places.",
         el("div", { className: "symbols-sentences" }, typed("first"), typed("second")), el("table", { className: "symbols-apart picture" }), el("p", { className: "symbols-problem", role: "alert" })));
     box.querySelector(".symbols-symbol").addEventListener("change", (event) => { symbolic.symbol = event.target.value; refresh("symbols", 0); });
@@ -346,7 +346,7 @@ VIEWS.sizes = {
   explain: "Who may look at whom, what a mask does to a softmax, and what the model and its attention weigh. Everything is computed on your sequence and this model, with the numbers of well-known write-ups beside it.",
   build(box) {
     box.classList.add("sizes-page");
-    const table = (name) => el("div", { className: "sizes-scroll" }, el("table", { className: "picture " + name }));
+    const table = (name) => el("div", { className: "sizes-scroll", tabIndex: 0 }, el("table", { className: "picture " + name }));
     box.append(
       sectionOf("sizes", "padding", "Padding mask", "Sequences of one batch are filled up to equal length with PAD, token 0; the mask is 1 where somebody may look.", table("sizes-padded"), el("p", { className: "caption sizes-padded-words" })),
       sectionOf("sizes", "ahead", "Look-ahead mask", "While an answer is learned, all its positions are computed at once; a position (row) may look at itself and at what comes before (columns), or it would read off what it is to write.", el("canvas", { className: "picture sizes-triangle" }), el("p", { className: "caption sizes-triangle-words" })),

@@ -16,13 +16,13 @@ function buildFound() {
   it.all = button("Curves in Train", "Lay a run of each line over each other in the Train tab: the first seed that is done", () => layOver(linesOn().map((cell) => cell.seeds.find((run) => run.done) || cell.seeds.find((run) => run.run)).filter(Boolean).map((run) => run.run)), "all-in-train");
   it.files = el("span", { className: "files" }, button("CSV", "Every number in the table", saveCsv, "as-csv"), button("JSON", "Everything that was found, with the settings", () => save(fileName("json"), new Blob([JSON.stringify({ name: state.shown.name, question: state.shown.question, ...state.shown.found, runs: state.shown.lines }, null, 1)], { type: "application/json" })), "as-json"), button("Figures", "PNG, SVG and PDF in one zip file", saveFigures, "as-figures"));
   it.links.append(it.all, it.files);
-  it.runs = el("details", { className: "runs-of" }, it.runsWords, el("div", { className: "scrolling" }, el("table", { className: "sheet" }, el("thead", {}, headRow([["run", ""], ["seed", "number"], ["how it stands", ""], ["look", ""]])), it.runsBody)));
-  it.whole = el("div", { className: "whole", hidden: true }, el("div", { className: "headline" }, it.title), it.words, it.bar, it.sentence, it.also, it.legend, el("div", { className: "charts wide" }, it.byLength.box, it.heat.box), el("div", { className: "charts" }, it.score.box, it.loss.box), el("div", { className: "scrolling" }, el("table", { className: "sheet cells" }, it.head, it.body)), it.untrained, it.links, it.note, it.runs);
+  it.runs = el("details", { className: "runs-of" }, it.runsWords, el("div", { className: "scrolling", tabIndex: 0 }, el("table", { className: "sheet" }, el("thead", {}, headRow([["run", ""], ["seed", "number"], ["how it stands", ""], ["look", ""]])), it.runsBody)));
+  it.whole = el("div", { className: "whole", hidden: true }, el("div", { className: "headline" }, it.title), it.words, it.bar, it.sentence, it.also, it.legend, el("div", { className: "charts wide" }, it.byLength.box, it.heat.box), el("div", { className: "charts" }, it.score.box, it.loss.box), el("div", { className: "scrolling", tabIndex: 0 }, el("table", { className: "sheet cells" }, it.head, it.body)), it.untrained, it.links, it.note, it.runs);
   $(".found").append(it.empty, it.whole);
   new ResizeObserver(drawPictures).observe(root);
   new MutationObserver(drawPictures).observe(document.body, { attributes: true, attributeFilter: ["class"] });
 }
-const headRow = (names) => el("tr", {}, ...names.map(([text, kind, title]) => el("th", { scope: "col", textContent: text, className: kind, title: title || "" })));
+const headRow = (names) => el("tr", {}, ...names.map(([text, kind, title, hidden]) => el("th", { scope: "col", className: kind, title: title || "" }, hidden ? unseen(hidden) : text)));
 const cellsNow = () => state.shown.found.results.cells;
 const linesOn = () => cellsNow().filter((cell) => !off.has(cell.label));
 function layOver(subjects) { if (subjects.length) goTo("Train", { subject: subjects[0], over: subjects.slice(1) }); }
@@ -93,12 +93,12 @@ function drawTable() {
   const { results, lengths } = state.shown.found, kind = lengths ? "lengths" : "grid";
   if (it.head.dataset.kind !== kind) {
     it.head.dataset.kind = kind;
-    it.head.replaceChildren(headRow([["", ""], ...(lengths ? [["99 % to length", "number", "The length up to which at least 99 % are right at every length: median and range over seeds"], ["beyond it", "number", "Mean exact match over the lengths that were never trained: median over seeds"]] : []), ["exact match", "number", "On held-out sequences at the end of the run: median and range over seeds"], ["steps to 99 %", "number", "The first look at held-out sequences at which at least 99 % were right: median and range over seeds; and how many of the runs that are done reached it"], ["seconds", "number", "Of training, median and range over seeds, with whatever else the machine was doing"], ["look", ""]]));
+    it.head.replaceChildren(headRow([["", "", "", "settings"], ...(lengths ? [["99 % to length", "number", "The length up to which at least 99 % are right at every length: median and range over seeds"], ["beyond it", "number", "Mean exact match over the lengths that were never trained: median over seeds"]] : []), ["exact match", "number", "On held-out sequences at the end of the run: median and range over seeds"], ["steps to 99 %", "number", "The first look at held-out sequences at which at least 99 % were right: median and range over seeds; and how many of the runs that are done reached it"], ["seconds", "number", "Of training, median and range over seeds, with whatever else the machine was doing"], ["look", ""]]));
   }
   const columns = ["who", ...(lengths ? ["reach", "beyond"] : []), "exact", "steps", "seconds", "links"];
   update(it.body, results.cells, (cell) => kind + cell.label, (cell) => {
     const row = el("tr", {}, ...columns.map((name) => el("td", { className: name + (name === "who" || name === "links" ? "" : " number") })));
-    [...row.cells].forEach((box, at) => { box.dataset.label = it.head.rows[0].cells[at].textContent; }); // what a narrow page writes before it
+    [...row.cells].forEach((box, at) => { const name = it.head.rows[0].cells[at]; box.dataset.label = name.querySelector(".unseen") ? "" : name.textContent; }); // what a narrow page writes before it
     row.querySelector(".who").append(el("div", {}, el("canvas"), el("span", { className: "name" }), el("span", { className: "what" })));
     row.querySelector(".steps").append(el("span"), el("span", { className: "what" }));
     const button = (text, title, act) => { const made = el("button", { type: "button", className: "quiet", textContent: text, title }); made.addEventListener("click", act); return made; };

@@ -4,7 +4,7 @@ const verdicts = new Map(); // by claim and what was tried: what came of it
 let claims = [], claimsAt = 0, askingClaims = false;
 
 function buildPublished() {
-  $(".claims thead").append(headRow([["claim", ""], ["setting", ""], ["published", ""], ["ours", ""], ["", ""], ["", ""]]));
+  $(".claims thead").append(headRow([["claim", ""], ["setting", ""], ["published", ""], ["ours", ""], ["", "", "", "what follows"], ["", "", "", "actions"]]));
 }
 const claimsDue = () => claims.some((each) => GOING.includes(each.state)) && Date.now() - claimsAt > 2500;
 async function askClaims() {

@@ -1,0 +1,67 @@
+"""What axe-core finds on every page of the app, in what opens on it, wide and narrow, light and dark: nothing."""
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
+
+LONG = 120_000
+WIDE, NARROW = {"width": 1440, "height": 950}, {"width": 390, "height": 844}
+
+
+SETTLED = """() => !document.querySelector(".waiting, .heads-stale, .live.old")
+    && !document.getAnimations().some((a) => a.playState === "running")
+    && ![...document.querySelectorAll("h2, h3, h4")].some((heading) => heading.checkVisibility() && !heading.textContent)"""
+
+
+def findings(page, where):
+    """What axe-core has to say about the page once nothing fades or waits any more: where, the rule, how bad, and the elements."""
+    page.wait_for_function(SETTLED)
+    violations = Axe().run(page).response["violations"]
+    return [(where, each["id"], each["impact"], [node["html"][:160] for node in each["nodes"]]) for each in violations]
+
+
+def go_to(page, tab):
+    """A tab, by its button or, where there is no room for that, out of the menu of the others."""
+    button = page.get_by_role("tab", name=tab, exact=True)
+    if not button.is_visible():
+        page.locator(".overflow-menu > button").click()
+        button = page.locator(".overflow-dropdown button", has_text=tab)
+    button.click()
+
+
+@pytest.fixture(scope="module")
+def tabs(app):
+    return "Train", "Inspect", "Compare", "Lab", "Hub"
+
+
+@pytest.mark.parametrize(("size", "theme"), [(WIDE, "light"), (WIDE, "dark"), (NARROW, "light")], ids=["wide", "dark", "narrow"])
+def test_nothing_stands_in_the_way_of_those_who_do_not_see_or_point(app, open_page, tabs, size, theme):
+    page, found = open_page(f"{app.url}/?__theme={theme}", **size), []
+    expect(page.locator(".live .sentence")).not_to_have_text("Opening a model")
+    for tab in tabs:
+        go_to(page, tab)
+        page.locator(f".{'live' if tab == 'Train' else tab.lower()}.pg").wait_for()
+        page.wait_for_load_state("networkidle")
+        found += findings(page, tab)
+        views = page.locator(f".{tab.lower()}.pg > .views [role=tab]")
+        for i in range(views.count()):
+            views.nth(i).click()
+            page.wait_for_load_state("networkidle")
+            found += findings(page, f"{tab}, {views.nth(i).inner_text()}")
+    assert not found, "\n".join(map(str, found))
+
+
+def test_neither_does_anything_that_opens_nor_a_run_at_work(app, open_page):
+    page, found = open_page(app.url), []
+    page.get_by_role("button", name="Train", exact=True).click()
+    expect(page.locator(".live")).to_have_attribute("data-status", "training", timeout=LONG)
+    found += findings(page, "a run at work")
+    page.locator(".live .show-keys").click()
+    found += findings(page, "the keyboard's sheet")
+    page.keyboard.press("Escape")
+    page.locator(".live .share").click()
+    found += findings(page, "sharing")
+    page.keyboard.press("Escape")
+    page.get_by_text("Advanced", exact=True).first.click()
+    found += findings(page, "every setting")
+    assert not found, "\n".join(map(str, found))

@@ -1,0 +1,81 @@
+"""The recipes of .github/EXTENDING.md, carried out word for word on a copy of the playground."""
+
+import json
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+
+from tests.servers import ROOT, wait_for
+
+RECIPES = (ROOT / ".github" / "EXTENDING.md").read_text(encoding="utf-8")
+SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", RECIPES, re.M | re.S))
+EDIT = re.compile(r"^(At the end of|The file|In) `([^`]+)`(?:, (below|above|instead of) `([^`]+)`)?:\n\n```\w+\n(.*?)```", re.M | re.S)
+COMMAND = re.compile(r"^```\n(python .*?)\n```", re.M)
+
+
+@pytest.fixture
+def copy(tmp_path):
+    shutil.copytree(ROOT / "playground", tmp_path / "playground", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "checkpoints" / "reverse", tmp_path / "checkpoints" / "reverse")
+    shutil.copy(ROOT / "app.py", tmp_path)
+    return tmp_path
+
+
+def carry_out(section, copy):
+    """Make the recipe's edits; its command, as a list."""
+    for how, name, where, anchor, text in EDIT.findall(SECTIONS[section]):
+        path = copy / name
+        if how == "The file":
+            assert not path.exists()
+            path.write_text(text, encoding="utf-8")
+            continue
+        source = path.read_text(encoding="utf-8")
+        if anchor:
+            assert source.count(anchor + "\n") == 1, f"{name} has the line {anchor!r} {source.count(anchor)} times"
+        put = {"": source + text, "below": f"{anchor}\n{text}", "above": f"{text}{anchor}\n", "instead of": text}[where]
+        path.write_text(source.replace(anchor + "\n", put) if anchor else put, encoding="utf-8")
+    [command] = COMMAND.findall(SECTIONS[section])
+    return [sys.executable, *command.split()[1:]]
+
+
+def test_there_is_a_recipe_for_each_thing_that_can_be_added():
+    assert list(SECTIONS) == ["A task", "A part", "A family", "A tab"]
+
+
+@pytest.mark.parametrize("section", ["A task", "A part", "A family"])
+def test_what_a_recipe_adds_can_be_trained(section, copy):
+    command = carry_out(section, copy)
+    done = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    saved = json.loads((copy / command[-1] / "config.json").read_text())
+    added = {"A task": "tail", "A part": "squared", "A family": "bag"}[section]
+    assert f'"{added}"' in json.dumps(saved)
+
+
+def test_a_tab_that_a_recipe_adds_is_served_and_answers(copy):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [part.replace("PORT", str(port)) for part in carry_out("A tab", copy)]
+    with subprocess.Popen(command, cwd=copy, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT) as server:
+        try:
+            wait_for(lambda: answers(f"http://127.0.0.1:{port}/"), what="the page")
+            page = urllib.request.urlopen(f"http://127.0.0.1:{port}/config").read().decode()
+            asked = urllib.request.Request(f"http://127.0.0.1:{port}/playground/ask/clock", b"{}", {"Content-Type": "application/json"})
+            told = json.load(urllib.request.urlopen(asked))
+        finally:
+            server.terminate()
+    assert "What time is it?" in page
+    assert re.fullmatch(r"\d\d:\d\d:\d\d", told["time"])
+
+
+def answers(url):
+    try:
+        return urllib.request.urlopen(url).status == 200
+    except OSError:
+        return False
