@@ -42,7 +42,7 @@ AGAINST_PEERS = (
     "Against models of the same sizes (d_model 64, 4 heads, 2+2 layers, d_ff 128), on the same batches, with the same Adam, clipping and "
     "warm-up, scored every 10 steps on the same 256 held-out sequences, and on 2,000 to confirm. Ours is the fast preset as it comes; a "
     "peer has its own best learning rate of five, and the better of two lengths over which it falls. Runs alternate, seed by seed, on one "
-    "thread. Ratios are of seconds without scoring, and only between models without dropout."
+    "thread, and seconds are those of the processor. Ratios are of seconds without scoring, and only between models without dropout."
 )
 SUBSETS: dict[str, tuple[Any, str, str]] = {  # what has measure() and table(rows), its title, what holds for all of its rows
     "accuracy": (accuracy, "Steps to 99.9 % exact match", SCORED),
