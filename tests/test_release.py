@@ -1,0 +1,66 @@
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.servers import ROOT
+
+CHANGED = "# Changelog\n\n## [Unreleased]\n\n### Added\n- Something.\n"
+
+
+@pytest.fixture
+def repo(tmp_path):
+    (tmp_path / "playground").mkdir()
+    (tmp_path / ".github").mkdir()
+    (tmp_path / "playground" / "__init__.py").write_text('"""It."""\n\n__version__ = "0.1.0"\n')
+    (tmp_path / "CHANGELOG.md").write_text(CHANGED)
+    shutil.copy(ROOT / ".github" / "release.py", tmp_path / ".github")
+    for words in (("init", "-q"), ("config", "user.email", "a@b.c"), ("config", "user.name", "A"), ("add", "."), ("commit", "-qm", "It")):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    return tmp_path
+
+
+def release(repo, version):
+    return subprocess.run([sys.executable, ".github/release.py", version], cwd=repo, capture_output=True, text=True, check=False)
+
+
+def git(repo, *words):
+    return subprocess.run(["git", *words], cwd=repo, check=True, capture_output=True, text=True).stdout
+
+
+def test_a_release_names_what_was_unreleased_and_tags_it(repo):
+    done = release(repo, "0.2.0")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert '__version__ = "0.2.0"' in (repo / "playground" / "__init__.py").read_text()
+    assert re.search(
+        r"## \[Unreleased\]\n\n## \[0\.2\.0\] - \d{4}-\d\d-\d\d\n\n### Added\n- Something", (repo / "CHANGELOG.md").read_text()
+    )
+    assert git(repo, "status", "--porcelain") == ""
+    assert git(repo, "describe", "--exact-match").strip() == "v0.2.0"
+    again = release(repo, "0.3.0")
+    assert again.returncode == 1
+    assert "nothing under [Unreleased]" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("version", "says"),
+    [("0.0.9", "choose a higher one"), ("1.2", "three numbers"), ("v1.2.3", "three numbers"), ("01.2.3", "three numbers")],
+)
+def test_what_is_no_next_version_is_refused_and_nothing_is_changed(repo, version, says):
+    done = release(repo, version)
+    assert done.returncode == 1
+    assert says in done.stderr
+    assert git(repo, "status", "--porcelain") == git(repo, "tag") == ""
+
+
+def test_what_is_not_committed_is_not_released(repo):
+    (repo / "new.py").write_text("")
+    done = release(repo, "0.2.0")
+    assert "not committed" in done.stderr
+    assert (repo / "CHANGELOG.md").read_text() == CHANGED
+
+
+def test_the_changelog_here_is_one_that_can_be_released():
+    assert re.search(r"^## \[Unreleased\]\n", (ROOT / "CHANGELOG.md").read_text(), re.M)
