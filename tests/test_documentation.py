@@ -72,8 +72,8 @@ def test_the_pictures_of_the_readme_are_there():
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_the_readme_names_the_command_that_made_each_shipped_checkpoint(name):
-    assert f"--out checkpoints/{name}\n" in README
+def test_the_command_that_made_each_shipped_checkpoint_is_named(name):
+    assert f"--out checkpoints/{name}\n" in (ROOT / ".github" / "COMMANDS.md").read_text(encoding="utf-8")
     size = sum(path.stat().st_size for path in (ROOT / "checkpoints" / name).iterdir())
     assert size < 1_000_000
 
@@ -86,3 +86,19 @@ def test_no_large_file_is_kept():
     kept = [path for path in ROOT.rglob("*") if ours(path)]
     assert len(kept) > 50
     assert [str(path) for path in kept if path.stat().st_size > 1_000_000] == []
+
+
+def test_every_link_in_the_documents_leads_somewhere():
+    for document in (ROOT / "README.md", *(ROOT / ".github").glob("*.md"), ROOT / "CHANGELOG.md"):
+        for target in re.findall(r"\]\(([^)#\s]+)\)", document.read_text(encoding="utf-8")):
+            assert target.startswith("https://") or (document.parent / target).exists(), f"{document.name} links {target}"
+
+
+def test_every_variable_of_the_environment_is_told():
+    """Those that the playground reads, and no others."""
+    told = set(re.findall(r"^\| `(PLAYGROUND_\w+)`", (ROOT / ".github" / "HOSTING.md").read_text(encoding="utf-8"), re.M))
+    read = {
+        name for path in (ROOT / "playground").rglob("*.py") for name in re.findall(r"PLAYGROUND_[A-Z_]+", path.read_text(encoding="utf-8"))
+    }
+    assert read - told == set()
+    assert told - read == set()
