@@ -17,6 +17,8 @@ import torch
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from playground.comparison.pretrained import _numbers_in
+from playground.comparison.work import Refused
 from playground.hub.package import KEPT, to_checkpoint
 from playground.runs.inspector import Inspector
 from playground.training import checkpoint
@@ -354,3 +356,14 @@ def test_what_is_checked_for_a_stranger_is_what_was_sent(good, tmp_path):
             check(vouched(files | {name: join(moved(header, 8), bytes(8) + data)}))
     with pytest.raises(CheckpointError, match="its checksum differs"):
         check(files | {WEIGHTS: first_number(0.5)(*split(files[WEIGHTS]))})
+
+
+SIZES = ["[1e999]", "[NaN]", '["x"]', "[" * 500 + "]" * 500, "null", "[" + "9" * 5000 + "]"]
+
+
+@pytest.mark.parametrize("shape", SIZES, ids=lambda shape: shape[:8])
+def test_a_pretrained_models_weights_whose_sizes_are_none_are_refused(tmp_path, shape):
+    path = tmp_path / WEIGHTS
+    path.write_bytes(join(f'{{"a": {{"dtype": "F32", "shape": {shape}, "data_offsets": [0, 4]}}}}'.encode(), bytes(4)))
+    with pytest.raises(Refused, match="is no safetensors file, or was cut short"):
+        _numbers_in(path, "ada/x")
