@@ -354,7 +354,7 @@ SMALL = {
 }  # fmt: skip
 
 
-@counts(25, 500)
+@counts(15, 500)
 def test_what_is_saved_is_what_is_loaded(tmp_path_factory, count):
     folder = tmp_path_factory.mktemp("saved")
 
