@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from .work import Refused
@@ -31,7 +30,7 @@ def number_of(what: dict[str, Any], name: str, usual: float, low: float, high: f
         Refused: naming what was given and what is accepted.
     """
     value = what.get(name, usual)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or not low <= value <= high:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
         raise Refused(f"{name} is {str(value)[:20]}; it must be a number from {low:,g} to {high:,g}")
     return float(value)
 

@@ -202,7 +202,7 @@ def _numbers_in(path: Path, name: str) -> int:
                 raise ValueError
             header = json.loads(file.read(length))
         return sum(math.prod(map(int, entry["shape"])) for key, entry in header.items() if key != "__metadata__")
-    except (OSError, struct.error, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (OSError, struct.error, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         raise Refused(f"{name}: {path.name} is no safetensors file, or was cut short; fetch it again or choose another model") from None
 
 

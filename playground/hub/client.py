@@ -30,7 +30,7 @@ from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_st
 from huggingface_hub.utils._http import hf_request_event_hook, parse_ratelimit_headers
 from huggingface_hub.utils.sha import git_hash, sha_fileobj
 
-from .names import BRANCH, MANIFEST, OURS, TAG, is_repo
+from .names import BRANCH, MANIFEST, OURS, TAG, is_repo, is_revision
 
 REACHED_WITHIN = 2.5  # seconds until the Hub counts as out of reach
 ANSWERED_WITHIN = 12.0  # seconds for any one answer
@@ -238,6 +238,7 @@ class Hub:
         Raises:
             HubError: when there is none that this visitor may see.
         """
+        check_revision(revision)
         with self.plainly("look at", repo):
             told = self._get(f"{kind}s/{repo}/revision/{quote(revision, safe='')}", {"blobs": "true"})
             if not isinstance(told, dict):
@@ -247,6 +248,7 @@ class Hub:
     def revisions(self, repo: str, revision: str = "main") -> list[dict[str, Any]]:
         """The latest commits of a repository, newest first."""
         check_repo(repo)
+        check_revision(revision)
         with self.plainly("list the revisions of", repo):
             told = self._get(f"models/{repo}/commits/{quote(revision, safe='')}", {"limit": MOST_REVISIONS})
             found = [{"commit": each["id"], "title": each["title"], "when": moment(each["date"])} for each in told]
@@ -430,6 +432,12 @@ def check_repo(repo: str) -> None:
     """Raises HubError unless this is the name of a repository."""
     if not is_repo(repo):
         raise HubError(f"{repo[:120]!r} is no repository; name one as user/name, with letters, digits, dots, dashes and underscores")
+
+
+def check_revision(revision: str) -> None:
+    """Raises HubError unless this can be a branch, a tag or a commit."""
+    if not is_revision(revision):
+        raise HubError(f"{revision[:60]!r} is no revision; name a branch, a tag or a commit as the repository lists them")
 
 
 def moment(text: str) -> float:

@@ -179,7 +179,7 @@ def rows_file(content: str) -> Path:
         MissingRows: where it is not.
     """
     path = rows_root() / content / _FILE
-    if not path.is_file():
+    if not CONTENT.fullmatch(content) or not path.is_file():
         raise MissingRows(
             f"the rows that this task is made of ({content[:12]}…) are not kept here; bring them with "
             "`python -m playground rows FILE`, where the same rows are known by their content"

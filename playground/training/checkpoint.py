@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import os
 import struct
 from collections.abc import Iterable, Mapping
@@ -26,6 +27,7 @@ from torch import Tensor
 from playground.evaluation import Evaluation
 from playground.families import load_family
 from playground.families.family import Family
+from playground.models.config import shown
 
 from .config import RunConfig
 from .distributed import ALONE, Ranks
@@ -35,6 +37,7 @@ from .optimizers import counts_steps, remembered
 from .trainer import Metrics, Trainer
 
 LARGEST_HEADER = 1_000_000  # bytes; safetensors' own limit is 100 MB, a model here needs some 20,000
+MOST_DIMENSIONS = 4  # the weights here have two at most; the product of 50,000 takes seconds
 LARGEST_METRICS = 300_000_000  # bytes: the metrics of a million steps and some
 METRICS = {each.name for each in dataclasses.fields(Metrics)}
 DTYPES = {"F32": torch.float32, "I64": torch.int64, "U8": torch.uint8}
@@ -239,21 +242,32 @@ def check_header(path: Path, expected: Mapping[str, tuple[torch.dtype, tuple[int
         odd = sorted(set(header) ^ set(expected))[0]
         verb = "lacks" if odd in expected else "holds the unexpected"
         raise CheckpointError(f"{path} {verb} tensor {odd[:80]!r}; it does not belong to this configuration")
-    end = 0
-    for name, entry in sorted(header.items(), key=lambda item: str(item[1])):
+    places = []
+    for name, entry in header.items():
         if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
             raise CheckpointError(f"{path}: tensor {name!r} is not described by a type, a shape and offsets")
         dtype, shape = expected[name]
         given = DTYPES.get(entry["dtype"]) if isinstance(entry["dtype"], str) else None
-        if given != dtype or (shape is not None and entry["shape"] != list(shape)):
-            wanted = f"{dtype} {list(shape) if shape is not None else 'of one dimension'}"
-            raise CheckpointError(f"{path}: tensor {name!r} is {entry['dtype']} {str(entry['shape'])[:80]}, expected {wanted}")
+        if given != dtype or not _is_shape(entry["shape"]) or (shape is not None and entry["shape"] != list(shape)):
+            wanted = f"{dtype} {list(shape) if shape is not None else 'of any shape'}"
+            raise CheckpointError(f"{path}: tensor {name!r} is {shown(entry['dtype'])} {shown(entry['shape'])}, expected {wanted}")
         offsets = entry["data_offsets"]
-        end = max(end, offsets[1]) if isinstance(offsets, list) and len(offsets) == 2 and type(offsets[1]) is int else -1
-        if end < 0:
+        if not isinstance(offsets, list) or len(offsets) != 2 or not all(type(offset) is int and offset >= 0 for offset in offsets):
             raise CheckpointError(f"{path}: tensor {name!r} has no valid offsets")
+        if offsets[1] - offsets[0] != dtype.itemsize * math.prod(entry["shape"]):
+            raise CheckpointError(f"{path}: tensor {name!r} has offsets {shown(offsets)}, which do not fit its type and shape")
+        places.append((*offsets, name))
+    end = 0
+    for start, stop, name in sorted(places):
+        if start != end:
+            raise CheckpointError(f"{path}: tensor {name!r} begins at byte {start:,} of the data, where {end:,} is expected")
+        end = stop
     if end != size - 8 - length:
         raise CheckpointError(f"{path} has {size:,} bytes, its header describes {8 + length + end:,}; the file is cut off or has grown")
+
+
+def _is_shape(shape: object) -> bool:
+    return isinstance(shape, list) and len(shape) <= MOST_DIMENSIONS and all(type(n) is int and 0 <= n < 2**63 for n in shape)
 
 
 class WeightsPacker:

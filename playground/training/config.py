@@ -183,7 +183,8 @@ class RunConfig:
             raise SettingError(foreign[0], f"{foreign[0]} is no setting of the family {family!r}; leave it out")
         unknown = sorted(set(values) - set(field_owner()))
         if unknown:
-            raise SettingError(unknown[0], f"{unknown[0]} is no setting of a run; the settings are {', '.join(field_owner())}")
+            given = unknown[0] if unknown[0].isidentifier() and len(unknown[0]) < 80 else shown(unknown[0])
+            raise SettingError(unknown[0], f"{given} is no setting of a run; the settings are {', '.join(field_owner())}")
         part = {owner: {k: v for k, v in values.items() if field_owner()[k] == owner} for owner in PARTS}
         task = TaskConfig(**part["task"])
         fitting = {

@@ -68,15 +68,15 @@ def read_manifest(folder: Path) -> Manifest:
     content = read_json(path)
     if not isinstance(content, dict) or content.get("schema_version") is True or content.get("schema_version") != SCHEMA_VERSION:
         found = content.get("schema_version") if isinstance(content, dict) else None
-        raise CheckpointError(f"{path} has schema_version {found!r}; this version of the playground reads {SCHEMA_VERSION}")
+        raise CheckpointError(f"{path} has schema_version {shown(found)}; this version of the playground reads {SCHEMA_VERSION}")
     try:
         family = content["family"]
         if not isinstance(family, str) or family not in FAMILIES:
             raise ValueError(f"family is {shown(family)}; choose one of {', '.join(FAMILIES)}")
         config = RunConfig(
-            task=TaskConfig(**content["task"]),
-            model=FAMILIES[family].config(**content["model"]),
-            training=TrainConfig(**content["training"]),
+            task=_part(TaskConfig, content, "task"),
+            model=_part(FAMILIES[family].config, content, "model"),
+            training=_part(TrainConfig, content, "training"),
             family=family,
         )
         step, seconds, scores = content["step"], content["seconds"], content["scores"]
@@ -102,6 +102,17 @@ def read_manifest(folder: Path) -> Manifest:
     except (TypeError, ValueError) as error:
         field = f" ({error.field})" if isinstance(error, SettingError) else ""
         raise CheckpointError(f"{path} does not describe a run{field}: {error}") from None
+
+
+def _part(kind: Any, content: dict[str, Any], name: str) -> Any:
+    """One of the three groups of settings."""
+    given = content[name]
+    if not isinstance(given, dict):
+        raise ValueError(f"{name} is {shown(given)}; it must be settings and their values")
+    unknown = sorted(set(given) - {each.name for each in dataclasses.fields(kind)})
+    if unknown:
+        raise ValueError(f"{name} holds the unknown setting {shown(unknown[0])}")
+    return kind(**given)
 
 
 def is_number(value: object) -> bool:

@@ -46,6 +46,16 @@ def _route(answerer: Answerer) -> Callable[[Request], Awaitable[Response]]:
 def _is_ours(request: Request) -> bool:
     """Whether a page of this server asks, or no page at all. A Space stands behind a proxy that may change the Host."""
     origin = request.headers.get("origin")
+    if origin is None:
+        return True
     hosts = (request.headers.get("host"), request.headers.get("x-forwarded-host"), *os.environ.get("SPACE_HOST", "").split(","))
-    theirs = urlsplit(origin or "").netloc  # "null", which a frame without an origin says, has none
-    return origin is None or (theirs != "" and theirs in hosts)
+    theirs = host_of(origin)
+    return theirs != "" and theirs in hosts
+
+
+def host_of(origin: str) -> str:
+    """The host and port of an Origin; empty where it has none, as "null", which a frame without an origin says, or is no address."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""

@@ -6,7 +6,6 @@ checkpoint or rows, where those are taken (transfer.py, rows.py), else a form.""
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -15,6 +14,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from .asked import host_of
 from .rows import PATH as ROWS_PATH
 from .transfer import LARGEST_UPLOAD, PATH
 
@@ -32,7 +32,7 @@ class TrustedOrigin:
         if scope["type"] in ("http", "websocket"):
             headers = Headers(scope=scope)
             origin = headers.get("origin")
-            if origin is not None and urlsplit(origin).netloc != headers.get("host"):
+            if origin is not None and host_of(origin) != headers.get("host"):
                 await refusal(400, "Foreign origin refused: open the playground itself.")(scope, receive, send)
                 return
         await self.app(scope, receive, send)

@@ -1,0 +1,245 @@
+"""Names that a visitor may choose, all of them odd, through every door that takes a name: each is refused or escaped, and nothing is
+written, read or sent where the name points."""
+
+import asyncio
+import io
+import itertools
+import json
+import os
+import re
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from types import SimpleNamespace
+from urllib.parse import quote
+
+import pytest
+
+from playground.comparison.pretrained import check_name
+from playground.comparison.work import Refused as NoModel
+from playground.data import stream_columns
+from playground.hub.client import Hub, HubError
+from playground.hub.names import is_repo, is_revision
+from playground.origins import from_argument, from_text, keep
+from playground.tasks.rows import RowsError, kept_about, kept_rows
+from playground.training.config import RunConfig
+from playground.ui.app import build
+from playground.ui.asked import PATH as ASK
+from playground.ui.transfer import FILES, PATH, unpack
+from tests.faults.test_hostile_requests import checkpoint, server  # noqa: F401
+
+UP = [
+    "..", "../", "../..", "../../etc/passwd", "..\\..\\windows\\system32", "....//....//etc/passwd", "..%2f..%2fetc%2fpasswd",
+    "%2e%2e/%2e%2e",
+    "%252e%252e%252f", "..;/", "..\x00/", "a/../../b", "a/..", "./.", ".", "./x", ".//", "/", "//", "///etc/passwd", "/etc/passwd",
+    "\\\\server\\share", "C:\\Windows", "C:", "file:///etc/passwd", "~", "~root", "~/.ssh/id_rsa", "$HOME", "${HOME}", "%USERPROFILE%",
+    "/proc/self/environ", "/dev/zero", "/dev/stdin", "runs/../../x", "reverse/../copy", "small/..", "..small", "small/.",
+    "small/config.json",
+]  # fmt: skip
+HIDDEN = [
+    ".owner", ".lock", ".git", ".git/config", ".env", ".small.previous", ".x.tmp", "-rf", "--help", "-", "_", "__init__.py", "__pycache__",
+    "config.json", "model.safetensors", "run.json", "metrics.jsonl", "rows.json", "history", "CON", "NUL", "aux.txt", "COM1", "x:y", "x.",
+    "x ",
+]  # fmt: skip
+CODE = [
+    "; rm -rf /", "| cat /etc/passwd", "`id`", "$(id)", "&& id", "' OR 1=1 --", '"; DROP TABLE runs; --', "{{7*7}}", "${7*7}", "#{7*7}",
+    "{0.__class__}", "%s%s%s%n", "__import__('os').system('id')", "os:system", "playground.ui.app:serve", "x.py:main",
+    "hub:../x", "hub:a/b/c",
+    "cos\nsystem\n(S'id'\ntR.", "!!python/object/apply:os.system [id]", "=cmd|' /C calc'!A0", "@SUM(1+1)", "tuned:../x",
+    "tuned:..", "<?php ?>",
+]  # fmt: skip
+MARKUP = [
+    "<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "\"><svg onload=alert(1)>", "javascript:alert(1)", "data:text/html,<b>",
+    "</title><script>", "<!--", "]]>", "&lt;b&gt;", "[x](javascript:alert(1))", "![x](http://evil.example/x.png)", "<b>bold</b>",
+    "' onmouseover='alert(1)", "</script>", "&#60;b&#62;",
+]  # fmt: skip
+TEXT = [
+    "", " ", "\t", "\n", "\r\n", "a\nb", "a\r\nSet-Cookie: x=1", "a\x00b", "\x00", "\x07", "\x1b[31mred", "\x7f", "\x85", "\xa0",
+    "\u200b", "\u200e",
+    "\u202eevil", "\u2028", "\ufeff", "\ufffe", "\ud800", "\udfff", "e\u0301", "Å" * 200, "漢字", "👋🏽" * 30, "x" * 300, "x" * 5000,
+    "a/" * 200,
+    "z̷̢" * 40, "İ", "ß", "１２", "١", "ﬁ", "a\u0000/../b", "null", "undefined", "NaN", "true", "0", "-1", "1e999", "[]",
+]  # fmt: skip
+NAMES = [*UP, *HIDDEN, *CODE, *MARKUP, *TEXT]
+SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*|\.[a-z0-9-]+|[0-9a-f]{64}")
+
+
+def test_there_are_150_of_them_and_none_twice():
+    assert len(NAMES) == len(set(NAMES)) == 150
+
+
+def tree(folder):
+    """Everything below a folder, with the size of each file."""
+    return {path.relative_to(folder).as_posix(): path.stat().st_size if path.is_file() else None for path in folder.rglob("*")}
+
+
+@pytest.fixture
+def watched(server, tmp_path):  # noqa: F811
+    """The server, and the folder of everything around it, in which nothing changes but below `runs` and `rows`, under names of our own."""
+    outside = tmp_path.parent
+    before = tree(outside)
+    yield server
+    after = tree(outside)
+    inside = tmp_path.relative_to(outside).as_posix()
+    for path in after.keys() ^ before.keys() | {path for path in after.keys() & before.keys() if after[path] != before[path]}:
+        assert path.startswith((f"{inside}/runs", f"{inside}/rows")), path
+        assert all(SAFE.fullmatch(part) for part in path.removeprefix(inside).strip("/").split("/")), path
+
+
+def ask(client, door, **request):
+    answer = client.post(ASK + door, content=json.dumps(request))
+    assert answer.status_code == 200
+    return answer.json()
+
+
+def test_a_run_may_be_called_so_and_its_files_are_not(watched):
+    client, _, run, owner = watched
+    taken = 0
+    for name in NAMES:
+        told = ask(client, "do", owner=owner, subject=f"run:{run.id}", do="rename", name=name)
+        if "error" in told:
+            assert len(told["error"]) < 200
+            continue
+        taken += 1
+        assert run.name.isprintable()
+        assert run.name == " ".join(name.split())
+        assert json.loads((run.folder / "run.json").read_text())["name"] == run.name
+        ticket = ask(client, "do", owner=owner, subject=f"run:{run.id}", do="download", checkpoint=run.checkpoints()[0][0].name)["ticket"]
+        answer = client.get(f"{PATH}/{ticket}")
+        assert answer.status_code == 200
+        assert re.fullmatch(r'attachment; filename="[A-Za-z0-9-]+\.zip"', answer.headers["content-disposition"])
+    assert 50 < taken < 140  # markup and code are names like others here; control characters are none
+
+
+def test_an_upload_may_be_called_so_and_its_files_are_not(watched, checkpoint):  # noqa: F811
+    client, registry, first, owner = watched
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name in FILES[:2]:
+            archive.write(checkpoint / name, name)
+    for name in NAMES[::5]:
+        header = quote(name, errors="replace")[:4000]
+        answer = client.post(PATH, content=packed.getvalue(), headers={"x-owner": owner, "x-name": header})
+        assert answer.status_code == 200, answer.text
+        (run,) = (each for each in registry.of_owner(owner) if each is not first)
+        assert run.name.isprintable()
+        assert run.name
+        registry._runs.pop(run.id)
+
+
+def test_no_such_name_opens_anything(watched):
+    client, _, run, owner = watched
+    for name in NAMES:
+        for kind in ("checkpoint:", "run:", "watch:", ""):
+            subject = {"owner": owner, "subject": kind + name}
+            assert ask(client, "poll", **subject)["status"] == "gone"
+        subject = {"owner": owner, "subject": f"checkpoint:{name}"}
+        for door, more in (("try", {"text": "1"}), ("inspect", {"view": "attention", "text": "1"}), ("about", {})):
+            assert "error" in ask(client, door, **subject, **more)
+        for do in ("download", "remove"):
+            assert "error" in ask(client, "do", owner=owner, subject=f"run:{run.id}", do=do, checkpoint=name)
+        assert "error" in ask(client, "do", owner=owner, subject=f"run:{run.id}", do=name)
+        assert "error" in ask(client, "inspect", owner=owner, subject=f"run:{run.id}", view=name, text="1")
+        assert "error" in ask(client, "rows", owner=owner, do="use", content=name)
+        assert "error" in ask(client, "rows", owner=name, do="list")
+        assert "error" in ask(client, "compare-begin", owner=owner, kind=name)
+        assert client.get(f"{PATH}/{quote(name, safe='', errors='replace')}").status_code in (404, 405)
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_no_member_of_a_zip_leads_out_of_its_folder(watched, tmp_path):
+    for number, name in enumerate(NAMES):
+        folder = tmp_path / "runs" / f"unpacked{number}"
+        folder.mkdir(parents=True)
+        with zipfile.ZipFile(folder / "packed", "w") as archive, suppress(ValueError, IndexError):
+            archive.writestr(name + "/config.json", b"{}")
+            archive.writestr(name.replace("/", "") + "\\..\\model.safetensors", b"x")
+            archive.writestr(name, b"x")
+        with suppress(Exception):  # what is refused, and how, others test (tests/ui/test_transfer.py)
+            unpack(folder / "packed", folder / "inside")
+        assert {path.relative_to(folder).as_posix() for path in folder.rglob("*")} <= {"packed", "inside", *(f"inside/{f}" for f in FILES)}
+
+
+def test_what_is_no_repository_and_no_revision_is_asked_of_nobody(watched, tmp_path, monkeypatch):
+    visited = []
+    hub = Hub("", "http://127.0.0.1:9")
+    monkeypatch.setattr(Hub, "_get", lambda self, path, _: visited.append(path) or {})
+    monkeypatch.setenv("PLAYGROUND_LOCAL_MODELS", "0")
+    (tmp_path / "runs" / "push").mkdir()
+    for name, repo in itertools.product(NAMES, (True, False)):
+        where = (name,) if repo else ("ada/x", name)
+        calls = [partial(hub.look, *where), partial(hub.revisions, *where)]
+        calls.append(partial(hub.plan, tmp_path / "runs" / "push", name) if repo else partial(hub.described, *where))
+        for call in calls:
+            before = len(visited)
+            with suppress(HubError):
+                call()
+            good = is_repo(name) if repo else is_revision(name)
+            assert good or len(visited) == before, name
+    assert all(re.fullmatch(r"[A-Za-z0-9%._/+@-]+", path) and ".." not in path and "//" not in path for path in visited)
+    assert [name for name in NAMES if is_repo(name)] == ["small/config.json"]  # as good a name as any, and so are some of branches
+    assert sum(map(is_revision, NAMES)) < 25
+
+
+def test_no_such_name_is_a_dataset_or_a_model(watched, monkeypatch):
+    monkeypatch.setenv("PLAYGROUND_LOCAL_MODELS", "0")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    for name in NAMES:
+        with pytest.raises(RowsError):
+            next(stream_columns(name, (), lambda names, _: names))
+        with suppress(NoModel):
+            assert re.fullmatch(r"[\w.-]+(/[\w.-]+)?", check_name(name), re.ASCII)
+        with pytest.raises(RowsError):
+            from_argument(f"hub:{name}")
+        for read in (kept_about, kept_rows):
+            with pytest.raises((RowsError, ValueError)):
+                read(name)
+
+
+def test_rows_of_such_symbols_are_refused_or_kept_under_their_content(watched, tmp_path):
+    kept = 0
+    for name in NAMES:
+        with suppress(RowsError):
+            rows = from_text("".join(f"{name} a{n}\t{name} b{n % 7}\n" for n in range(100)), words=True)
+            content = keep(rows)
+            kept += 1
+            assert (tmp_path / "rows" / content / "rows.json").is_file()
+            assert all(symbol.isprintable() and not symbol.isspace() for symbol in rows.vocabulary)
+            assert kept_rows(content).vocabulary == rows.vocabulary
+            assert RunConfig.from_fields(rows.settings()).task.load()
+        with pytest.raises(ValueError, match="rows"):
+            RunConfig.from_fields({"task": "rows", "rows": name, "vocabulary": "a b"})
+    assert 40 < kept < 140
+
+
+def test_a_link_of_such_words_opens_a_page_and_shows_them_escaped(watched):
+    _, registry, _, _ = watched
+
+    async def opened_with_each():  # in a loop that is closed again: Gradio leaves one behind where there is none
+        page = build(registry)
+        opened = next(each.fn for each in page.fns.values() if getattr(each.fn, "__name__", "") == "opened")
+        wanted = [name.encode("utf-8", "replace").decode() for name in NAMES]  # as a query comes
+        queries = [{"inspect": each, "settings": each, "watch": each} for each in wanted]
+        return [(query["inspect"], opened(query["inspect"], SimpleNamespace(query_params=query))) for query in queries]
+
+    with ThreadPoolExecutor(1) as thread:
+        told = thread.submit(asyncio.run, opened_with_each()).result()
+    for wanted, (_, *views, inspect, live, trouble) in ((wanted, values[:7]) for wanted, values in told):
+        assert json.loads(inspect)["wanted"] == wanted
+        assert json.loads(live)["subject"] == f"watch:{wanted}"
+        assert all(set(json.loads(view)) == {"owner"} for view in views)
+        assert trouble.startswith("The settings of this link were not taken")
+        assert not set("<>\"'") & set(trouble)
+
+
+DOORS = ("poll", "try", "about", "inspect", "do", "hub-start", "compare-begin", "lab-begin")
+
+
+def test_nothing_of_the_machine_is_told(watched):
+    client, _, run, owner = watched
+    here = os.fspath(run.folder.parent.parent)
+    for name, door in zip(NAMES, itertools.cycle(DOORS), strict=False):
+        told = json.dumps(ask(client, door, owner=owner, subject=f"checkpoint:{name}", text=name, do=name, kind=name, repo=name))
+        assert here not in told
+        assert "root:" not in told

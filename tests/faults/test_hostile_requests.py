@@ -1,0 +1,407 @@
+"""What the pages' scripts ask, asked by somebody who sends anything: an answer or a sentence, never an error of the server; and
+whatever cursor a page polls with, it gets every point once."""
+
+import json
+import math
+import shutil
+from concurrent.futures import Future
+
+import pytest
+import torch
+from hypothesis import HealthCheck, assume, example, given, settings
+from hypothesis import strategies as st
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from playground.comparison import asked as comparison_asked
+from playground.comparison.jobs import Comparer
+from playground.comparison.work import Refused as NotAsked
+from playground.families import FAMILIES
+from playground.hub import jobs
+from playground.inspection.ablation import SEQUENCES
+from playground.inspection.shown import VIEWS, proof
+from playground.lab.laboratory import Laboratory
+from playground.runs.inspector import Inspector
+from playground.runs.points import MOST_AT_ONCE, Points
+from playground.runs.registry import COMMANDS
+from playground.runs.view import View
+from playground.training.checkpoint import build_family, load_model, load_trainer, save_checkpoint
+from playground.training.config import RunConfig
+from playground.training.trainer import Trainer
+from playground.ui import inspect as inspect_page
+from playground.ui import lab as lab_page
+from playground.ui.app import launch_options
+from playground.ui.asked import PATH
+from playground.ui.hosts import LARGEST_REQUEST
+from playground.ui.visit import new_owner
+from tests.faults.harness import TINY, counts, tiny
+
+FEWEST_ANSWERED = 5  # one request in so many must be answered
+STEPS = 6
+
+
+class Here:
+    """The process that looks into models, in this one: what goes wrong in it is not caught and told, but fails the test."""
+
+    def __init__(self):
+        self.inspector = Inspector()
+
+    def ask(self, kind, what, text=""):
+        future = Future()
+        future.set_result(self.inspector.handle(kind, what if isinstance(what, dict) else {"checkpoint": str(what)}, text))
+        return future
+
+    def supervise(self, seconds):
+        pass
+
+    close = warm_up = lambda self: None
+
+
+def nothing_drawn(*_, on_message, on_end):
+    """In the place of the process that draws figures."""
+    on_message({"zip": ""})
+    return type("Child", (), {"kill": lambda self: None})()
+
+
+def no_errand(errand, owner="", on_done=None, **_):
+    """In the place of the process that goes to the Hub: it is over at once."""
+    job = jobs.Job("errand", owner, errand, status="failed", sentence="there is no network here")
+    job.over.set()
+    return job
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    trainer = Trainer(tiny(steps=20))
+    metrics = [trainer.step() for _ in range(STEPS)]
+    folder = tmp_path_factory.mktemp("made") / "small"
+    save_checkpoint(folder, trainer, metrics, trainer.evaluate(32))
+    return folder
+
+
+@pytest.fixture
+def server(registries, checkpoint, tmp_path, monkeypatch):
+    """Everything that pages may ask, with a checkpoint and an owner's run to ask about. Nothing trains, and no process is started."""
+    shutil.copytree(checkpoint, tmp_path / "small")
+    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
+    monkeypatch.setattr(Comparer, "_go_on", lambda self: None)
+    monkeypatch.setattr(jobs, "begin", no_errand)
+    monkeypatch.setattr(inspect_page, "Child", nothing_drawn)
+    monkeypatch.setattr(lab_page, "Child", nothing_drawn)
+    monkeypatch.setattr(proof, "PATIENCE", 0.0)
+    registry = registries()
+    registry._dispatch = lambda: None
+    registry.eyes = registry.prover = registry.checker = Here()
+    laboratory = Laboratory(registry)
+    owner = new_owner()
+    run = registry.adopt(shutil.copytree(checkpoint, tmp_path / ".sent"), owner, "mine")
+    routes = launch_options(registry, laboratory, None, 7910)["app_kwargs"]["routes"]
+    with TestClient(Starlette(routes=routes)) as client:  # an error that nobody catches is raised here
+        yield client, registry, run, owner
+    laboratory.close()
+
+
+NESTED = [json.loads(opened * depth + inner + closed * depth) for depth in (1, 40, 400) for opened, inner, closed in (("[", "", "]"),
+          ('{"a":', "1", "}"))]  # fmt: skip
+ODD = st.one_of(
+    st.integers(-(10**12), 10**12), st.floats(allow_nan=False, allow_infinity=False), st.text(max_size=30),
+    st.sampled_from([None, True, False, 10**400, -1, 0, 1, 2**31, 2**63, 1e300, "", "\x00", "\ud800", "../../etc/passwd", "<script>",
+                     [], {}, [1, "a"], {"a": 1}, [[None]], ["../x"], {"": []}, "x" * 3000, *NESTED]),
+)  # fmt: skip
+SEQUENCE = st.one_of(st.text("0123456789", min_size=1, max_size=5), st.text(max_size=30))
+OPTIONS = {
+    "kind": st.sampled_from(["encoder", "decoder", "cross"]), "way": st.sampled_from(["own", "right", "drawn"]),
+    "temperature": st.floats(0.1, 5), "seed": st.integers(0, 9), "layer": st.integers(0, 1), "head": st.integers(0, 1),
+    "position": st.integers(0, 5), "corrupt": SEQUENCE, "other": SEQUENCE, "set": st.sampled_from(["single", "groups", "keep"]),
+    "stage": st.sampled_from(["embedding", "attention"]), "off": ODD, "n": st.integers(1, SEQUENCES),
+    "side": st.sampled_from(["source", "target"]),
+}  # fmt: skip
+PLAUSIBLE = {
+    "do": st.sampled_from([*COMMANDS, "change", "rename", "hide", "show", "again", "branch", "download", "list", "use", "start", "x"]),
+    "known": st.integers(0, 9), "epoch": st.integers(-1, 1), "looks": st.integers(0, 2), "step": st.integers(0, 9), "text": SEQUENCE,
+    "view": st.sampled_from(sorted(VIEWS)), "options": st.fixed_dictionaries({}, optional=OPTIONS),
+    "kind": st.sampled_from(["account", "gallery", "look", "pull", "plan", "push", "about", "cached", "table", "free", "finetune"]),
+    "what": st.dictionaries(st.sampled_from(["n", "models", "model", "rows", "checkpoint", "owner"]), ODD, max_size=3),
+    "name": st.text(max_size=20), "setting": st.sampled_from(["learning_rate", "steps", "speed", "until"]), "value": st.floats(0, 100),
+    "checkpoint": st.just(f"{STEPS:07d}-kept"), "families": st.lists(st.sampled_from(sorted(FAMILIES)), max_size=3),
+    "min_length": st.integers(1, 3), "max_length": st.integers(3, 9), "job": st.just("errand"), "cursor": st.integers(0, 9),
+    "form": st.fixed_dictionaries({"grid": st.just([["d_model", "8, 16"]]), "seeds": st.just("0, 1")}, optional={
+        "base": ODD, "name": ODD, "kind": st.sampled_from(["grid", "lengths"]), "times": ODD, "n": ODD}),
+    "question": st.sampled_from(["heads", "positions", "x"]), "open": ODD, "experiment": ODD, "content": st.just("0" * 64),
+    "repo": st.sampled_from(["ada/digits", "../x", ""]), "revision": st.sampled_from(["main", "..", "a/b"]), "token": st.just("hf_x"),
+    "minutes": st.integers(1, 9), "expected": ODD, "main": st.booleans(), "private": st.booleans(), "data": st.booleans(),
+}  # fmt: skip
+
+
+ASKED = {  # what a page's script sends along, beside whose page it is and what is on show
+    "poll": ["known", "epoch", "looks"], "look": ["step"], "try": ["text", "step"], "runs": [], "about": [], "curves": ["subjects"],
+    "do": ["do", "setting", "value", "name", "step", "checkpoint"], "inspect": ["view", "options", "text", "step"],
+    "inspect-figures": ["text", "step"], "rows": ["do", "content"], "compare-begin": ["kind", "what"], "compare-poll": ["job", "cursor"],
+    "compare-budget": ["min_length", "max_length"], "compare-train": ["families"], "compare-curves": ["subjects"],
+    "compare-cancel": ["job"], "lab-plan": ["form"], "lab-begin": ["form"], "lab-poll": ["open"],
+    "lab-do": ["experiment", "do"],
+    "lab-csv": ["experiment"], "lab-figures": ["experiment"], "lab-claim": ["name"], "lab-verdict": ["name"],
+    "hub-start": ["kind", "repo", "revision", "token", "expected"],
+    "hub-job": ["job"], "hub-keep": ["do", "repo", "token", "minutes"],
+}  # fmt: skip
+
+
+@st.composite
+def requests(draw, name, subjects, owner, begun):
+    """Mostly what a page sends, often with something odd in it; sometimes any JSON at all."""
+    if draw(st.integers(0, 9)) == 0:
+        return draw(ODD)
+    request = {"owner": owner, "subject": draw(st.sampled_from(subjects)), "subjects": subjects}
+    request |= {each: draw(PLAUSIBLE[each]) for each in ASKED.get(name, []) if each in PLAUSIBLE} | begun.get(name, {})
+    if draw(st.booleans()):
+        request[draw(st.sampled_from([*ASKED.get(name, []), *PLAUSIBLE, "owner", "subject", "subjects"]))] = draw(ODD)
+    return request
+
+
+def is_answered(answer):
+    return answer.status_code == 200 and "error" not in answer.json() and answer.json().get("status") not in ("gone", "failed")
+
+
+def begin_something(client, owner):
+    """What later questions are about, by their names: a job, an experiment, a claim."""
+
+    def asked(name, **more):
+        return client.post(PATH + name, content=json.dumps({"owner": owner} | more)).json()
+
+    job = {"job": asked("compare-begin", kind="cached", what={})["job"]}
+    experiment = asked("lab-begin", form={"grid": [["d_model", "8, 16"]], "seeds": "0, 1"})["experiment"]
+    claim = {"name": asked("lab-claims")["claims"][0]["name"]}
+    mine = {"experiment": experiment, "do": "cancel"}
+    return {
+        "lab-do": mine, "lab-csv": mine, "lab-figures": mine, "compare-poll": job, "compare-cancel": job,
+        "hub-job": {"job": asked("hub-start", kind="gallery").get("job")},
+        "lab-poll": {"open": experiment}, "lab-claim": claim, "lab-verdict": claim,
+    }  # fmt: skip
+
+
+@counts(1000, 20_000)
+def test_whatever_is_asked_is_answered_or_refused_in_a_sentence(server, count):
+    client, registry, run, owner = server
+    names = sorted(route.path.removeprefix(PATH) for route in client.app.routes if route.path.startswith(PATH))
+    assert {"poll", "try", "do", "inspect", "rows", "compare-begin", "lab-plan", "hub-start"} <= set(names)
+    subjects = [f"run:{run.id}", f"run:{run.id}", f"watch:{run.watch_id}", "checkpoint:small", "checkpoint:../small", "run:"]
+    begun = begin_something(client, owner)
+    answered = dict.fromkeys(names, 0)
+    tried = []
+
+    @settings(max_examples=count, suppress_health_check=list(HealthCheck))
+    @given(st.sampled_from(names), st.data())
+    def ask(name, data):
+        request = data.draw(requests(name, subjects, owner, begun))
+        answer = client.post(PATH + name, content=json.dumps(request))
+        assert answer.status_code in (200, 400), (answer.status_code, answer.text[:300])
+        assert "error" not in answer.json() or isinstance(answer.json()["error"], str)
+        assert "Traceback" not in answer.text
+        answered[name] += is_answered(answer)
+        tried.append(name)
+        for other in registry.of_owner(owner):  # as many as are allowed would end the questions about runs
+            if other is not run:
+                registry._line.clear()
+                registry._runs.pop(other.id)
+
+    ask()
+    assert len(tried) >= 0.8 * count
+    assert sum(answered.values()) * FEWEST_ANSWERED >= len(tried)
+    unanswered = {name for name in names if not answered[name]}
+    assert unanswered <= set(NEVER_ANSWERED), unanswered
+
+
+# No errand reaches the Hub here, no experiment has finished, no family is as small: these refuse in a sentence, whatever they are asked.
+NEVER_ANSWERED = ("hub-job", "lab-figures", "rows", "hub-keep", "compare-train")
+
+
+BODIES = {
+    "nothing": b"", "no JSON": b"hello", "half": b'{"subject": "run', "NaN": b'{"known": NaN}', "endless": b'{"known": 1e999}',
+    "bottomless": b"[" * 400_000, "bottomless object": b'{"a":' * 150_000, "twice": b'{"owner": 1, "owner": 2}',
+    "not UTF-8": b'{"a": "\xff"}',
+    "many digits": b'{"known": ' + b"9" * 5000 + b"}", "UTF-16": '{"known": 1}'.encode("utf-16"),
+    "a megabyte": b'{"a": "' + b"x" * 999_000 + b'"}',
+}  # fmt: skip
+
+
+def test_bodies_that_are_no_json_are_refused(server):
+    client = server[0]
+    for name, body in BODIES.items():
+        answer = client.post(PATH + "poll", content=body)
+        assert answer.status_code == 400 or answer.json()["status"] == "gone", name
+    assert len(max(BODIES.values(), key=len)) < LARGEST_REQUEST  # what is longer is refused before it has come
+
+
+@pytest.mark.parametrize("depth", [*range(900, 1000, 7), 5000])
+def test_a_question_nested_nearly_too_deep_is_no_error_of_the_server(server, depth):
+    """Python reads JSON some levels deeper than it writes it: what was read need not be fit to be passed on."""
+    client, _, run, owner = server
+    deep = "[" * depth + "]" * depth
+    for name in ("inspect", "compare-begin", "lab-plan", "poll"):
+        body = f'{{"owner": "{owner}", "subject": "run:{run.id}", "view": "attention", "text": "123", "kind": "free", '
+        body += f'"options": {{"kind": {deep}}}, "what": {{"a": {deep}}}, "form": {{"a": {deep}}}, "known": {deep}}}'
+        assert client.post(PATH + name, content=body).status_code in (200, 400)
+
+
+@pytest.mark.parametrize(
+    "origin", ["null", "", "http://[", "http://[::1", "//", "http://evil.example", "http://testserver.evil.example", "\x7f"]
+)
+def test_a_foreign_or_broken_origin_is_refused(server, origin):
+    assert server[0].post(PATH + "poll", content=b"{}", headers={"origin": origin}).status_code == 403
+
+
+@settings(max_examples=300)
+@example({"a": 10**400})
+@example({"a": math.inf})
+@example({"a": math.nan})
+@given(st.dictionaries(st.just("a"), ODD))
+def test_what_is_asked_of_pretrained_models_is_read_with_care(what):
+    for read in (
+        lambda: comparison_asked.text_of(what, "a", usual="text"),
+        lambda: comparison_asked.number_of(what, "a", 1.0, 0.0, 5.0),
+        lambda: comparison_asked.whole_of(what, "a", 1, 0, 5),
+        lambda: comparison_asked.choice_of(what, "a", ("x", "y"), "x"),
+        lambda: comparison_asked.words_of(what, "a", ("x",), 4),
+    ):
+        try:
+            value = read()
+        except NotAsked as error:
+            if not str(error):
+                raise
+        else:
+            json.dumps(value, allow_nan=False)
+            assert not isinstance(value, float) or math.isfinite(value)
+
+
+# Cursors
+
+
+class Followed:
+    """A page that polls as live.js does, and what it has drawn."""
+
+    def __init__(self, ask, cursor, epoch):
+        self.ask, self.known, self.epoch = ask, cursor, epoch
+        self.steps = list(range(1, cursor + 1)) if type(cursor) is int and cursor < 10_000 else []
+
+    def poll(self):
+        told = self.ask(known=self.known, epoch=self.epoch)
+        points = told["points"]
+        if points["whole"]:
+            self.steps = []
+        self.steps += points["steps"]
+        self.known, self.epoch = points["count"], told["epoch"]
+
+
+def lines(start, stop):
+    return [{"step": step, "loss": 1.0 / step, "learning_rate": 1e-3, "gradient_norm": 1.0} for step in range(start, stop)]
+
+
+@counts(300, 6000)
+def test_any_cursor_gets_every_point_once(server, count):
+    client, _, run, owner = server
+    cursors = st.one_of(st.integers(-3, 60), st.integers(), ODD)
+    seen = {"within": 0, "odd": 0}
+
+    def ask(**polled):
+        answer = client.post(PATH + "poll", content=json.dumps({"owner": owner, "subject": f"run:{run.id}", "looks": 0} | polled))
+        assert answer.status_code == 200
+        return answer.json()
+
+    @settings(max_examples=count, suppress_health_check=list(HealthCheck))
+    @given(st.lists(st.integers(0, 40), min_size=1, max_size=4), cursors, st.one_of(st.just(run.epoch), st.integers(-2, 2), ODD))
+    def follow(growth, cursor, epoch):
+        run.points = Points()
+        run.points.add(lines(1, growth[0] + 1))
+        page = Followed(ask, cursor, epoch)
+        page.poll()
+        for more in growth[1:]:
+            run.points.add(lines(run.points.last + 1, run.points.last + 1 + more) if len(run.points) else lines(1, 1 + more))
+            page.poll()
+        page.poll()
+        assert page.steps == list(range(1, sum(growth) + 1))
+        within = type(cursor) is int and 0 <= cursor <= growth[0]
+        seen["within" if within else "odd"] += 1
+
+    follow()
+    assert min(seen.values()) * FEWEST_ANSWERED >= sum(seen.values())
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 3 * MOST_AT_ONCE), st.integers(-(2**40), 2**40), st.integers(0, 5))
+def test_a_gap_too_long_for_one_answer_shows_no_point_twice(length, cursor, more):
+    points = Points(lines(1, length + 1))
+    assume(cursor >= 0)
+    drawn = list(range(1, min(cursor, length) + 1))
+    told = points.since(cursor)
+    drawn = told["steps"] if told["whole"] else drawn + told["steps"]
+    points.add(lines(points.last + 1, points.last + 1 + more))
+    drawn += points.since(told["count"])["steps"]
+    assert drawn == sorted(set(drawn))
+    assert not drawn or drawn[-1] == length + more
+
+
+# Checkpoints and sequences
+
+
+SMALL = {
+    "task": st.sampled_from(["reverse", "copy", "sort", "duplicate"]), "symbols": st.integers(10, 40), "max_length": st.integers(4, 9),
+    "n_heads": st.sampled_from([1, 2, 4]), "d_ff": st.integers(1, 12), "norm": st.sampled_from(["pre", "post"]),
+    "norm_kind": st.sampled_from(["layer", "rms"]), "activation": st.sampled_from(["relu", "gelu", "swiglu"]),
+    "positions": st.sampled_from(["learned", "sinusoidal", "none", "rope", "alibi", "t5", "from-the-end", "randomised"]),
+    "tie_output": st.booleans(), "attention_bias": st.booleans(), "bias": st.booleans(), "learning_rate": st.floats(1e-5, 1e-2),
+    "optimizer": st.sampled_from(["adam", "adamw", "sgd"]), "schedule": st.sampled_from(["constant", "cosine", "noam"]),
+    "seed": st.integers(0, 2**31 - 1), "clip": st.floats(0, 5), "label_smoothing": st.floats(0, 0.5),
+}  # fmt: skip
+
+
+@counts(15, 500)
+def test_what_is_saved_is_what_is_loaded(tmp_path_factory, count):
+    folder = tmp_path_factory.mktemp("saved")
+
+    @settings(max_examples=count, suppress_health_check=list(HealthCheck))
+    @given(st.fixed_dictionaries({}, optional=SMALL), st.integers(0, 2))
+    def there_and_back(values, steps):
+        config = RunConfig.from_fields(TINY | {"steps": 50, "d_model": 8} | values)
+        trainer = Trainer(config)
+        metrics = [trainer.step() for _ in range(steps)]
+        written = save_checkpoint(folder / "a", trainer, metrics)
+        manifest, family = load_model(folder / "a")
+        again, told = load_trainer(folder / "a")
+        assert manifest == written or manifest.seconds == round(written.seconds, 3)
+        assert manifest.config == again.config == config
+        for name, weight in trainer.family.named_parameters():
+            assert torch.equal(weight, dict(family.named_parameters())[name])
+        before, after = trainer.state(), again.state()
+        assert before.keys() == after.keys()
+        assert all(torch.equal(before[name], after[name]) for name in before)
+        save_checkpoint(folder / "b", again, told)
+        for name in ("model.safetensors", "training.safetensors", "metrics.jsonl"):
+            assert (folder / "a" / name).read_bytes() == (folder / "b" / name).read_bytes()
+
+    there_and_back()
+
+
+ODD_TEXTS = ["1" * 2000, "\ud800", "١٢٣", "1\x002", "１２", "1\u20282", "PAD", "<EOS>", "1;2", "e\u0301"]
+
+
+@counts(300, 6000)
+def test_any_text_is_answered_or_refused_in_a_sentence(count):
+    config = RunConfig.from_fields(TINY | {"steps": 50})
+    view, family = View(config.task.load(), config, torch.device("cpu")), build_family(config).eval()
+    answered = []
+
+    @settings(max_examples=count)
+    @given(st.one_of(st.text("0123456789 ,", max_size=12), st.text(max_size=40), st.sampled_from(ODD_TEXTS)))
+    def ask(text):
+        answer = view.answer(family, text)
+        json.dumps(answer, allow_nan=False)
+        answered.append("error" not in answer)
+        if answered[-1]:
+            assert answer["answer"] == [*"".join(text.replace(",", " ").split())][::-1]
+            assert set(answer["given"]) <= {*"0123456789", "PAD", "SOS"}  # it has learned nothing
+            assert answer["right"] == (answer["given"] == answer["answer"])
+        else:
+            assert 5 < len(answer["error"]) < 500
+
+    ask()
+    assert sum(answered) * FEWEST_ANSWERED >= len(answered)

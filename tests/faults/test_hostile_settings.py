@@ -1,0 +1,277 @@
+"""Settings out of a config.json, a link or a form that anybody wrote: a run, or a ValueError that says what is wrong, in little memory.
+A bottomless or endless one would hang here, and the suite's time limit ends that."""
+
+import dataclasses
+import json
+import math
+import tracemalloc
+from contextlib import contextmanager, suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from playground.families import FAMILIES, load_family
+from playground.models.config import ModelConfig, SettingError
+from playground.runs.memory import check_memory
+from playground.training.checkpoint import _shapes
+from playground.training.config import CHANGEABLE, PARTS, Change, RunConfig, field_owner, setting_of
+from playground.training.manifest import CheckpointError, Manifest, read_manifest
+from playground.ui.acts import LONGEST_SETTINGS, describe, settings_from, settings_of
+from playground.ui.difficulty import task_in_html
+from playground.ui.form import ADVANCED, FIRST, FITTED, problems, run_config, shown_values, weight_and_problem
+from tests.faults.harness import counts
+
+MOST = 50_000_000  # bytes that one of them may take
+NAMES = [*FIRST, *(name for names in ADVANCED.values() for name in names)]
+LONGEST_SENTENCE = 2500  # characters; one of them lists every setting there is
+FEWEST_VALID = 5  # one in so many must be a run, or hardly anything was tried that could go wrong later
+
+ODD = st.one_of(
+    st.none(), st.booleans(), st.integers(-(10**30), 10**30), st.sampled_from([10**400, -(10**4000), 2**31, 2**63, 0, -1, 1]),
+    st.floats(allow_nan=True, allow_infinity=True), st.text(max_size=20),
+    st.sampled_from(["", "\x00", "\ud800", "../../etc/passwd", "<script>", "__import__('os')", "NaN", "a " * 5000, "𝟙", "1"]),
+    st.lists(st.integers(), max_size=3), st.dictionaries(st.text(max_size=5), st.integers(), max_size=3),
+    st.integers(1, 900).map(lambda depth: json.loads("[" * depth + "]" * depth)),
+)  # fmt: skip
+ODD_NAMES = st.one_of(st.text(max_size=12), st.sampled_from(["__class__", "self", "d_model ", "D_MODEL", "\ud800", "", "x" * 5000]))
+
+
+def inside(name):
+    """A value within a setting's range; whether it goes with the others is another question."""
+    each = setting_of(name)
+    low, high = each.metadata["low"], each.metadata["high"]
+    if each.metadata["choices"]:
+        return st.sampled_from(each.metadata["choices"])
+    if isinstance(each.default, bool):
+        return st.booleans()
+    if isinstance(each.default, str):
+        return st.just(each.default)
+    return st.integers(low, high) if isinstance(each.default, int) else st.floats(low, high)
+
+
+TAMED = {"task": "reverse", "family": "transformer"}  # most of the others go with these
+PLAIN = sorted(set(field_owner()) - {"rows", "vocabulary", "longest_answer", "source_vocabulary", "target_vocabulary", "max_positions"})
+OF_TRANSFORMER = [name for name in PLAIN if name in ModelConfig.__dataclass_fields__ or field_owner()[name] != "model"]
+
+
+@st.composite
+def fields(draw):
+    """Flat settings: of the default run, with some changed within their ranges, and often something odd as well."""
+    changed = draw(st.lists(st.sampled_from(OF_TRANSFORMER), max_size=3, unique=True))
+    values = TAMED | {name: draw(inside(name)) for name in changed}
+    if draw(st.integers(0, 2)) == 0:
+        for name in draw(st.lists(st.one_of(st.sampled_from([*PLAIN, "family"]), ODD_NAMES), min_size=1, max_size=2)):
+            values[name] = draw(ODD)
+    return values
+
+
+@contextmanager
+def in_little_memory():
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < MOST
+    finally:
+        tracemalloc.stop()
+
+
+def examined(count, strategy, examine):
+    """Try so many examples; `examine` gives whether one was valid. At least one in five must be, and some must not."""
+    valid = []
+
+    @settings(max_examples=count)
+    @given(strategy)
+    def each(example):
+        with in_little_memory():
+            valid.append(examine(example))
+
+    each()
+    assert len(valid) >= 0.8 * count
+    assert len(valid) / FEWEST_VALID <= sum(valid) < len(valid)
+
+
+def used(config):
+    """What is asked of every run before it starts: nothing of it may take time or memory either."""
+    assert RunConfig.from_fields(config.to_fields()) == config
+    assert config.memory_estimate() > 16 * config.model.parameter_count() > 0
+    assert describe(config)
+    json.dumps(settings_of(config), allow_nan=False)
+    with suppress(SettingError):
+        check_memory(config)
+
+
+def refusal_of(make, *arguments):
+    """The error, or None for what was taken. An error says what is wrong in a few words; nothing but a ValueError comes out."""
+    refusal = None
+    try:
+        used(make(*arguments))
+    except ValueError as error:
+        refusal = error
+    assert refusal is None or 10 < len(str(refusal)) < LONGEST_SENTENCE, str(refusal)[:200]
+    return refusal
+
+
+@counts(250, 5000)
+def test_flat_settings(count):
+    def examine(values):
+        error = refusal_of(RunConfig.from_fields, values)
+        assert error is None or isinstance(error, SettingError)
+        return error is None
+
+    examined(count, fields(), examine)
+
+
+@counts(250, 5000)
+def test_settings_in_a_link(count):
+    def examine(values):
+        return refusal_of(settings_from, json.dumps(values)) is None
+
+    examined(count, fields(), examine)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "{", "null", "[]", '"x"', "17", "NaN", '{"a": NaN}', '{"steps": 1e999}', '{"steps": 1, "steps": 2}', "[" * LONGEST_SETTINGS,
+        '{"a":' * 5000, "\ud800", "{" + " " * LONGEST_SETTINGS, '{"steps": ' + "9" * 5000 + "}", '{"__class__": 1}', '{"": {}}',
+        '{"task": ["reverse"]}', '{"family": {"transformer": 1}}', '{"device": "cuda:0; rm -rf /"}', '{"rows": "../../../etc/passwd"}',
+        '{"task": "rows", "rows": "' + "0" * 64 + '", "vocabulary": "' + "a " * 9000 + '"}',
+    ],
+    ids=lambda text: repr(text[:30]),
+)  # fmt: skip
+def test_what_is_no_settings_in_a_link_is_refused(text):
+    assert refusal_of(settings_from, text) is not None
+
+
+def parts(values):
+    """Flat settings as config.json has them; what has no part of its own stands outside of all."""
+    config = Manifest(RunConfig.from_fields(TAMED), 3, 1.0, "cpu").to_json()
+    content = json.loads(config)
+    for name, value in values.items():
+        part = field_owner().get(name) if isinstance(name, str) else None
+        (content[part] if part else content)[name] = value
+    return content
+
+
+OUTSIDE = st.sampled_from(["schema_version", "task", "model", "training", "step", "seconds", "device", "scores", "versions", "changes",
+                           "sha256", "auto_map", "torch_dtype", "extra"])  # fmt: skip
+
+
+@st.composite
+def manifests(draw):
+    """config.json: the keys outside the settings are harmed in some of them as well."""
+    content = parts(draw(fields()))
+    if draw(st.integers(0, 4)) == 0:
+        content[draw(OUTSIDE)] = draw(ODD)
+    if draw(st.integers(0, 9)) == 0:
+        del content[draw(st.sampled_from(sorted(content)))]
+    return content
+
+
+@counts(250, 5000)
+def test_config_json(tmp_path, count):
+    def examine(content):
+        (tmp_path / "config.json").write_text(json.dumps(content))  # NaN, infinity and lone surrogates as JSON has them
+        error = refusal_of(lambda folder: read_manifest(folder).config, tmp_path)
+        assert error is None or (isinstance(error, CheckpointError) and str(tmp_path) in str(error))
+        return error is None
+
+    examined(count, manifests(), examine)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 1_000_000, "{}," * 333_333, "[" + "[]," * 333_332 + "[]]", "[" + "{}," * 333_332 + "{}]", "[" + "0.5," * 249_998 + "0]",
+     '{"schema_version": 1, "model": {' + ",".join(f'"a{n}":[]' for n in range(80_000)) + "}}", '"' + "\\u0001" * 166_000 + '"',
+     "9" * 999_999, "1e" + "9" * 999_990, '{"schema_version": 1, "step": ' + "1" * 4000 + "}"],
+    ids=lambda text: text[:12],
+)  # fmt: skip
+def test_a_megabyte_of_anything_is_refused_in_little_memory(tmp_path, text):
+    (tmp_path / "config.json").write_text(text)
+    tracemalloc.start()
+    try:
+        with in_little_memory(), pytest.raises(CheckpointError):
+            read_manifest(tmp_path)
+    finally:
+        tracemalloc.stop()
+
+
+DEFAULTS = {name: setting_of(name).default for name in NAMES if name in field_owner()}
+SENT = {"preset": "fast"} | DEFAULTS | shown_values(RunConfig())
+
+
+@counts(250, 5000)
+def test_a_form(count):
+    """What the form's components send: numbers may be floats, and nothing is certain where somebody sends them by hand."""
+
+    def examine(values):
+        sent = SENT | {name: value for name, value in values.items() if name in NAMES}
+        wrong = problems(list(sent), list(sent.values()))
+        weight, problem = weight_and_problem(sent)
+        assert bool(wrong) == bool(problem) != bool(weight)
+        assert set(wrong) <= set(NAMES)
+        assert "<" not in problem
+        assert isinstance(task_in_html(sent["task"]), str)
+        if not wrong:
+            used(run_config(sent))
+        return not wrong
+
+    floating = fields().map(lambda values: {n: float(v) if type(v) is int and abs(v) < 2**53 and v % 2 else v for n, v in values.items()})
+    examined(count, floating, examine)
+
+
+@pytest.mark.parametrize("kind", [kind for kinds in PARTS.values() for kind in kinds], ids=lambda kind: kind.__name__)
+def test_each_part_on_its_own(kind):
+    names = [each.name for each in dataclasses.fields(kind)]
+
+    @settings(max_examples=50)
+    @given(st.dictionaries(st.sampled_from(names), ODD, max_size=2))
+    def examine(values):
+        try:
+            kind(**values)
+        except SettingError as error:
+            if error.field not in names:
+                raise
+
+    examine()
+
+
+AS_THEY_SHOULD_BE = st.one_of(
+    st.tuples(st.integers(0, 9), st.just("steps"), st.integers(1, 9)),
+    st.tuples(st.integers(0, 9), st.sampled_from(["speed", "until"]), st.floats(0, 1)),
+)
+HARMED = st.tuples(st.one_of(st.integers(0, 9), ODD), st.sampled_from([*CHANGEABLE, "seed"]), ODD)
+CHANGES = st.one_of(AS_THEY_SHOULD_BE, AS_THEY_SHOULD_BE, HARMED).map(list)
+
+
+@counts(200, 4000)
+def test_changes_on_the_way(count):
+    def examine(lines):
+        try:
+            changes = Change.read(lines)
+        except ValueError:
+            return False
+        assert all(math.isfinite(change.value) for change in changes)
+        assert Change.read([change.to_list() for change in changes]) == changes
+        return True
+
+    examined(count, st.lists(CHANGES, max_size=2), examine)
+
+
+FAST_ENOUGH = {"dropout": 0.0, "n_heads": 64, "kv_heads": 0, "d_k": 0, "d_v": 0, "n_layers": 2}  # the rest as large as can be
+
+
+def test_the_largest_settings_that_can_be_are_weighed_and_shaped_without_being_built():
+    """What passes as settings may still describe more than any machine has: no number of it is allocated until the file was seen."""
+    _shapes(RunConfig())  # what torch and a family import is not what is measured
+    for family in FAMILIES:
+        load_family(family)
+        kind = FAMILIES[family].config
+        largest = {each.name: each.metadata["high"] for each in dataclasses.fields(kind) if each.metadata["high"] is not None}
+        largest |= FAST_ENOUGH | {"source_vocabulary": 65, "target_vocabulary": 65, "max_positions": 4096}
+        values = {name: value for name, value in largest.items() if name in FAMILIES[family].settings() or name in FITTED}
+        config = RunConfig.from_fields({"family": family, "max_length": 512, "symbols": 62} | values)
+        with in_little_memory():
+            assert config.memory_estimate() > 10**9
+            assert _shapes(config)

@@ -1,0 +1,369 @@
+"""Weights that a stranger made: an upload, or a repository on the Hub. Whoever wrote the file wrote its checksums too, so config.json
+vouches for nothing: what is not exactly what the settings describe is refused before any of it is mapped or allocated."""
+
+import hashlib
+import io
+import json
+import random
+import resource
+import struct
+import tracemalloc
+import zipfile
+from functools import cache
+
+import pytest
+import safetensors.torch
+import torch
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from playground.comparison.pretrained import _numbers_in
+from playground.comparison.work import Refused
+from playground.hub.package import KEPT, to_checkpoint
+from playground.runs.inspector import Inspector
+from playground.training import checkpoint
+from playground.training.checkpoint import load_model, own_tensors, restore, save_checkpoint
+from playground.training.manifest import CheckpointError
+from playground.training.trainer import Trainer
+from playground.ui.transfer import PATH, routes
+from playground.ui.visit import new_owner
+from tests.faults.harness import counts, tiny
+from tests.faults.test_corrupt import refused
+
+WEIGHTS, STATE = "model.safetensors", "training.safetensors"
+MODEL_AND_HEADER = 2_000_000  # bytes that reading the good file may take, and then some
+STEPS = 3
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    """The files of a sound checkpoint, by name, and the trainer that wrote them."""
+    trainer = Trainer(tiny())
+    metrics = [trainer.step() for _ in range(STEPS)]
+    folder = tmp_path_factory.mktemp("good") / "checkpoint"
+    save_checkpoint(folder, trainer, metrics)
+    return {path.name: path.read_bytes() for path in folder.iterdir()}, trainer
+
+
+def split(content):
+    """Header and data of a safetensors file."""
+    (length,) = struct.unpack("<Q", content[:8])
+    return json.loads(content[8 : 8 + length]), content[8 + length :]
+
+
+def join(header, data, length=None):
+    raw = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(raw) if length is None else length) + raw + data
+
+
+def vouched(files):
+    """The files with checksums in config.json that are right, as whoever made them would write them."""
+    config = json.loads(files["config.json"])
+    config["sha256"] = {name: hashlib.sha256(data).hexdigest() for name, data in files.items() if name.endswith(".safetensors")}
+    return files | {"config.json": json.dumps(config).encode()}
+
+
+# Handmade files. Each is given the header and the data of a good one; output.weight has 13 x 8 numbers in 416 bytes.
+
+
+def first_number(value):
+    return lambda header, data: join(header, struct.pack("<f", value) + data[4:])
+
+
+def described(**changes):
+    return lambda header, data: join(header | {"output.weight": header["output.weight"] | changes}, data)
+
+
+def a_key_twice(header, data):
+    name, entry = next(iter(header.items()))
+    return join(f"{{{json.dumps(name)}: {json.dumps(entry)}, {json.dumps(header)[1:]}".encode(), data)
+
+
+def overlapping(header, data):
+    one, other = [name for name in header if name.endswith("norm.bias")][:2]
+    return join(header | {one: header[other]}, data)
+
+
+def moved(header, by):
+    return {name: entry | {"data_offsets": [at + by for at in entry["data_offsets"]]} for name, entry in header.items()}
+
+
+def empty_and_endless(header, data):
+    entry = {"dtype": "F32", "shape": [0, 2**62], "data_offsets": [len(data), len(data)]}
+    return join(header | {"payload": entry}, data)
+
+
+def many(header, data):
+    return join({f"t{n}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for n in range(200_000)}, b"")
+
+
+def one_missing(header, data):
+    return join({name: entry for name, entry in header.items() if entry["data_offsets"][1] != len(data)}, data)
+
+
+def one_more(header, data):
+    entry = {"dtype": "F32", "shape": [1], "data_offsets": [len(data), len(data) + 4]}
+    return join(header | {"payload": entry}, data + bytes(4))
+
+
+HANDMADE = {
+    "NaN": (first_number(float("nan")), "holds NaN or infinity"),
+    "infinite": (first_number(float("-inf")), "holds NaN or infinity"),
+    "a key twice": (a_key_twice, "a key stands twice"),
+    "huge shape": (described(shape=[2**40, 2**40]), "expected torch.float32 [13, 8]"),
+    "header of 90 MB": (lambda header, data: join(b'{"a": "' + b"x" * 90_000_000 + b'"}', data), "its header claims 90,000,009 bytes"),
+    "header of 16 EB": (lambda header, data: join(header, data, 2**64 - 1), "its header claims 18,446,744,073,709,551,615 bytes"),
+    "200,000 tensors": (many, "bytes"),
+    "wrong type": (described(dtype="F64"), "is 'F64'"),
+    "overlapping": (overlapping, "is expected"),
+    "a gap": (lambda header, data: join(moved(header, 64), bytes(64) + data), "begins at byte 64 of the data, where 0 is expected"),
+    "trailing bytes": (lambda header, data: join(header, data + bytes(64)), "cut off or has grown"),
+    "negative offsets": (described(data_offsets=[-416, 0]), "has no valid offsets"),
+    "reversed offsets": (described(data_offsets=[416, 0]), "do not fit its type and shape"),
+    "no JSON": (lambda header, data: join(b"\x80\x04hello, I am a pickle", data), "has a broken header"),
+    "a tensor missing": (one_missing, "lacks tensor"),
+    "a tensor too many": (one_more, "holds the unexpected tensor 'payload'"),
+    "empty and endless": (empty_and_endless, "holds the unexpected tensor 'payload'"),
+    "cut off": (lambda header, data: join(header, data[:-4]), "cut off or has grown"),
+}
+ONLY_IN_THE_NUMBERS = ("NaN", "infinite")  # what no header tells
+
+
+@pytest.fixture(scope="module")
+def handmade(good):
+    """By name: the files of a checkpoint with these weights, vouched for, and what the refusal says."""
+    files, _ = good
+    return {name: (vouched(files | {WEIGHTS: make(*split(files[WEIGHTS]))}), says) for name, (make, says) in HANDMADE.items()}
+
+
+@pytest.mark.parametrize("name", HANDMADE)
+def test_handmade_weights_of_a_repository_are_refused_before_they_are_mapped(handmade, tmp_path, monkeypatch, name):
+    files, says = handmade[name]
+    package = tmp_path / "package"
+    package.mkdir()
+    for each, data in files.items():
+        (package / KEPT[each]).write_bytes(data)
+    mapped, load = [], safetensors.torch.load_file
+    monkeypatch.setattr(checkpoint.safetensors.torch, "load_file", lambda path: mapped.append(path) or load(path))
+    with pytest.raises(CheckpointError, match=WEIGHTS) as caught:
+        to_checkpoint(package, tmp_path / "pulled")
+    assert says in str(caught.value)
+    assert bool(mapped) == (name in ONLY_IN_THE_NUMBERS)
+    assert len(str(caught.value)) < 600
+    assert {path.name for path in tmp_path.iterdir()} == {"package"}
+
+
+@pytest.mark.parametrize("name", HANDMADE)
+def test_looking_at_handmade_weights_takes_no_memory(good, handmade, tmp_path, name):
+    files, says = handmade[name]
+    for each, data in files.items():
+        (tmp_path / each).write_bytes(data)
+    expected = {each: (weight.dtype, tuple(weight.shape)) for each, weight in own_tensors(good[1].family).items()}
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    tracemalloc.start()
+    try:
+        with pytest.raises(CheckpointError) as caught:
+            checkpoint.read_tensors(tmp_path / WEIGHTS, expected)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    grown = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)  # what torch and safetensors allocate is not traced
+    assert peak < MODEL_AND_HEADER
+    assert grown < 20 * MODEL_AND_HEADER
+    assert says in str(caught.value)
+
+
+@pytest.fixture
+def uploads(registries):
+    """The upload of a server of one's own, and the folder where its runs are."""
+    registry = registries()
+    with TestClient(Starlette(routes=routes(registry))) as client:
+        yield client, registry.root / "runs"
+
+
+def zipped(files):
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+    return packed.getvalue()
+
+
+def test_handmade_weights_that_are_uploaded_become_no_run(good, handmade, uploads):
+    client, runs = uploads
+    owner = {"x-owner": new_owner(), "x-name": "mine"}
+    for name in HANDMADE:
+        files, says = handmade[name]
+        answer = client.post(PATH, content=zipped(files), headers=owner)
+        assert answer.status_code == 400, name
+        assert says in answer.json()["error"]
+        assert str(runs) not in answer.json()["error"]
+        assert list(runs.iterdir()) == []
+    answer = client.post(PATH, content=zipped(vouched(good[0])), headers=owner)  # the same files unharmed are taken
+    assert answer.status_code == 200, answer.text
+    assert len(list(runs.iterdir())) == 1
+
+
+# Mutations
+
+
+def flipped(content, chance):
+    content = bytearray(content)
+    for _ in range(chance.choice((1, 1, 1, 2, 8, 100))):
+        content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+    return bytes(content)
+
+
+def flipped_in_the_header(content, chance):
+    length = 8 + struct.unpack("<Q", content[:8])[0]
+    return flipped(content[:length], chance) + content[length:]
+
+
+def cut(content, chance):
+    return content[: chance.randrange(len(content))]
+
+
+def grown(content, chance):
+    return content + chance.randbytes(chance.choice((1, 4, 100)))
+
+
+def spliced(content, chance):
+    start, stop = sorted(chance.randrange(len(content)) for _ in range(2))
+    to = chance.randrange(len(content))
+    return content[:to] + content[start:stop] + content[to + (stop - start if chance.random() < 0.7 else 0) :]
+
+
+NUMBERS = (0, 1, -1, 4, 7, 8, 13, 416, 2**31, 2**32 - 1, 2**53, 2**62, 2**63, 2**64 - 1, 10**30, 0.5, 13.0, True, None, "8", [8], {})
+
+
+def edited(content, chance):
+    """A header that is JSON again, with one description changed, exchanged, renamed, left out or added."""
+    header, data = split(content)
+    name, other = chance.sample(list(header), 2)
+    entry = dict(header[name])
+    what = chance.randrange(7)
+    if what == 0:
+        at = chance.randrange(len(entry["shape"]) or 1)
+        entry["shape"] = [*entry["shape"][:at], chance.choice(NUMBERS), *entry["shape"][at + 1 :]]
+    elif what == 1:
+        at = chance.randrange(2)
+        near = entry["data_offsets"][at] + chance.choice((-416, -4, -1, 1, 4, 416))
+        entry["data_offsets"] = [chance.choice((near, *NUMBERS)) if n == at else old for n, old in enumerate(entry["data_offsets"])]
+    elif what == 2:
+        entry["dtype"] = chance.choice(("F32", "I32", "F16", "BF16", "I64", "U8", "BOOL", "F8_E4M3", "", None, ["F32"]))
+    elif what == 3:  # a file that is as good, where both have the same shape: their numbers have changed places
+        entry["data_offsets"], header[other] = header[other]["data_offsets"], header[other] | {"data_offsets": entry["data_offsets"]}
+    elif what == 4:
+        header[chance.choice((name.upper(), name + " ", "\u0000", "__metadata__", other))] = header.pop(name)
+        return join(header, data)
+    elif what == 5:
+        entry[chance.choice(("dtype", "shape", "extra"))] = chance.choice(NUMBERS)
+    else:  # as good as before: other tools write metadata, other orders, and blanks
+        shuffled = chance.sample(list(header.items()), len(header))
+        return join(json.dumps(dict(shuffled) | {"__metadata__": {"format": "pt"}}, indent=chance.choice((None, 1))).encode() + b"  ", data)
+    return join(header | {name: entry}, data)
+
+
+def rewritten(content, chance):
+    """Other numbers, some of them odd, under the same header."""
+    header, data = split(content)
+    at = 4 * chance.randrange(len(data) // 4)
+    value = chance.choice((0.0, -0.0, 1.0, 1e-45, 3.4e38, -1e30, float("nan"), float("inf"), float("-inf")))
+    return join(header, data[:at] + struct.pack("<f", value) + data[at + 4 :])
+
+
+MUTATIONS = (flipped, flipped_in_the_header, cut, grown, spliced, edited, edited, rewritten)
+
+
+def meaning(content):
+    """What a safetensors file says, read by hand: for each tensor its type, shape and bytes."""
+    header, data = split(content)
+    header.pop("__metadata__", None)
+    return {name: (entry["dtype"], entry["shape"], data[slice(*entry["data_offsets"])]) for name, entry in header.items()}
+
+
+def contents(tensors):
+    """The same of tensors."""
+    names = {torch.float32: "F32", torch.int64: "I64", torch.uint8: "U8"}
+    return {name: (names[each.dtype], list(each.shape), each.detach().numpy().tobytes()) for name, each in tensors.items()}
+
+
+@counts(3000, 50_000)
+def test_mutations_are_refused_or_loaded_bit_by_bit(good, tmp_path, monkeypatch, count):
+    """With the checksums of the sound file only that very file is loaded. With none, as whoever mutates can leave them out, what is
+    loaded is what the file says, in the shapes that the settings describe, and finite."""
+    files, trainer = good
+    build = cache(checkpoint.build_family)  # of the same settings, again and again: all its weights are replaced each time
+    build(trainer.config)
+    monkeypatch.setattr(checkpoint, "build_family", build)
+    monkeypatch.setattr(checkpoint, "_shapes", cache(checkpoint._shapes))
+    config = json.loads(files["config.json"])
+    folders = {}
+    for name, sums in (("summed", config["sha256"]), ("unsummed", {})):
+        folders[name] = tmp_path / name
+        folders[name].mkdir()
+        (folders[name] / "config.json").write_text(json.dumps(config | {"sha256": sums}))
+        (folders[name] / WEIGHTS).write_bytes(files[WEIGHTS])
+        assert contents(own_tensors(load_model(folders[name])[1])) == meaning(files[WEIGHTS])
+    chance = random.Random(count)
+    taken = dict.fromkeys(folders, 0)
+    for number in range(count):
+        mutated = chance.choice(MUTATIONS)(files[WEIGHTS], chance)
+        name = "summed" if number % 3 == 0 else "unsummed"
+        (folders[name] / WEIGHTS).write_bytes(mutated)
+        if refused(WEIGHTS, load_model, folders[name]):
+            continue
+        tensors = own_tensors(build(trainer.config))
+        assert contents(tensors) == meaning(mutated), f"mutation {number} was loaded as something else than it says"
+        assert all(tensor.isfinite().all() for tensor in tensors.values())
+        assert name == "unsummed" or mutated == files[WEIGHTS]
+        taken[name] += 1
+    assert count / 20 < taken["unsummed"] < count / 2  # some are as good as the first one
+
+
+@counts(300, 5_000)
+def test_mutated_training_states_are_refused_or_restored_bit_by_bit(good, tmp_path, count):
+    files, _ = good
+    trainer = Trainer(tiny())
+    (tmp_path / WEIGHTS).write_bytes(files[WEIGHTS])
+    chance, taken = random.Random(count), 0
+    for number in range(count):
+        mutated = chance.choice(MUTATIONS)(files[STATE], chance)
+        (tmp_path / STATE).write_bytes(mutated)
+        if not refused(STATE, restore, trainer, tmp_path / WEIGHTS, tmp_path / STATE, STEPS, "cpu"):
+            told, said = (
+                {name: content for name, content in each.items() if not name.startswith("generator.")}  # torch's have bytes of no use
+                for each in (contents(trainer.state()), meaning(mutated))
+            )
+            assert told == said, f"mutation {number} was restored as something else than it says"
+            taken += 1
+    assert taken > count / 20
+
+
+def test_what_is_checked_for_a_stranger_is_what_was_sent(good, tmp_path):
+    """The check that uploads and pulls share takes the sound files, and refuses each file that is not."""
+    files, _ = good
+
+    def check(files):
+        for each, data in files.items():
+            (tmp_path / each).write_bytes(data)
+        return Inspector().check(tmp_path)
+
+    assert check(vouched(files)) == {"step": STEPS, "resumable": True}
+    for name in (WEIGHTS, STATE):
+        header, data = split(files[name])
+        with pytest.raises(CheckpointError, match=name):
+            check(vouched(files | {name: join(moved(header, 8), bytes(8) + data)}))
+    with pytest.raises(CheckpointError, match="its checksum differs"):
+        check(files | {WEIGHTS: first_number(0.5)(*split(files[WEIGHTS]))})
+
+
+SIZES = ["[1e999]", "[NaN]", '["x"]', "[" * 500 + "]" * 500, "null", "[" + "9" * 5000 + "]"]
+
+
+@pytest.mark.parametrize("shape", SIZES, ids=lambda shape: shape[:8])
+def test_a_pretrained_models_weights_whose_sizes_are_none_are_refused(tmp_path, shape):
+    path = tmp_path / WEIGHTS
+    path.write_bytes(join(f'{{"a": {{"dtype": "F32", "shape": {shape}, "data_offsets": [0, 4]}}}}'.encode(), bytes(4)))
+    with pytest.raises(Refused, match="is no safetensors file, or was cut short"):
+        _numbers_in(path, "ada/x")

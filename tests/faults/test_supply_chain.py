@@ -1,0 +1,83 @@
+"""What this project takes from others is named to the last digit: a package by its version, an action by its commit."""
+
+import re
+import shutil
+import socket
+import subprocess
+
+import pytest
+
+from tests.servers import ROOT
+
+PINNED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[a-z0-9,-]+\])?==[0-9][0-9A-Za-z.+!-]*")
+ACTION = re.compile(r"uses:\s*(\S+)")
+BY_COMMIT = re.compile(r"[\w.-]+/[\w./-]+@[0-9a-f]{40}")
+REQUIREMENTS = sorted(ROOT.glob("requirements*.txt"))
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.y*ml"))
+
+
+def unpinned(text):
+    """The lines of a requirements file that leave anything open."""
+    lines = [line.partition(" #")[0].strip() for line in text.splitlines()]
+    return [line for line in lines if line and not line.startswith(("#", "-r ")) and not PINNED.fullmatch(line)]
+
+
+def floating(text):
+    """The actions of a workflow that somebody else can replace."""
+    return [name for name in ACTION.findall(text) if not name.startswith("./") and not BY_COMMIT.fullmatch(name)]
+
+
+@pytest.mark.parametrize("path", REQUIREMENTS, ids=lambda path: path.name)
+def test_every_requirement_has_one_version(path):
+    assert unpinned(path.read_text()) == []
+    assert all((ROOT / line.removeprefix("-r ").strip()).is_file() for line in path.read_text().splitlines() if line.startswith("-r "))
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_every_action_is_named_by_its_commit(path):
+    assert ACTION.search(path.read_text())
+    assert floating(path.read_text()) == []
+
+
+def test_there_are_files_to_look_at():
+    assert {"requirements.txt", "requirements-dev.txt"} <= {path.name for path in REQUIREMENTS}
+    assert WORKFLOWS
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["torch", "torch>=2", "torch~=2.13.0", "torch==2.*", "torch ==2.13.0 ; python_version<'4'", "git+https://example.com/x.git", "-e .",
+     "https://example.com/x.whl", "--index-url https://example.com", "--extra-index-url https://example.com", "torch==", "torch@file:///x"],
+)  # fmt: skip
+def test_what_is_open_is_seen(line):
+    assert unpinned(f"# a comment\nnumpy==2.1.0\n\n{line}\n") == [line]
+
+
+@pytest.mark.parametrize(
+    "name", ["actions/checkout@v4", "actions/checkout@main", "actions/checkout", "actions/checkout@11bd719", "docker://x:1"]
+)
+def test_an_action_that_can_be_replaced_is_seen(name):
+    assert floating(f"steps:\n  - uses: {name} # v4\n  - uses: a/b@{'0' * 40} # v1\n  - uses: ./local\n") == [name]
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+@pytest.mark.skipif(
+    shutil.which("pip-audit") is None, reason="pip-audit is not installed; pip install pip-audit to look for vulnerabilities"
+)
+def test_no_requirement_is_known_to_be_vulnerable():
+    try:
+        socket.create_connection(("api.osv.dev", 443), 5).close()
+    except OSError as error:
+        pytest.skip(f"the list of known vulnerabilities (api.osv.dev) cannot be reached: {error}")
+    audit = [
+        "pip-audit",
+        "--requirement",
+        str(ROOT / "requirements-dev.txt"),
+        "--disable-pip",
+        "--no-deps",
+        "--vulnerability-service",
+        "osv",
+    ]
+    done = subprocess.run(audit, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

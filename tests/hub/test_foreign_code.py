@@ -1,0 +1,176 @@
+"""Repositories that would have code of theirs run: pickles, auto_map, keys that nobody knows. Whatever is wanted of one, nothing of it
+is executed, and the refusal says why."""
+
+import json
+import pickle
+import struct
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from playground.comparison.pretrained import find, open_pipeline
+from playground.comparison.work import Refused, Tell
+from playground.hub.package import tokenizer
+from playground.hub.work import Errand
+from playground.tasks import Vocabulary
+from playground.training.checkpoint import save_checkpoint
+from playground.training.trainer import Trainer
+from tests.comparison.conftest import own_client  # noqa: F401
+from tests.faults.harness import tiny
+from tests.hub.test_errands import errand_here  # noqa: F401
+
+
+class Singing:
+    """Unpickled, it makes a file: the canary has sung."""
+
+    def __init__(self, canary):
+        self.canary = canary
+
+    def __reduce__(self):
+        return Path.touch, (self.canary,)
+
+
+@pytest.fixture
+def canary(tmp_path):
+    """A file that is made when anything is executed; the pickle and the code that make it; and the proof that they do."""
+    path = tmp_path / "canary"
+    pickled, code = pickle.dumps(Singing(path)), f"import pathlib\npathlib.Path({str(path)!r}).touch()\nclass Evil: pass\n".encode()
+    for sing in (lambda: pickle.loads(pickled), lambda: exec(code)):
+        sing()
+        assert path.exists()
+        path.unlink()
+    yield path, pickled, code
+    assert not path.exists(), "something of a stranger's repository was executed"
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    """The files of a sound model of the playground, as a repository has them."""
+    folder = tmp_path_factory.mktemp("own") / "checkpoint"
+    trainer = Trainer(tiny(steps=20))
+    save_checkpoint(folder, trainer, [trainer.step()])
+    names = {"config.json": "playground.json"}
+    return {names.get(path.name, path.name): path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def gpt2(tmp_path_factory):
+    """The files of a tiny GPT-2 that has learned nothing: transformers loads it."""
+    folder = tmp_path_factory.mktemp("gpt2")
+    vocabulary = Vocabulary("0123456789")
+    GPT2LMHeadModel(GPT2Config(vocab_size=13, n_positions=32, n_embd=8, n_layer=1, n_head=1)).save_pretrained(folder)
+    tokenizer(vocabulary, 32).save_pretrained(folder)
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+AUTO_MAP = {"AutoConfig": "evil.Evil", "AutoModelForCausalLM": "evil.Evil", "AutoModel": "evil.Evil", "AutoModelForSeq2SeqLM": "evil.Evil"}
+
+
+def changed(data, **values):
+    return json.dumps(json.loads(data) | values).encode()
+
+
+def zipped_pickle(pickled, folder):
+    """What torch.save writes: a zip file with a pickle in it."""
+    path = folder / "saved.bin"
+    torch.save({"w": torch.zeros(1)}, path)
+    return path.read_bytes().replace(b"ctorch._utils", pickled[: len(b"ctorch._utils")])
+
+
+def repositories(own, gpt2, canary, folder):
+    """By name: the files, and what pulling, reproducing and comparing with it say (None: it is used, without its code)."""
+    _, pickled, code = canary
+    evil = {"evil.py": code, "__init__.py": code, "modeling.py": code, "custom_generate/generate.py": code}
+    without = {name: data for name, data in own.items() if name != "model.safetensors"}
+    mapped = evil | {"tokenizer_config.json": changed(gpt2["tokenizer_config.json"], auto_map={"AutoTokenizer": ["evil.Evil", None]})}
+    model = json.loads(own["playground.json"])["model"]
+    header = struct.pack("<Q", len(pickled)) + pickled
+    return {
+        "pickle-only": (
+            without | {"pytorch_model.bin": pickled, "training.pt": pickled, "config.json": gpt2["config.json"]},
+            "it has no model.safetensors, so it stays unopened",
+            "has no weights in the safetensors format",
+        ),
+        "pickle-in-disguise": (
+            own | gpt2 | {"model.safetensors": zipped_pickle(pickled, folder)},
+            "no safetensors file",
+            "is no safetensors file",
+        ),
+        "pickle-as-header": (own | gpt2 | {"model.safetensors": header}, "has a broken header", "is no safetensors file"),
+        "auto-map": (
+            gpt2 | mapped | {"config.json": changed(gpt2["config.json"], auto_map=AUTO_MAP, model_type="mine")},
+            "it has no playground.json, so it stays unopened",
+            "brings code of its own, which is not run here",
+        ),
+        "auto-map-of-a-known-kind": (
+            gpt2 | mapped | {"config.json": changed(gpt2["config.json"], auto_map=AUTO_MAP),
+                             "playground.json": changed(own["playground.json"], auto_map=AUTO_MAP)},
+            "it holds the unknown key 'auto_map'",
+            None,
+        ),
+        "unknown-keys": (
+            own | gpt2 | evil | {"playground.json": changed(own["playground.json"], model=model | {"custom_class": "evil.Evil"}),
+                                 "model.safetensors": own["model.safetensors"],
+                                 "config.json": changed(gpt2["config.json"], custom_pipelines={"text-generation": {"impl": "evil.Evil"}})},
+            "model holds the unknown setting 'custom_class'",
+            "it would answer by chance",
+        ),
+    }  # fmt: skip
+
+
+NAMES = ("pickle-only", "pickle-in-disguise", "pickle-as-header", "auto-map", "auto-map-of-a-known-kind", "unknown-keys")
+
+
+@pytest.fixture
+def repository(request, hub, own, gpt2, canary, tmp_path, monkeypatch):
+    """The repository of this name on the Hub, and what is said of it."""
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HF_MODULES_CACHE", str(tmp_path / "modules"))
+    made = repositories(own, gpt2, canary, tmp_path)
+    assert tuple(made) == NAMES
+    files, pulled, compared = made[request.param]
+    hub.put(f"eve/{request.param}", files)
+    return f"eve/{request.param}", pulled, compared
+
+
+@pytest.mark.parametrize("repository", NAMES, indirect=True)
+@pytest.mark.parametrize("kind", ["look", "pull", "reproduce"])
+def test_an_errand_runs_nothing_and_says_why_it_refuses(hub, repository, errand_here, tmp_path, kind):  # noqa: F811
+    repo, says, _ = repository
+    (tmp_path / "work").mkdir()
+    into = tmp_path / "in"
+    outcome, sentence, *again = errand_here(Errand(kind, repo, endpoint=hub.url, into=str(into)), tmp_path / "work")
+    if kind == "look" and repo.startswith("eve/pickle-") and repo != "eve/pickle-only":  # its weights are not looked at
+        assert outcome == "result"
+    else:
+        assert (outcome, again) == ("failed", [False])
+        assert says in sentence
+        assert str(tmp_path) not in sentence
+    assert not into.exists()
+    fetched = {request.path.split("/")[-1] for request in hub.told(f"{repo}/resolve")}
+    assert not [name for name in fetched if name.endswith((".py", ".bin", ".pt"))]
+
+
+@pytest.mark.usefixtures("own_client")
+@pytest.mark.parametrize("repository", NAMES, indirect=True)
+def test_comparing_with_it_runs_nothing_and_says_why_it_is_refused(hub, repository, tmp_path):
+    repo, _, says = repository
+
+    def opened():
+        return open_pipeline("text-generation", find(repo, Tell()), Tell())
+
+    if says is None:
+        pipe = opened()
+        assert type(pipe.model) is GPT2LMHeadModel
+        assert type(pipe.tokenizer).__module__.startswith("transformers.")
+    else:
+        with pytest.raises(Refused) as refused:
+            opened()
+        assert says in str(refused.value)
+    assert not (tmp_path / "modules").exists()
+    fetched = {request.path.split("/")[-1] for request in hub.told(f"{repo}/resolve")}
+    assert not [name for name in fetched if name.endswith((".py", ".bin", ".pt"))]
