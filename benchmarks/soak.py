@@ -32,7 +32,7 @@ from playground.ui.visit import new_owner
 from tests.faults.client import run_folders, small_checkpoint
 from tests.faults.harness import as_root, tiny
 from tests.hub.stand_in import StandInHub
-from tests.servers import AppServer, wait_for
+from tests.servers import ROOT, AppServer, wait_for
 
 SLOTS, SESSIONS, VISITORS = 4, 16, 3
 MODEL = {"d_model": 64, "n_heads": 4, "n_layers": 2, "d_ff": 128, "batch_size": 128, "max_length": 10, "eval_n": 256}
@@ -52,7 +52,7 @@ ENVIRONMENT = {"GRADIO_SERVER_NAME": "0.0.0.0", "PLAYGROUND_SLOTS": str(SLOTS), 
 def children(stage: Stage) -> tuple[list[psutil.Process], list[psutil.Process], list[psutil.Process]]:
     """The fork servers, the workers, and the others that were forked: those that look, and errands. Found by their environment,
     for those of a server or a fork server that was killed have another parent by now."""
-    forking, workers, others = [], [], []
+    forking, workers, others = list[psutil.Process](), list[psutil.Process](), list[psutil.Process]()
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             if process.environ().get("PLAYGROUND_CHECKPOINTS") != str(stage.app.checkpoints) or process.pid == stage.app.process.pid:
@@ -159,7 +159,7 @@ def measure(minutes: float = 10.0, seed: int = 0) -> dict[str, Any]:
         folder.mkdir()
         environment = ENVIRONMENT | hub.environment(Path(scratch) / "hub")
         with small_disk(folder) as mounted:
-            stage = Stage(lambda port: AppServer(folder, port, **environment))
+            stage = Stage(lambda port: AppServer(folder, port, ROOT, (), **environment))
             try:
                 rows = soak(stage, folder, 60 * minutes, hub.ADA, random.Random(seed), mounted)
             finally:
