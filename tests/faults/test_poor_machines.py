@@ -8,9 +8,11 @@ import subprocess
 import sys
 from contextlib import contextmanager
 
+import psutil
 import pytest
 
 from playground.runs.processes import context
+from playground.runs.registry import Refused
 from playground.runs.run import Order
 from playground.runs.worker import Worker
 from playground.training.checkpoint import load_trainer
@@ -109,6 +111,27 @@ def one_core():
     os.sched_setaffinity(0, usable)
 
 
+def test_a_server_starts_over_what_a_killed_one_left_on_a_disk_that_can_only_be_read(tmp_path, registries):
+    runs = tmp_path / "disk" / "runs"
+    runs.mkdir(parents=True)
+    if not as_root("mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", str(runs)):
+        assert not IN_CI, "no disk can be mounted here, and this gate must not be skipped in CI"
+        pytest.skip("mounting a disk takes root, or sudo without a password")
+    try:
+        for half in (".half.tmp", ".folder.previous/half"):
+            (runs / half).parent.mkdir(exist_ok=True)
+            (runs / half).write_text("half of it")
+            os.utime(runs / half.split("/")[0], (0, 0))
+        assert as_root("mount", "-o", "remount,ro", str(runs))
+        registry = registries(runs.parent)
+        assert registry.closed().startswith(f"{runs} cannot be written ({READ_ONLY}): ")
+        with pytest.raises(Refused, match=f"{READ_ONLY}; set PLAYGROUND_CHECKPOINTS to a folder that can be written and try again"):
+            registry.start(tiny(), "ada")
+        assert sorted(path.name for path in runs.iterdir()) == [".folder.previous", ".half.tmp"]
+    finally:
+        assert as_root("umount", "-l", str(runs))
+
+
 def test_without_shared_memory_it_trains_to_the_end(tmp_path):
     if not shutil.which("unshare"):
         pytest.skip("no unshare here, with which /dev/shm could be taken away from one process alone")
@@ -125,6 +148,9 @@ def test_without_a_fork_server_it_trains_to_the_end(tmp_path):
     """As on Windows, where each process is a new interpreter."""
     with going(tmp_path, PLAYGROUND_START_METHOD="spawn") as app:
         train(app)
+        begun = [" ".join(child.cmdline()) for child in psutil.Process(app.process.pid).children(recursive=True)]
+        assert any("spawn_main" in each for each in begun)
+        assert not any("forkserver" in each for each in begun)
 
 
 @pytest.mark.parametrize("method", ["fork", "threads"])
