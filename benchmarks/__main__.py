@@ -21,6 +21,7 @@ from benchmarks import (
     page,
     published,
     recurrent,
+    soak,
     startup,
     steps,
     tasks,
@@ -104,6 +105,14 @@ SUBSETS: dict[str, tuple[Any, str, str]] = {  # what has measure() and table(row
         "On a GPU",
         "Steps a second, median of 5 rows of 64; lengths 10, d_ff twice d_model. Eager asks the device after every step, captured takes a "
         "row of CUDA graphs; a step reads and writes at least 9 numbers a parameter.",
+    ),
+    "soak": (
+        soak,
+        "Many at once, for long, with faults",
+        f"Four owners' runs hold the four places, {soak.SESSIONS} sessions watch at {soak.A_SECOND} Hz, {soak.VISITORS} visitors at a time "
+        "come, start runs that wait in line, pause, inspect, ask, send, fetch and publish, and go. Survived: every owner's run goes on, or "
+        "waits in line again. Client, Hub and app share the machine. `python -m benchmarks.soak --minutes 120 --keep` takes as long as one "
+        "likes.",
     ),
     "startup": (startup, "Start-up", "Whole processes, timed from outside; the machine's file cache is warm."),
     "before": (

@@ -11,7 +11,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -29,9 +29,9 @@ def wait_for(condition: Callable[[], object], seconds: float = 120, what: str = 
 
 
 class AppServer:
-    """`python app.py` on a free port, over a copy of the shipped checkpoints."""
+    """`python app.py` on a free port, over a copy of the shipped checkpoints; of another checkout, or by way of another command."""
 
-    def __init__(self, folder: Path, port: int = 0, **environment: str) -> None:
+    def __init__(self, folder: Path, port: int = 0, checkout: Path = ROOT, by: Sequence[str] = (), **environment: str) -> None:
         self.checkpoints = folder / "checkpoints"
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         for name in SHIPPED:
@@ -43,8 +43,8 @@ class AppServer:
         self.log = folder / "app.log"
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "app.py", "--port", str(self.port)],
-                cwd=ROOT,
+                [*by, sys.executable, "app.py", "--port", str(self.port)],
+                cwd=checkout,
                 env=os.environ | {"PLAYGROUND_CHECKPOINTS": str(self.checkpoints)} | environment,
                 stdout=log,
                 stderr=subprocess.STDOUT,

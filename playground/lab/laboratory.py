@@ -27,7 +27,7 @@ from playground.runs.eyes import Eyes
 from playground.runs.registry import LONGEST_PROOF, RUNS_AN_OWNER, WATCHED_FOR, Refused, Registry
 from playground.runs.run import Run, fingerprint
 from playground.training.config import RunConfig
-from playground.training.files import sweep, write_file
+from playground.training.files import sweep, way_out, write_file
 from playground.training.manifest import read_json
 
 from . import lengths, results
@@ -140,7 +140,7 @@ class Laboratory:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 self._write(going)
             except OSError as error:
-                raise Refused(f"the experiment could not be kept: {error.strerror or error}") from None
+                raise Refused(f"the experiment could not be kept: {error.strerror or error}; {way_out(error)} and try again") from None
             going.owner = owner
             self._known[experiment.id] = going
         return experiment

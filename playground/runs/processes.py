@@ -19,9 +19,17 @@ UNSENT = 256  # messages that may wait for a busy child
 
 def context() -> Any:
     """The start method: a fork server that imports what every child needs where the system has one, else a fresh interpreter
-    (Windows). The preload is set here, because whoever starts the first process starts the fork server."""
-    methods = multiprocessing.get_all_start_methods()
-    if "forkserver" not in methods:
+    (Windows); or the one of the two that PLAYGROUND_START_METHOD names. The preload is set here, because whoever starts the first
+    process starts the fork server.
+
+    Raises:
+        ValueError: where the system does not have what the environment asks for.
+    """
+    methods = [method for method in ("forkserver", "spawn") if method in multiprocessing.get_all_start_methods()]
+    wanted = os.environ.get("PLAYGROUND_START_METHOD") or methods[0]
+    if wanted not in methods:
+        raise ValueError(f"PLAYGROUND_START_METHOD is {wanted!r}; this system has {' and '.join(methods)}: choose one, or leave it unset")
+    if wanted == "spawn":
         return multiprocessing.get_context("spawn")
     chosen = multiprocessing.get_context("forkserver")
     chosen.set_forkserver_preload(PRELOAD)
@@ -29,10 +37,15 @@ def context() -> Any:
 
 
 def warm_up() -> threading.Thread:
-    """Start the fork server in the background and let it import torch. Safe to call again."""
+    """Start the fork server in the background and let it import torch. Safe to call again.
+
+    Raises:
+        ValueError: where the system does not have the start method that the environment asks for.
+    """
+    method = context().get_start_method()
 
     def start() -> None:
-        if context().get_start_method() == "forkserver":
+        if method == "forkserver":
             from multiprocessing import forkserver
 
             forkserver.ensure_running()

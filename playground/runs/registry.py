@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -23,7 +24,7 @@ import psutil
 
 from playground.models.config import SettingError
 from playground.training.config import Change, RunConfig, settings_at, with_change
-from playground.training.files import sweep
+from playground.training.files import sweep, way_out
 from playground.training.manifest import read_manifest
 
 from .eyes import Eyes, resolve
@@ -166,7 +167,8 @@ class Registry:
             try:
                 folder.mkdir(parents=True)
             except OSError as error:
-                raise Refused(f"the run's folder {folder.name} could not be made: {error.strerror or error}") from None
+                why = error.strerror or error
+                raise Refused(f"the run's folder {folder.name} could not be made: {why}; {way_out(error)} and try again") from None
             run.write()
             self._runs[run.id] = run
             self._queue(run, "train")
@@ -240,6 +242,16 @@ class Registry:
         with self._lock:
             self._runs[run.id] = run
         return run
+
+    def closed(self) -> str:
+        """Why no run could be kept in this folder, and what can be done about it; empty where one could."""
+        runs = self.root / "runs"
+        try:
+            runs.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=runs):
+                return ""
+        except OSError as error:
+            return f"{runs} cannot be written ({error.strerror or error}): models can be looked at, none can be trained; {way_out(error)}"
 
     # The line
 

@@ -29,7 +29,7 @@ import torch
 from playground.evaluation import Evaluation
 from playground.training.checkpoint import WeightsPacker, as_line, load_trainer, pack, restore, save_checkpoint
 from playground.training.config import Change, RunConfig
-from playground.training.files import remove_folder, sweep
+from playground.training.files import is_closed, remove_folder, sweep
 from playground.training.manifest import CheckpointError
 from playground.training.threads import ThreadChoice
 from playground.training.trainer import Metrics, Trainer, TrainingDiverged
@@ -327,7 +327,9 @@ class Worker:
             write()
         except (OSError, CheckpointError) as error:
             said = str(error) if isinstance(error, CheckpointError) else f"could not write {self.folder}: {error.strerror or error}"
-            self.trouble = f"{said}; the run waits, make room on the disk and resume"
+            cause = error.__cause__ if isinstance(error, CheckpointError) else error
+            do = "make its folder writable" if isinstance(cause, OSError) and is_closed(cause) else "make room on the disk"
+            self.trouble = f"{said}; the run waits, {do} and resume"
             self.tell("trouble", self.trouble)
             if not self.paused:
                 self.hold()

@@ -125,15 +125,26 @@ def sweep(parent: Path, older_than: float = 0.0) -> list[str]:
     for path in sorted(Path(parent).glob(".*")) if os.path.isdir(parent) else []:
         if not path.name.endswith((".tmp", ".previous")) or time.time() - path.stat().st_mtime < older_than:
             continue
-        if path.is_file() and path.name.endswith(".tmp"):
-            path.unlink(missing_ok=True)
-            removed.append(path.name)
-        if path.name.endswith(".previous"):
-            recover_folder(path.with_name(path.name[1 : -len(".previous")]))
+        with suppress(OSError):  # of a disk that can only be read, everything stays as it is
+            if path.is_file() and path.name.endswith(".tmp"):
+                path.unlink(missing_ok=True)
+                removed.append(path.name)
+            if path.name.endswith(".previous"):
+                recover_folder(path.with_name(path.name[1 : -len(".previous")]))
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
-            removed.append(path.name)
+            removed += [] if path.is_dir() else [path.name]
     return removed
+
+
+def is_closed(error: OSError) -> bool:
+    """Whether a write failed because nothing may be written there, so that room does not help."""
+    return error.errno in (errno.EROFS, errno.EACCES, errno.EPERM)
+
+
+def way_out(error: OSError) -> str:
+    """What can be done about a folder that could not be made or written."""
+    return "set PLAYGROUND_CHECKPOINTS to a folder that can be written" if is_closed(error) else "make room on the disk"
 
 
 def flush_folder(folder: Path) -> None:

@@ -126,6 +126,7 @@ def launch_options(registry: Registry, laboratory: Laboratory, host: str | None,
         "enable_monitoring": False,
         "run_history": False,
         "ssr_mode": False,
+        "_frontend": False,  # else Gradio gives up where its own first page takes 3 s, as on one core while torch is being imported
         "show_error": False,
         "app_kwargs": {
             "middleware": middleware(open_to_all=is_open(host)),
@@ -148,8 +149,13 @@ def serve(host: str | None = None, port: int | None = None) -> None:
     if opened:  # many visitors share one machine
         for name, value in (("PLAYGROUND_LEASE", "180"), ("PLAYGROUND_HISTORY_MB", "32")):
             os.environ.setdefault(name, value)
-    warm_up()
-    registry = Registry(Path(os.environ.get("PLAYGROUND_CHECKPOINTS", CHECKPOINTS)))
+    try:
+        warm_up()
+    except ValueError as error:
+        sys.exit(str(error))
+    registry = Registry(Path(os.environ.get("PLAYGROUND_CHECKPOINTS") or CHECKPOINTS))
+    if said := registry.closed():
+        print(said, file=sys.stderr, flush=True)
     registry.eyes.warm_up()
     if not opened:
         registry.local_owner = owner_of_this_machine(registry.root)

@@ -33,7 +33,7 @@ from playground.runs.registry import Refused, Registry
 from playground.runs.run import fingerprint, size_of
 from playground.tasks import ROWS
 from playground.tasks.rows import CONTENT, MissingRows, RowsError, kept_about, rows_root
-from playground.training.files import write_folder
+from playground.training.files import way_out, write_folder
 
 from .transfer import receive
 from .view import view
@@ -104,7 +104,7 @@ class Bringing:
         except Refused as error:
             answer = {"error": str(error)}
         except OSError as error:
-            answer = {"error": f"the rows could not be stored: {error.strerror or error}; try again later"}
+            answer = {"error": f"the rows could not be stored: {error.strerror or error}; {way_out(error)} and try again"}
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
@@ -195,7 +195,7 @@ class Bringing:
         except (Refused, RowsError) as error:
             return {"error": str(error)}
         except OSError as error:
-            return {"error": f"the rows could not be kept: {error.strerror or error}; try again later"}
+            return {"error": f"the rows could not be kept: {error.strerror or error}; {way_out(error)} and try again"}
 
     def use(self, owner: str, content: str) -> dict[str, Any]:
         """Keep rows that were read, under the visitor's name. `again`: they must be sent once more.

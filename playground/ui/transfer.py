@@ -33,6 +33,7 @@ from playground.runs.gather import FILES, gather
 from playground.runs.memory import check_memory
 from playground.runs.registry import Refused, Registry
 from playground.runs.run import LONGEST_NAME, Run
+from playground.training.files import way_out
 from playground.training.manifest import CheckpointError, read_manifest
 
 from .visit import OWNER
@@ -99,7 +100,7 @@ def routes(registry: Registry) -> list[Route]:
             registry.checker.close()
             return JSONResponse({"error": f"it could not be checked within {CHECKED_WITHIN} s; try again"}, status_code=503)
         except OSError as error:
-            return JSONResponse({"error": f"it could not be stored: {error.strerror or error}"}, status_code=507)
+            return JSONResponse({"error": f"it could not be stored: {error.strerror or error}; {way_out(error)}"}, status_code=507)
         return JSONResponse({"subject": f"run:{run.id}"})
 
     return [Route(PATH + "/{ticket}", give, methods=["GET"]), Route(PATH, take, methods=["POST"])]

@@ -12,6 +12,7 @@ from tests.browser.seeing import SMALL, attention, begin, drawn, link_to, menu, 
 from tests.servers import AppServer, wait_for
 
 LONG = {"steps": 100_000}
+again_and_again = pytest.mark.parametrize("turn", [1, *(pytest.param(turn, marks=pytest.mark.soak) for turn in range(2, 21))])
 
 
 def test_slow_motion_shows_every_step_and_full_speed_is_a_choice_away(app, open_page):
@@ -172,7 +173,8 @@ def test_the_list_renames_hides_deletes_repeats_and_lends_settings(app, open_pag
     expect(page.locator("#field-d_ff input")).to_have_value("24")
 
 
-def test_a_reload_and_a_second_tab_show_every_point_and_none_twice(app, open_page):
+@again_and_again
+def test_a_reload_and_a_second_tab_show_every_point_and_none_twice(app, open_page, turn):
     page = open_page(app.url, visit=False)
     begin(page, app.url, **LONG)
     passes(page, 30)
@@ -192,7 +194,8 @@ def test_a_reload_and_a_second_tab_show_every_point_and_none_twice(app, open_pag
     shows(page, "stopped")
 
 
-def test_half_a_minute_without_network_loses_nothing(app, open_page):
+@again_and_again
+def test_half_a_minute_without_network_loses_nothing(app, open_page, turn):
     page = open_page(app.url, may_complain=True, visit=False)
     begin(page, app.url, speed=20, **LONG)
     passes(page, 5)
@@ -210,7 +213,8 @@ def test_half_a_minute_without_network_loses_nothing(app, open_page):
     assert drawn(page) == list(range(1, at + 1))
 
 
-def test_a_closed_browser_finds_its_run_again(app, open_page):
+@again_and_again
+def test_a_closed_browser_finds_its_run_again(app, open_page, turn):
     page = open_page(app.url, visit=False)
     begin(page, app.url, **LONG)
     passes(page, 10)
@@ -237,7 +241,8 @@ def test_on_this_machine_another_browser_finds_the_runs_too(tmp_path, open_page)
     own.stop()
 
 
-def test_after_a_restart_of_the_server_the_open_page_goes_on(tmp_path, open_page):
+@again_and_again
+def test_after_a_restart_of_the_server_the_open_page_goes_on(tmp_path, open_page, turn):
     own = AppServer(tmp_path)
     page = open_page(own.url, may_complain=True, visit=False)
     begin(page, own.url, **LONG)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import http.client
 import io
 import json
+import secrets
 import socket
 import threading
 import time
+import urllib.request
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from typing import Any
 from playground.training.checkpoint import save_checkpoint
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
+from playground.ui.visit import visited
 from tests.faults.harness import tiny
 from tests.servers import AppServer
 
@@ -42,6 +45,11 @@ class Page:
                 self.close()
         return json.loads(text)
 
+    def get(self, path: str) -> str:
+        """The text of a GET."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=60) as answer:
+            return answer.read().decode()
+
     def call(self, function: str, **request: Any) -> Any:
         """What a function of the live view answers."""
         body = {"owner": self.owner} | request
@@ -54,6 +62,29 @@ class Page:
         answer = self.call("do", subject=subject, do=what, **more)
         assert "error" not in answer, answer
         return answer
+
+    def train(self, **fields: Any) -> str:
+        """Press Train on the form as it comes, but for these fields; the subject that is on show then, or why nothing was started."""
+        config = json.loads(self.get("/config"))
+        parts = {part["id"]: part for part in config["components"]}
+        ids = {part["props"].get("elem_id"): number for number, part in parts.items()}
+        press = next(each for each in config["dependencies"] if [ids["train"], "click"] in each["targets"])
+        own = {ids[f"field-{name}"]: value for name, value in fields.items()}
+        _visit, _speed, *form = press["inputs"]
+        data = [visited(self.owner), "0", *(own.get(number, parts[number]["props"].get("value")) for number in form)]
+        session = secrets.token_hex(6)
+        asked = {"data": data, "fn_index": press["id"], "session_hash": session}
+        self.post("/gradio_api/queue/join", json.dumps(asked).encode(), {"Content-Type": "application/json"})
+        told = [
+            json.loads(line[6:])
+            for line in self.get(f"/gradio_api/queue/data?session_hash={session}").splitlines()
+            if line.startswith("data: ")
+        ]
+        output = next(each["output"] for each in told if each["msg"] == "process_completed")
+        if "data" not in output:
+            raise RuntimeError(f"Train: {output}")
+        _, shown, problem = output["data"]
+        return problem or json.loads(shown)["subject"]
 
     def upload(self, packed: bytes) -> str:
         """Make a run of a checkpoint; the subject under which it can be begun again."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 
 import pytest
 
@@ -24,6 +26,12 @@ def counts(usual: int, long: int) -> pytest.MarkDecorator:
     """Runs a test so many times, or with so many tries, in every run, and with more under `-m soak`."""
     marks = [pytest.mark.soak, pytest.mark.timeout(3 * 3600)]
     return pytest.mark.parametrize("count", [usual, pytest.param(long, marks=marks)])
+
+
+def as_root(*command: str) -> bool:
+    """Carry out what takes root, or sudo without a password; whether it went well."""
+    ways = [[], ["sudo", "-n"]] if shutil.which("sudo") else [[]]
+    return any(subprocess.run([*way, *command], capture_output=True).returncode == 0 for way in ways)
 
 
 def tiny(**fields: object) -> RunConfig:

@@ -1,7 +1,6 @@
 """A real disk of two megabytes that is full at one write after the other."""
 
 import os
-import subprocess
 import time
 
 import pytest
@@ -10,6 +9,7 @@ from playground.runs.registry import Refused
 from playground.training.checkpoint import load_trainer
 from tests.faults.harness import (
     IN_CI,
+    as_root,
     check_every_point_is_there_once,
     newest_step,
     readable,
@@ -22,10 +22,6 @@ from tests.servers import wait_for
 SIZE, PAGE = 2_000_000, 4096
 STEPS = 60
 FULL = "No space left on device"
-
-
-def as_root(*command):
-    return any(subprocess.run([*way, *command], capture_output=True).returncode == 0 for way in ([], ["sudo", "-n"]))
 
 
 class Disk:

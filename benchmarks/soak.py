@@ -1,0 +1,336 @@
+"""python -m benchmarks.soak --minutes 120: the app as a hosted one, used by many for hours, and harmed on the way.
+
+Four owners keep a run training, so that all four places are taken; sixteen sessions watch at 4 Hz; visitors come, start runs that
+wait in line, pause, inspect, ask, send, fetch, publish, and go. Every minute something else happens: nothing; a worker is killed, or
+hangs; the process that looks into models is killed, or the fork server; the disk is full; the server is told to end, or killed, and
+started again. In the end everybody leaves, and every run is read from disk.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import click
+import psutil
+
+from benchmarks.crowd import GOING, Keeper, Phase, Session, Stage, Visitor, leave
+from benchmarks.keeping import keep
+from playground.runs.history import read_lines
+from playground.training.checkpoint import load_trainer
+from playground.training.manifest import CheckpointError
+from playground.ui.visit import new_owner
+from tests.faults.client import run_folders, small_checkpoint
+from tests.faults.harness import as_root, tiny
+from tests.hub.stand_in import StandInHub
+from tests.servers import ROOT, AppServer, wait_for
+
+SLOTS, SESSIONS, VISITORS = 4, 16, 3
+MODEL = {"d_model": 64, "n_heads": 4, "n_layers": 2, "d_ff": 128, "batch_size": 128, "max_length": 10, "eval_n": 256}
+DISK = 1_000_000_000  # bytes of the small disk
+FULL_FOR = 8.0  # seconds
+HUNG_AFTER = 10
+RECOVERS_WITHIN = 120.0  # seconds until every run goes on, or waits in line again
+COUNTED = ("survived", "errors", "away")
+FORGETS = 75.0  # seconds after which a server has let go of what nobody watches
+ENVIRONMENT = {"GRADIO_SERVER_NAME": "0.0.0.0", "PLAYGROUND_SLOTS": str(SLOTS), "PLAYGROUND_LEASE": "30", "PLAYGROUND_REAP": "10",
+               "PLAYGROUND_HUNG_AFTER": str(HUNG_AFTER), "PLAYGROUND_THREADS": "1"}  # fmt: skip
+
+
+# What is done to it. Each takes the stage and its disk, and returns when it is done.
+
+
+def children(stage: Stage) -> tuple[list[psutil.Process], list[psutil.Process], list[psutil.Process]]:
+    """The fork servers, the workers, and the others that were forked: those that look, and errands. Found by their environment,
+    for those of a server or a fork server that was killed have another parent by now."""
+    forking, workers, others = list[psutil.Process](), list[psutil.Process](), list[psutil.Process]()
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.environ().get("PLAYGROUND_CHECKPOINTS") != str(stage.app.checkpoints) or process.pid == stage.app.process.pid:
+                continue
+            if "forkserver" not in " ".join(process.cmdline()):
+                continue  # the resource tracker
+            if process.ppid() == stage.app.process.pid:
+                forking.append(process)
+            else:
+                (workers if any(file.path.endswith("/.lock") for file in process.open_files()) else others).append(process)
+    return forking, workers, others
+
+
+def kill_a_worker(stage: Stage, root: Path) -> None:
+    for worker in children(stage)[1][:1]:
+        worker.kill()
+
+
+def hang_a_worker(stage: Stage, root: Path) -> None:
+    for worker in children(stage)[1][-1:]:
+        worker.suspend()
+        with suppress(psutil.TimeoutExpired):
+            worker.wait(HUNG_AFTER * 4)
+
+
+def kill_who_looks(stage: Stage, root: Path) -> None:
+    for looker in children(stage)[2]:
+        with suppress(psutil.NoSuchProcess):
+            looker.kill()
+
+
+def kill_the_fork_server(stage: Stage, root: Path) -> None:
+    for server in children(stage)[0]:
+        server.kill()
+
+
+def fill_the_disk(stage: Stage, root: Path) -> None:
+    filler = root / "filler"
+    with open(filler, "wb") as file:
+        status = os.statvfs(root)
+        with suppress(OSError):
+            os.posix_fallocate(file.fileno(), 0, max(4096, status.f_bavail * status.f_frsize))
+    time.sleep(FULL_FOR)
+    filler.unlink()
+
+
+def tell_it_to_end(stage: Stage, root: Path) -> None:
+    stage.gone = True
+    stage.codes.append(stage.app.stop())
+    stage.again()
+    stage.gone = False
+
+
+def kill_the_server(stage: Stage, root: Path) -> None:
+    stage.gone = True
+    stage.app.process.send_signal(signal.SIGKILL)
+    stage.app.process.wait(20)
+    stage.again()
+    stage.gone = False
+
+
+FAULTS: dict[str, Callable[[Stage, Path], None] | None] = {
+    "nothing": None,
+    "a worker is killed": kill_a_worker,
+    "the server is told to end, and started again": tell_it_to_end,
+    "the disk is full for a while": fill_the_disk,
+    "who looks into models is killed": kill_who_looks,
+    "a worker hangs": hang_a_worker,
+    "the server is killed, and started again": kill_the_server,
+    "the fork server is killed": kill_the_fork_server,
+}
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[bool]:
+    """A disk of its own that can be filled, where one may be mounted."""
+    mounted = as_root("mount", "-t", "tmpfs", "-o", f"size={DISK},mode=1777", "tmpfs", str(folder))
+    try:
+        yield mounted
+    finally:
+        if mounted:
+            as_root("umount", "-l", str(folder))
+
+
+def megabytes(stage: Stage) -> float:
+    """Memory of the server's own process."""
+    return round(psutil.Process(stage.app.process.pid).memory_info().rss / 1e6, 1)
+
+
+def go_on(keepers: list[Keeper], since: float) -> bool:
+    """Whether every owner's run has been seen to train, or to wait in line, after that moment."""
+    return all(keeper.seen_at > since + 1 and keeper.status in GOING for keeper in keepers)
+
+
+def settle(stage: Stage) -> None:
+    wait_for(lambda: not children(stage)[1], 600, "the end of every worker")
+    time.sleep(FORGETS)
+
+
+def measure(minutes: float = 10.0, seed: int = 0) -> dict[str, Any]:
+    busy = psutil.cpu_percent(5)
+    with tempfile.TemporaryDirectory() as scratch, StandInHub() as hub:
+        folder = Path(scratch) / "app"
+        folder.mkdir()
+        environment = ENVIRONMENT | hub.environment(Path(scratch) / "hub")
+        with small_disk(folder) as mounted:
+            stage = Stage(lambda port: AppServer(folder, port, ROOT, (), **environment))
+            try:
+                rows = soak(stage, folder, 60 * minutes, hub.ADA, random.Random(seed), mounted)
+            finally:
+                stage.over.set()
+                if stage.app.process.poll() is None:
+                    stage.codes.append(stage.app.stop())
+            rows["exit_codes"] = {str(code): stage.codes.count(code) for code in set(stage.codes)}
+            rows["tracebacks"] = stage.tracebacks + stage.app.log.read_text(errors="replace").count("Traceback")
+            rows |= check(run_folders(stage.app))
+    return {"minutes": minutes, "busy_before": busy, "disk": mounted} | rows
+
+
+def soak(stage: Stage, root: Path, seconds: float, token: str, chance: random.Random, mounted: bool) -> dict[str, Any]:
+    """Everybody comes, every phase, everybody leaves."""
+    packed = small_checkpoint(root, tiny(**MODEL))
+    stage.page(new_owner()).call("try", subject="checkpoint:reverse", text="3 1 4")  # who looks is there from now on
+    idle = megabytes(stage)
+    owners = [new_owner() for _ in range(SLOTS)]
+    subjects = []
+    for owner in owners:
+        page = stage.page(owner)
+        subjects.append(page.do(page.upload(packed), "again")["subject"])
+    keepers = [Keeper(stage, owner, subject) for owner, subject in zip(owners, subjects, strict=True)]
+    links = ["watch:" + stage.page(o).call("about", subject=s)["watch"] for o, s in zip(owners, subjects, strict=True)]
+    sessions = [
+        Session(stage, owners[n % SLOTS] if n < SLOTS else new_owner(), (subjects if n < SLOTS else links)[n % SLOTS])
+        for n in range(SESSIONS)
+    ]
+    visitors = [Visitor(stage, number, packed, token) for number in range(VISITORS)]
+    for thread in (*keepers, *sessions, *visitors):
+        thread.start()
+    wait_for(lambda: all(keeper.status == "training" for keeper in keepers), 300, "four runs that train")
+    kinds = [kind for kind in FAULTS if mounted or kind != "the disk is full for a while"]
+    phases: list[Phase] = []
+    each = max(30.0, min(60.0, seconds / len(kinds)))
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
+        if not len(phases) % len(kinds):
+            chance.shuffle(kinds)
+        phases.append(phase(stage, kinds[len(phases) % len(kinds)], keepers, root, each))
+        print(json.dumps(told(phases[-1])), flush=True)
+    stage.over.set()
+    for thread in (*sessions, *visitors):
+        thread.join(150)
+    for keeper in keepers:
+        keeper.leaving.set()
+        keeper.join(60)
+        leave(keeper.page, keeper.subject)
+    settle(stage)
+    _, workers, others = children(stage)
+    answers = [session.answers for session in sessions]
+    return {
+        "phases": [told(phase) for phase in phases],
+        "answers": sum(answers),
+        "fairness": round(sum(answers) ** 2 / (len(answers) * sum(n * n for n in answers)), 4),
+        "in_all": quantiles([s for phase in phases for s in phase.seconds]),
+        "looked_in_all": quantiles([s for phase in phases for s in phase.looked]),
+        "steps": [keeper.step for keeper in keepers],
+        "begun_before_a_checkpoint": sum(keeper.lost for keeper in keepers),
+        "shown_twice": sum(session.doubled for session in sessions),
+        "done": dict(stage.done),
+        "refused": dict(stage.refused),
+        "errors": [error for phase in phases for error in phase.errors][:40],
+        "memory": {"idle": idle, "most": max(m for phase in phases for m in phase.memory), "in_the_end": megabytes(stage)},
+        "workers_left": len(workers),
+        "others_left": len(others),
+    }
+
+
+def phase(stage: Stage, kind: str, keepers: list[Keeper], root: Path, seconds: float) -> Phase:
+    """Do one thing to the app in the middle of so many seconds, and wait until every run goes on."""
+    now = stage.phase = Phase(kind, [megabytes(stage)])
+    ends, harm = time.monotonic() + seconds, FAULTS[kind]
+    time.sleep(seconds / 6)
+    if harm is not None:
+        harm(stage, root)
+    since = time.monotonic()
+    with suppress(TimeoutError):
+        wait_for(lambda: go_on(keepers, since), RECOVERS_WITHIN)
+        now.recovered = time.monotonic() - since
+    time.sleep(max(0.0, ends - time.monotonic()))
+    now.memory.append(megabytes(stage))
+    return now
+
+
+def quantiles(seconds: list[float]) -> dict[str, float]:
+    """Milliseconds."""
+    ordered = sorted(1000 * each for each in seconds) or [0.0]
+    named = {"p50": ordered[len(ordered) // 2], "p95": ordered[int(0.95 * len(ordered))], "most": ordered[-1]}
+    return {"n": len(seconds)} | {name: round(value, 1) for name, value in named.items()}
+
+
+def told(phase: Phase) -> dict[str, Any]:
+    return {
+        "kind": phase.kind, "polls": quantiles(phase.seconds), "looked": quantiles(phase.looked), "errors": len(phase.errors),
+        "away": phase.away, "recovered": None if phase.recovered is None else round(phase.recovered, 1), "memory": phase.memory,
+    }  # fmt: skip
+
+
+def check(folders: list[Path]) -> dict[str, Any]:
+    """Every run as it lies on the disk: a line of metrics for each step from the first to the last, and checkpoints that load."""
+    missing = twice = unreadable = checkpoints = points = 0
+    for folder in folders:
+        steps = [line["step"] for line in read_lines(folder)]
+        points += len(steps)
+        twice += len(steps) - len(set(steps))
+        missing += max(steps, default=0) - len(set(steps))
+        for path in (folder / "checkpoints").glob("[0-9]*"):
+            checkpoints += 1
+            try:
+                load_trainer(path)
+            except CheckpointError:
+                unreadable += 1
+    return {"runs": len(folders), "points": points, "points_missing": missing, "points_twice": twice,
+            "checkpoints": checkpoints, "checkpoints_unreadable": unreadable}  # fmt: skip
+
+
+def table(rows: dict[str, Any]) -> str:
+    """The phases by what happened in them, and the sums, as Markdown."""
+    lines = [
+        "| what happened, in a minute each | times | survived | seconds until all runs went on, median and most | polls | p50 ms | p95 ms "
+        "| most ms | errors | Inspect and Try it: n, p50, p95 ms | server's memory, most MB |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for kind in FAULTS:
+        found = [phase for phase in rows["phases"] if phase["kind"] == kind]
+        if not found:
+            continue
+        took = [phase["recovered"] for phase in found if phase["recovered"] is not None]
+        polls, looked = [phase["polls"] for phase in found], [phase["looked"] for phase in found]
+        lines.append(
+            f"| {kind} | {len(found)} | {len(took)} | {f'{median(took):.0f}, {max(took):.0f}' if took else '–'} | "
+            f"{sum(p['n'] for p in polls):,} | {median(p['p50'] for p in polls):.0f} | {max(p['p95'] for p in polls):.0f} | "
+            f"{max(p['most'] for p in polls):.0f} | {sum(p['errors'] for p in found)} | "
+            f"{sum(p['n'] for p in looked)}, {median(p['p50'] for p in looked):.0f}, {max(p['p95'] for p in looked):.0f} | "
+            f"{max(max(p['memory']) for p in found):.0f} |"
+        )
+    polls, looked, memory, phases = rows["in_all"], rows["looked_in_all"], rows["memory"], rows["phases"]
+    survived, errors, away = (sum(p[name] for p in [p | {"survived": p["recovered"] is not None} for p in phases]) for name in COUNTED)
+    lines += [
+        f"| in all | {len(phases)} | {survived} | | {polls['n']:,} | {polls['p50']:.0f} | {polls['p95']:.0f} | {polls['most']:.0f} | "
+        f"{errors} | {looked['n']}, {looked['p50']:.0f}, {looked['p95']:.0f} | {memory['most']:.0f} |",
+        "",
+        f"{rows['minutes']:g} minutes; before it began, {rows['busy_before']:.0f} % of the cores were busy with other things. Fairness of "
+        f"the {SESSIONS} sessions (Jain) {rows['fairness']:.3f}; {away} requests met no server while it was started again. Visitors did: "
+        f"{listed(rows['done'])}; were told no, in a sentence: {listed(rows['refused'])}. {rows['runs']} runs with {rows['points']:,} "
+        f"points read from disk afterwards: {rows['points_missing']} missing, {rows['points_twice']} twice, {rows['shown_twice']} shown "
+        f"twice to a page; {rows['checkpoints']} checkpoints, {rows['checkpoints_unreadable']} unreadable, and "
+        f"{rows['begun_before_a_checkpoint']} times a run was seen before its newest one. The server's memory: {memory['idle']:.0f} MB "
+        f"idle, {memory['in_the_end']:.0f} MB {FORGETS:.0f} s after everybody had left; workers left: {rows['workers_left']}; tracebacks "
+        f"in its log: {rows['tracebacks']}; exit codes of servers that were told to end: {listed(rows['exit_codes'])}."
+        + ("" if rows["disk"] else " No disk could be mounted here, so none was filled."),
+    ]
+    return "\n".join(lines)
+
+
+def listed(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name}: {count:,}" for name, count in sorted(counts.items())) or "nothing"
+
+
+@click.command()
+@click.option("--minutes", type=click.FloatRange(0.5), default=120.0, show_default=True, help="How long, without coming and leaving.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the order of what happens.")
+@click.option("--keep", "kept", is_flag=True, help="Write results/soak.json, which `python -m benchmarks` puts into RESULTS.md.")
+def main(minutes: float, seed: int, kept: bool) -> None:
+    """Soak the app for some time, and print what came of it."""
+    rows = measure(minutes, seed)
+    print(table(rows))
+    if kept:
+        keep("soak", rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""What the soak counts: a lost point, one told twice, a checkpoint that does not load."""
+
+import json
+from collections import Counter
+
+import pytest
+
+from benchmarks import soak
+from benchmarks.crowd import Keeper, Phase, Session, Stage
+from playground.training.checkpoint import save_checkpoint
+from playground.training.trainer import Trainer
+from tests.faults.harness import tiny
+
+
+class OneAnswer:
+    """A stage whose pages are told the same over and over."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.phase, self.gone = Phase("nothing"), False
+
+    def page(self, owner, stays=False):
+        return self
+
+    @property
+    def over(self):
+        return self
+
+    leaving = over
+
+    def wait(self, seconds):
+        return not self.answers
+
+    def poll(self, *arguments, **named):
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def call(self, function, **what):
+        return {"checkpoints": [{"step": 7}]}
+
+    def close(self):
+        pass
+
+    met = Stage.met
+
+
+def points(*steps, whole=False, epoch=1):
+    return {"epoch": epoch, "points": {"whole": whole, "count": len(steps), "steps": list(steps)}}
+
+
+@pytest.fixture
+def run_folder(tmp_path):
+    """A run as one leaves it: three steps, a checkpoint of the third."""
+    trainer = Trainer(tiny())
+    lines = [{"step": trainer.step().step, "loss": 1.0} for _ in range(3)]
+    save_checkpoint(tmp_path / "checkpoints" / "0000003", trainer, None)
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return tmp_path
+
+
+def test_what_is_whole_counts_as_whole(run_folder):
+    told = soak.check([run_folder])
+    assert (told["points"], told["points_missing"], told["points_twice"]) == (3, 0, 0)
+    assert (told["checkpoints"], told["checkpoints_unreadable"]) == (1, 0)
+
+
+def test_a_lost_point_and_a_damaged_checkpoint_count(run_folder):
+    lines = (run_folder / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (run_folder / "metrics.jsonl").write_text(lines[0] + lines[2])
+    (run_folder / "checkpoints" / "0000003" / "model.safetensors").write_bytes(b"half of it")
+    told = soak.check([run_folder])
+    assert (told["points"], told["points_missing"]) == (2, 1)
+    assert told["checkpoints_unreadable"] == 1
+
+
+def test_a_session_counts_steps_that_it_is_told_twice_and_errors_only_while_there_is_a_server():
+    stage = OneAnswer(points(1, 2, whole=True), points(2, 3), RuntimeError("500"), points(1, whole=True, epoch=2))
+    session = Session(stage, "ada", "run:x")
+    session.run()
+    assert (session.answers, session.doubled) == (3, 1)
+    assert stage.phase.errors == ["RuntimeError('500')"]
+    stage = OneAnswer(RuntimeError("gone"))
+    stage.gone = True
+    Session(stage, "ada", "run:x").run()
+    assert (stage.phase.errors, stage.phase.away) == ([], 1)
+
+
+def test_an_owner_notices_a_run_that_is_before_its_newest_checkpoint():
+    stage = OneAnswer(*({"status": "training", "step": step} for step in (7, 8, 6)))
+    keeper = Keeper(stage, "ada", "run:x")
+    keeper.leaving = stage
+    keeper.run()
+    assert (keeper.saved, keeper.lost) == (7, 1)
+
+
+def test_fault_by_fault_the_table_tells_what_was_survived():
+    phases = [
+        soak.told(Phase("a worker hangs", [100.0, 120.0], [0.01, 0.02], [0.1], [], 3, 2.0)),
+        soak.told(Phase("a worker hangs", [100.0, 140.0], [0.03], [], ["500"], 0, None)),
+    ]
+    rows = {
+        "minutes": 2, "busy_before": 10, "disk": False, "phases": phases, "fairness": 1.0, "in_all": soak.quantiles([0.01, 0.02, 0.03]),
+        "looked_in_all": soak.quantiles([0.1]), "done": dict(Counter(started=2)), "refused": {}, "runs": 1, "points": 3,
+        "points_missing": 0, "points_twice": 0, "shown_twice": 0, "checkpoints": 1, "checkpoints_unreadable": 0,
+        "begun_before_a_checkpoint": 0,
+        "memory": {"idle": 90.0, "most": 140.0, "in_the_end": 95.0}, "workers_left": 0, "tracebacks": 0, "exit_codes": {"0": 1},
+    }  # fmt: skip
+    told = soak.table(rows)
+    assert "| a worker hangs | 2 | 1 | 2, 2 | 3 |" in told
+    assert "| in all | 2 | 1 | | 3 | 20 | 30 | 30 | 1 |" in told
+    assert "No disk could be mounted here" in told

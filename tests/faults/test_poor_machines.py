@@ -1,0 +1,179 @@
+"""The real app on machines that lack something: a checkout that can only be read, one core, no shared memory, no fork server.
+In each it trains to the end, or says what is missing and what to do. (test_disk_full.py has the full disk.)"""
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import psutil
+import pytest
+
+from playground.runs.processes import context
+from playground.runs.registry import Refused
+from playground.runs.run import Order
+from playground.runs.worker import Worker
+from playground.training.checkpoint import load_trainer
+from playground.ui.visit import new_owner
+from tests.faults.client import Page, run_folders, small_checkpoint
+from tests.faults.harness import IN_CI, as_root, tiny
+from tests.servers import ROOT, AppServer, wait_for
+
+STEPS = 12
+SMALL = {"steps": STEPS, "batch_size": 16, "max_length": 5, "d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "eval_every": 6}
+READ_ONLY = "Read-only file system"
+# Shared memory and semaphores are files in /dev/shm; here it is empty, and nothing can be made in it.
+NO_SHARED_MEMORY = 'mount -t tmpfs -o ro none /dev/shm && ! touch /dev/shm/x 2>/dev/null && exec "$@"'
+
+# Gradio looks at its own page before it serves it, and gives it three seconds: one core that also imports torch may take longer.
+TOO_SLOW_FOR_GRADIO = """
+import runpy, sys
+from gradio import networking
+networking.url_ok = lambda url: False
+sys.argv = sys.argv[2:]
+runpy.run_path("app.py", run_name="__main__")
+"""
+
+
+@contextmanager
+def going(*arguments, **settings):
+    app = AppServer(*arguments, **settings)
+    try:
+        yield app
+    finally:
+        if app.process.poll() is None:
+            app.stop()
+    assert app.process.returncode == 0
+    assert "Traceback" not in app.log.read_text()
+
+
+def train(app):
+    """Press Train, wait for the end, and ask the model: what a first visitor does."""
+    page = Page(app, (app.checkpoints / "runs" / ".owner").read_text())
+    subject = page.train(**SMALL)
+    assert subject.startswith("run:"), subject
+    told = wait_for(lambda: (told := page.poll(subject))["status"] in ("done", "failed") and told, 120, "the end of the run")
+    assert (told["status"], told["message"], told["step"]) == ("done", "", STEPS)
+    assert told["points"]["steps"] == list(range(1, STEPS + 1))
+    assert "error" not in page.call("try", subject=subject, text="3 1 4")
+    (run,) = run_folders(app)
+    assert load_trainer(max((run / "checkpoints").glob("[0-9]*")))[0].step_count == STEPS
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """This checkout, on a disk that can only be read."""
+    folder = tmp_path / "checkout"
+    folder.mkdir()
+    if not as_root("mount", "--bind", str(ROOT), str(folder)):
+        assert not IN_CI, "no folder can be mounted here, and this gate must not be skipped in CI"
+        pytest.skip("mounting a folder takes root, or sudo without a password")
+    try:
+        assert as_root("mount", "-o", "remount,ro,bind", str(folder))
+        assert os.statvfs(folder).f_flag & os.ST_RDONLY
+        yield folder
+    finally:
+        assert as_root("umount", "-l", str(folder))
+
+
+def test_a_checkout_that_can_only_be_read_is_looked_at_and_says_where_runs_could_be_kept(tmp_path, checkout):
+    """Everything as it comes, the folder of checkpoints too."""
+    with going(tmp_path, checkout=checkout, PLAYGROUND_CHECKPOINTS="") as app:
+        page = Page(app, new_owner())
+        assert page.call("try", subject="checkpoint:reverse", text="3 1 4")["answer"] == ["4", "1", "3"]
+        said = page.train(**SMALL)
+        assert said.startswith("Not started: the run")
+        assert READ_ONLY in said
+        assert "set PLAYGROUND_CHECKPOINTS to a folder that can be written" in said
+        packed = small_checkpoint(tmp_path, tiny())
+        with pytest.raises(RuntimeError, match=f"{READ_ONLY}; set PLAYGROUND_CHECKPOINTS"):
+            page.upload(packed)
+        log = app.log.read_text()
+        assert f"{checkout}/checkpoints/runs cannot be written ({READ_ONLY}): models can be looked at, none can be trained; set" in log
+
+
+def test_a_checkout_and_a_home_that_can_only_be_read_and_one_core_are_enough_with_a_folder_for_runs(tmp_path, checkout, one_core):
+    with going(tmp_path, checkout=checkout, by=[sys.executable, "-c", TOO_SLOW_FOR_GRADIO], HOME=str(checkout)) as app:
+        train(app)
+        assert os.sched_getaffinity(app.process.pid) == one_core
+
+
+@pytest.fixture
+def one_core():
+    """What is started from this thread has one core."""
+    if not hasattr(os, "sched_setaffinity"):
+        pytest.skip("this system does not let a process be kept to one core")
+    usable = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(usable)})
+    yield {max(usable)}
+    os.sched_setaffinity(0, usable)
+
+
+def test_a_server_starts_over_what_a_killed_one_left_on_a_disk_that_can_only_be_read(tmp_path, registries):
+    runs = tmp_path / "disk" / "runs"
+    runs.mkdir(parents=True)
+    if not as_root("mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", str(runs)):
+        assert not IN_CI, "no disk can be mounted here, and this gate must not be skipped in CI"
+        pytest.skip("mounting a disk takes root, or sudo without a password")
+    try:
+        for half in (".half.tmp", ".folder.previous/half"):
+            (runs / half).parent.mkdir(exist_ok=True)
+            (runs / half).write_text("half of it")
+            os.utime(runs / half.split("/")[0], (0, 0))
+        assert as_root("mount", "-o", "remount,ro", str(runs))
+        registry = registries(runs.parent)
+        assert registry.closed().startswith(f"{runs} cannot be written ({READ_ONLY}): ")
+        with pytest.raises(Refused, match=f"{READ_ONLY}; set PLAYGROUND_CHECKPOINTS to a folder that can be written and try again"):
+            registry.start(tiny(), "ada")
+        assert sorted(path.name for path in runs.iterdir()) == [".folder.previous", ".half.tmp"]
+    finally:
+        assert as_root("umount", "-l", str(runs))
+
+
+def test_without_shared_memory_it_trains_to_the_end(tmp_path):
+    if not shutil.which("unshare"):
+        pytest.skip("no unshare here, with which /dev/shm could be taken away from one process alone")
+    ways = (["unshare", "-m"], ["unshare", "-r", "-m"])  # as root, or as anybody where the system lets them
+    given = [[*way, "sh", "-c", NO_SHARED_MEMORY, "sh"] for way in ways]
+    by = next((way for way in given if subprocess.run([*way, "true"], capture_output=True).returncode == 0), None)
+    if by is None:
+        pytest.skip("a name space of its own, in which /dev/shm could be taken away, takes root, or a system that gives one to anybody")
+    with going(tmp_path, by=by) as app:
+        train(app)
+
+
+def test_without_a_fork_server_it_trains_to_the_end(tmp_path):
+    """As on Windows, where each process is a new interpreter."""
+    with going(tmp_path, PLAYGROUND_START_METHOD="spawn") as app:
+        train(app)
+        begun = [" ".join(child.cmdline()) for child in psutil.Process(app.process.pid).children(recursive=True)]
+        assert any("spawn_main" in each for each in begun)
+        assert not any("forkserver" in each for each in begun)
+
+
+@pytest.mark.parametrize("method", ["fork", "threads"])
+def test_another_start_method_is_refused_with_those_there_are(monkeypatch, method):
+    monkeypatch.setenv("PLAYGROUND_START_METHOD", method)
+    with pytest.raises(ValueError, match=f"PLAYGROUND_START_METHOD is '{method}'; this system has .*spawn: choose one, or leave it unset"):
+        context()
+
+
+def test_an_app_that_is_told_of_no_such_start_method_says_so_and_ends():
+    command, environment = [sys.executable, "app.py"], os.environ | {"PLAYGROUND_START_METHOD": "threads"}
+    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("PLAYGROUND_START_METHOD is 'threads'; this system has ")
+
+
+@pytest.mark.parametrize(("number", "advice"), [(errno.EROFS, "make its folder writable"), (errno.ENOSPC, "make room on the disk")])
+def test_a_run_whose_disk_takes_nothing_more_says_what_would_help(tmp_path, number, advice):
+    worker = Worker(context().Pipe()[1], Order(str(tmp_path), tiny().to_fields()))
+
+    def refused():
+        raise OSError(number, os.strerror(number), "metrics.jsonl")
+
+    assert worker.guard(refused) is False
+    assert worker.paused
+    assert worker.trouble.endswith(f"{os.strerror(number)}; the run waits, {advice} and resume")
