@@ -20,6 +20,7 @@ import gradio as gr
 from playground.comparison.jobs import Comparer
 from playground.hub.jobs import Jobs
 from playground.lab.laboratory import Laboratory
+from playground.runs.limits import Limits
 from playground.runs.processes import warm_up
 from playground.runs.registry import Registry
 
@@ -149,7 +150,8 @@ def serve(host: str | None = None, port: int | None = None) -> None:
         for name, value in (("PLAYGROUND_LEASE", "180"), ("PLAYGROUND_HISTORY_MB", "32")):
             os.environ.setdefault(name, value)
     warm_up()
-    registry = Registry(Path(os.environ.get("PLAYGROUND_CHECKPOINTS", CHECKPOINTS)))
+    limits = Limits.hosted() if opened else Limits.none()
+    registry = Registry(Path(os.environ.get("PLAYGROUND_CHECKPOINTS", CHECKPOINTS)), limits=limits)
     registry.eyes.warm_up()
     if not opened:
         registry.local_owner = owner_of_this_machine(registry.root)
