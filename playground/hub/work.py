@@ -57,7 +57,7 @@ class Errand:
     into: str = ""
     expected: str | None = None  # the commit that the owner has seen, empty for none; None: whatever is there
     largest: int = LARGEST_PULL
-    limits: Limits = Limits()  # of the server that what is fetched is for
+    limits: Limits = field(default_factory=Limits)  # of the server that what is fetched is for
 
 
 def work(pipe: Connection, errand: Errand, scratch: str) -> None:

@@ -362,6 +362,7 @@ class Registry:
             ValueError: for an unknown action.
             Refused: to resume what was never saved in a way that allows it, or may not train any longer here; to keep a checkpoint
                 for which there is no room.
+            SettingError: to resume what is larger than any run may be here.
         """
         if action not in COMMANDS:
             raise ValueError(f"action is {action!r}; use one of {', '.join(COMMANDS)}")
@@ -404,11 +405,13 @@ class Registry:
                 run.write()
 
     def check_may_train(self, run: Run) -> None:
-        """Refuse to train on a run that has had its time here, or whose weights had to make room.
+        """Refuse to train on a run that has had its time here, whose weights had to make room, or that is larger than any may be.
 
         Raises:
             Refused: saying which.
+            SettingError: for one that is too large.
         """
+        self.limits.check(run.config)
         if run.removed == EMPTIED:
             raise Refused(run.message)
         if self.limits.seconds and run.active >= self.limits.seconds:

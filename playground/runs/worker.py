@@ -209,8 +209,8 @@ class Worker:
     def train(self) -> tuple[str, str]:
         """Step, listen and tell until there is nothing left to do. Returns how it ended, and the sentence about it."""
         while self.trainer.should_continue() and not self.leaving:
-            self.count()
             self.listen(self.idle_for())
+            self.count()
             if time.monotonic() - self.told_at > ALIVE_EVERY and not self.paused:
                 self.guard(self.tell_points)  # in very slow motion too, the server hears that this is alive
             if self.leaving or (self.paused and not self.steps_to_go) or time.monotonic() < self.step_again_at:
