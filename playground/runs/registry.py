@@ -49,7 +49,7 @@ from .run import (
     of_family,
     summary,
     task_in_words,
-)  # fmt: skip
+)
 from .tickets import Tickets
 
 STALE = 600.0  # seconds after which an unfinished write is nobody's any more
@@ -671,7 +671,7 @@ class Registry:
                 run.message = run.message or f"paused by itself, because nobody was watching for {_time(self.lease)}"
                 run.send("pause")
             if run.status == "training" and self.limits.seconds and run.active >= self.limits.seconds:
-                run.message = run.message or f"{self.limits.of_time()}; saved"
+                run.message = self.limits.of_time()
                 run.send("pause")
             if run.status == "paused" and self.reap and now - run.paused_at > self.reap and not run.parking:
                 run.parking = run.send("park")
