@@ -8,6 +8,12 @@ import click
 @click.option("--port", type=click.IntRange(1, 65535), default=None, help="[default: the first free one from 7860]")
 def main(host: str | None, port: int | None) -> None:
     """Open the playground in a web page."""
+    from playground.training.environment import NumberError, check_numbers
+
+    try:
+        check_numbers()
+    except NumberError as error:
+        raise click.ClickException(str(error)) from None
     from playground.ui.app import serve
 
     serve(host, port)

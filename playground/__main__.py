@@ -11,6 +11,7 @@ from playground.commands.inspecting import inspect
 from playground.commands.publishing import gallery, pull, push, reproduce
 from playground.commands.terminal import refuse
 from playground.commands.training import evaluate, predict, rows, train
+from playground.training.environment import NumberError, check_numbers
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
@@ -28,10 +29,13 @@ for each in (
 def run(arguments: list[str] | None = None) -> None:
     """Click's own errors in one line too, with exit code 2."""
     try:
+        check_numbers()
         main.main(arguments, prog_name="playground", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         raise SystemExit(2) from None
+    except NumberError as error:
+        refuse(str(error))
     except click.UsageError as error:
         refuse(error.format_message())
     except click.exceptions.Abort:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from playground.runs.memory import free_memory
+from playground.training.environment import megabytes
 from playground.training.files import remove_folder, sweep
 
 from .work import Cancelled, Refused, Tell, in_words
@@ -75,7 +76,7 @@ class Found:
 
 def most_bytes() -> int:
     """How large a model may be that is used here."""
-    return int(float(os.environ.get("PLAYGROUND_MODEL_MB", 2000)) * 1_000_000)
+    return megabytes("MODEL_MB")
 
 
 def folders_allowed() -> bool:
@@ -239,7 +240,7 @@ def most_kept() -> int | None:
     own = os.environ.get("PLAYGROUND_MODELS")
     if not own or Path(own).absolute() != _cache().absolute():
         return None
-    return int(float(os.environ.get("PLAYGROUND_MODELS_MB", 3000)) * 1_000_000)
+    return megabytes("MODELS_MB")
 
 
 def _used(home: Path) -> None:

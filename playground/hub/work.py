@@ -26,6 +26,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from playground.runs.limits import Limits
+
 QUIET = {
     "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1",
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
@@ -55,6 +57,7 @@ class Errand:
     into: str = ""
     expected: str | None = None  # the commit that the owner has seen, empty for none; None: whatever is there
     largest: int = LARGEST_PULL
+    limits: Limits = field(default_factory=Limits)  # of the server that what is fetched is for
 
 
 def work(pipe: Connection, errand: Errand, scratch: str) -> None:
@@ -195,6 +198,7 @@ class Runner:
 
         about, manifest, card = self.inspected()
         told = self.described(about, manifest, card)
+        self.errand.limits.check(manifest.config)
         check_memory(manifest.config)
         wanted = {name: about.sizes[name] for name in (MANIFEST, *FILES[1:]) if name in about.sizes}
         if sum(wanted.values()) > self.errand.largest:

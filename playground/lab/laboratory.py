@@ -108,7 +108,13 @@ class Laboratory:
         Raises:
             SettingError: naming the field.
         """
-        return self._planned(_asked(spec, owner), owner)
+        return self._planned(self._allowed(_asked(spec, owner)), owner)
+
+    def _allowed(self, experiment: Experiment) -> Experiment:
+        """The experiment, where each of its runs may be trained here. Raises SettingError."""
+        for cell in experiment.cells:
+            self.registry.limits.check(cell.config(experiment.seeds[0]))
+        return experiment
 
     def _planned(self, experiment: Experiment, owner: str) -> dict[str, Any]:
         configs = [cell.config(experiment.seeds[0]) for cell in experiment.cells]
@@ -125,7 +131,7 @@ class Laboratory:
             SettingError: naming the field.
             Refused: when the owner has too many experiments or runs, or the disk does not take another.
         """
-        experiment = _asked(spec, owner)
+        experiment = self._allowed(_asked(spec, owner))
         with self._lock:
             if len(self.of_owner(owner)) >= EXPERIMENTS_AN_OWNER:
                 raise Refused(f"you have {EXPERIMENTS_AN_OWNER} experiments, which is as many as are kept; delete one first")

@@ -386,7 +386,8 @@ def contributions(rows: Sequence[Row]) -> Figure:
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.set_yticks(range(len(names)), names)
     axes.tick_params(axis="y", length=0)
-    axes.set_xlabel(f"logit of {token} less logit of {against}, the final norm's scale held fixed", fontsize=9, color=INK)
+    told = f"logit of {token} less logit of {against}, the final norm's scale held fixed"
+    axes.set_xlabel(told, fontsize=9, color=INK, parse_math=False)
     return figure
 
 
@@ -499,12 +500,14 @@ def _fitting(data: Row, dimensions: int) -> tuple[Any, Sequence[str], Sequence[s
 
 def _title(figure: Figure, left: float, text: str) -> None:
     width, height = figure.get_size_inches()
-    figure.text(left / width, 1 - 0.12 / height, text, fontsize=10.5, color=INK, fontweight="bold", ha="left", va="top")
+    figure.text(left / width, 1 - 0.12 / height, text, fontsize=10.5, color=INK, fontweight="bold", ha="left", va="top", parse_math=False)
 
 
 def _caption(figure: Figure, left: float, *lines: str) -> None:
     width, height = figure.get_size_inches()
-    figure.text(left / width, 0.1 / height, "\n".join(lines), fontsize=8, color=QUIET, ha="left", va="bottom", linespacing=1.4)
+    figure.text(
+        left / width, 0.1 / height, "\n".join(lines), fontsize=8, color=QUIET, ha="left", va="bottom", linespacing=1.4, parse_math=False
+    )  # fmt: skip
 
 
 def _over(axes: Axes, text: str, colour: str, points: float, family: str) -> None:

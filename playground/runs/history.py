@@ -18,12 +18,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from playground.training.environment import megabytes
 from playground.training.files import write_file
 from playground.training.manifest import CheckpointError, parse_json
 
 FINENESS = (24, 12, 6, 3, 2, 1)  # weights kept in each doubling of the step; the first is kept until the budget is full
 STATE_STRIDE = 16
-BUDGET = int(os.environ.get("PLAYGROUND_HISTORY_MB", 96)) * 1_000_000  # bytes for a run: two thirds weights, one third states
+BUDGET = megabytes("HISTORY_MB")  # bytes for a run: two thirds weights, one third states
 PASSING = 3  # weights that only the live view needs: so many of the latest stay
 LONGEST_LINE = 10_000  # bytes of metrics.jsonl; it may be anybody's
 WEIGHTS, STATE = ".safetensors", ".state.safetensors"

@@ -15,7 +15,7 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +24,33 @@ import psutil
 
 from playground.models.config import SettingError
 from playground.training.config import Change, RunConfig, settings_at, with_change
+from playground.training.environment import number
 from playground.training.files import sweep, way_out
 from playground.training.manifest import read_manifest
 
 from .eyes import Eyes, resolve
 from .history import weights_path
+from .limits import WARNED_BEFORE, Limits, kept_by
 from .memory import check_memory
 from .points import Points
 from .processes import Child, usable_cores
-from .run import KEPT, LONGEST_NAME, NOTHING_USABLE, WORKING, Answer, Order, Run, better, fingerprint, of_family, summary, task_in_words
+from .room import Room, bytes_in
+from .run import (
+    EMPTIED,
+    KEPT,
+    LONGEST_NAME,
+    NOTHING_USABLE,
+    WORKING,
+    Answer,
+    Order,
+    Refused,
+    Run,
+    better,
+    fingerprint,
+    of_family,
+    summary,
+    task_in_words,
+)
 from .tickets import Tickets
 
 STALE = 600.0  # seconds after which an unfinished write is nobody's any more
@@ -43,6 +61,7 @@ RUNS_AN_OWNER = 200
 WATCHED_FOR = 5.0  # seconds since its last poll that a page counts as watching
 FORGOTTEN_AFTER = 60.0  # seconds without a page after which the points of a run without a worker leave the memory
 HOUSEKEEPING = 0.5  # seconds between two rounds
+SWEPT_EVERY = 30.0  # seconds between two looks at the room on the disk
 LONGEST_LOOK = 60.0  # seconds after which the process that looks into models is started anew
 LONGEST_PROOF = 300.0  # likewise for what is measured on hundreds of sequences
 MOST_CHANGES = 1000
@@ -50,31 +69,24 @@ UNDO_FOR = 600.0  # seconds that a deleted run stays on disk
 COMMANDS = ("pause", "resume", "step", "stop", "keep")
 
 
-class Refused(RuntimeError):
-    """What was asked for cannot be done now; the message says why."""
-
-
-def seconds_from(name: str, default: float) -> float:
-    """A number of seconds out of the environment."""
-    return float(os.environ.get(name) or default)
-
-
 class Registry:
     """Starts runs, finds them for their owner, and ends them all when the server goes.
 
     At most `slots` workers exist at a time, at most `slots_an_owner` of one owner; more runs wait in line. A run that nobody has
     watched for `lease` seconds saves and pauses; one that has been paused for `reap` seconds gives its worker back and can be
-    resumed from disk. A worker that neither speaks nor works for `hung_after` seconds is ended.
+    resumed from disk. A worker that neither speaks nor works for `hung_after` seconds is ended. `limits` are what a server that
+    is open to others allows each of them.
     """
 
     def __init__(self, root: Path, slots: int | None = None, slots_an_owner: int | None = None, *, lease: float | None = None,
-                 reap: float | None = None, hung_after: float | None = None) -> None:  # fmt: skip
+                 reap: float | None = None, hung_after: float | None = None, limits: Limits | None = None) -> None:  # fmt: skip
         self.root = Path(root)
-        self.slots = slots or int(os.environ.get("PLAYGROUND_SLOTS", 0)) or max(2, usable_cores())
+        self.limits = limits or Limits.none()
+        self.slots = slots or int(number("SLOTS")) or max(2, usable_cores())
         self.slots_an_owner = min(slots_an_owner or self.slots, self.slots)
-        self.lease = seconds_from("PLAYGROUND_LEASE", 1800) if lease is None else lease
-        self.reap = seconds_from("PLAYGROUND_REAP", 600) if reap is None else reap
-        self.hung_after = seconds_from("PLAYGROUND_HUNG_AFTER", 60) if hung_after is None else hung_after
+        self.lease = number("LEASE") if lease is None else lease
+        self.reap = number("REAP") if reap is None else reap
+        self.hung_after = number("HUNG_AFTER") if hung_after is None else hung_after
         self.eyes = Eyes()
         self.prover = Eyes()  # for what takes seconds to find out, so that it keeps nobody waiting who only looks
         self.checker = Eyes()  # for what strangers send, so that it can take away nobody's view
@@ -85,6 +97,7 @@ class Registry:
         self._line: list[Run] = []  # those that wait for a place, first come first
         self._turns: list[str] = []  # owners, the one whose turn was longest ago first; who is not in it had none yet
         self._lock = threading.RLock()
+        self.room = Room(self)
         self._closing = threading.Event()
         for folder in (self.root, *(self.root / name for name in ("runs", "rows", "compared"))):
             sweep(folder, STALE)
@@ -126,10 +139,14 @@ class Registry:
             mine = [run for run in self._runs.values() if owner and secrets.compare_digest(run.owner, mark)]
         return sorted(mine, key=lambda run: run.created)
 
+    def everybodys(self) -> list[Run]:
+        """Every run that is known here."""
+        with self._lock:
+            return list(self._runs.values())
+
     def configs(self) -> list[RunConfig]:
         """What everybody's runs are, so that nothing goes that one of them is made of."""
-        with self._lock:
-            return [run.config for run in self._runs.values()]
+        return [run.config for run in self.everybodys()]
 
     def rows(self, owner: str) -> list[dict[str, Any]]:
         """An owner's runs as rows, newest first. Whoever asks is there: none of these runs is left alone."""
@@ -148,10 +165,10 @@ class Registry:
         """Begin a new run, at once or when a place is free.
 
         Raises:
-            Refused: when the owner has too many waiting, or too many in all.
-            SettingError: when the run would need more memory than is free.
+            Refused: when the owner has too many waiting, or too many in all, or there is no room on the disk for another.
+            SettingError: when the run would need more memory than is free, or is larger than any may be here.
         """
-        check_memory(config)
+        self.check_size(config)
         with self._lock:
             mine = self.of_owner(owner)
             if sum(run in self._line for run in mine) >= WAITING_AN_OWNER:
@@ -160,6 +177,7 @@ class Registry:
                 raise Refused(f"{WAITING_IN_ALL} runs are waiting for a place already; try again later")
             if len(mine) >= RUNS_AN_OWNER:
                 raise Refused(f"you have {RUNS_AN_OWNER} runs, which is as many as are kept; delete some first")
+            self.room.check(fingerprint(owner), kept_by(config))
             folder = self._folder(config)
             run = self._new(config, owner, name, folder)
             run.points, run.recorded, run.changes = Points(), [], list(changes or [])
@@ -173,6 +191,11 @@ class Registry:
             self._runs[run.id] = run
             self._queue(run, "train")
         return run
+
+    def check_size(self, config: RunConfig) -> None:
+        """Refuse what is larger than any run may be here, or than the memory that is free. Raises SettingError, naming the field."""
+        self.limits.check(config)
+        check_memory(config)
 
     def again(self, run: Run, owner: str) -> Run:
         """The same run once more, exactly: same settings, same seed, same changes at the same steps."""
@@ -213,9 +236,12 @@ class Registry:
 
         Raises:
             CheckpointError: when config.json cannot be read.
-            Refused: when the owner has too many runs.
+            SettingError: when it is larger than any run may be here.
+            Refused: when the owner has too many runs, or there is no room on the disk for another.
         """
         manifest = read_manifest(folder)
+        self.limits.check(manifest.config)
+        self.room.check(fingerprint(owner), bytes_in(folder))
         mine = self.of_owner(owner)
         if len(mine) >= RUNS_AN_OWNER:
             raise Refused(f"you have {RUNS_AN_OWNER} runs, which is as many as are kept; delete some first")
@@ -313,9 +339,9 @@ class Registry:
     def _launch(self, run: Run) -> None:
         with run.lock:
             run.status, run.parking, run.watched, run.watched_at = "starting", False, True, time.monotonic()
-            run.heard_at, run.worked = time.monotonic(), 0.0
+            run.heard_at, run.worked, run.size = time.monotonic(), 0.0, None
             origin = (str(self.root / "runs" / run.origin[0]), run.origin[1]) if run.origin else None
-            order = Order(str(run.folder), run.config.to_fields(), [c.to_list() for c in run.changes], run.begin, origin)
+            order = Order(str(run.folder), run.config.to_fields(), [c.to_list() for c in run.changes], run.begin, origin, run.active)
             run.worker = Child(
                 "playground.runs.worker:work",
                 f"run-{run.folder.name}",
@@ -325,6 +351,20 @@ class Registry:
             )
             run.write()
 
+    def at_rest(self, run: Run) -> bool:
+        """Whether nobody is at a run: no worker, no look, and no other run that is about to branch off it."""
+        if run.live or run in self._line or run.looking or any(not future.done() for future in run.asked):
+            return False
+        return not any(o.origin and o.origin[0] == run.folder.name and o.status in ("waiting", "starting") for o in self.everybodys())
+
+    def hold(self) -> AbstractContextManager[object]:
+        """As long as it is held, no run begins, and none is resumed."""
+        return self._lock
+
+    def forget(self, run: Run) -> None:
+        """Know a run no more; its folder is the caller's."""
+        self._runs.pop(run.id, None)
+
     # What an owner does
 
     def control(self, run: Run, action: str) -> None:
@@ -332,11 +372,17 @@ class Registry:
 
         Raises:
             ValueError: for an unknown action.
-            Refused: to resume what was never saved in a way that allows it.
+            Refused: to resume what was never saved in a way that allows it, or may not train any longer here; to keep a checkpoint
+                for which there is no room.
+            SettingError: to resume what is larger than any run may be here.
         """
         if action not in COMMANDS:
             raise ValueError(f"action is {action!r}; use one of {', '.join(COMMANDS)}")
         with self._lock, run.lock:
+            if action in ("resume", "step"):
+                self.check_may_train(run)
+            elif action == "keep":
+                self.room.check(run.owner, kept_by(run.config) // 2)
             if run in self._line and action in ("pause", "stop"):
                 self._line.remove(run)
                 run.status = "paused" if action == "pause" else "stopped"
@@ -369,6 +415,19 @@ class Registry:
             elif action == "stop" and run.status == "paused":
                 run.status = "stopped"
                 run.write()
+
+    def check_may_train(self, run: Run) -> None:
+        """Refuse to train on a run that has had its time here, whose weights had to make room, or that is larger than any may be.
+
+        Raises:
+            Refused: saying which.
+            SettingError: for one that is too large.
+        """
+        self.limits.check(run.config)
+        if run.removed == EMPTIED:
+            raise Refused(run.message)
+        if self.limits.seconds and run.active >= self.limits.seconds:
+            raise Refused(self.limits.of_time())
 
     def change(self, run: Run, setting: str, value: Any) -> None:
         """Change a setting of a run from its next step on.
@@ -461,8 +520,14 @@ class Registry:
                 "changes": [change.to_list() for change in run.changes],
                 "saved": run.saved,
                 "live": run.live,
+                "left": self._left(run),
                 "branched": run.origin[1] if run.origin else None,
             }
+
+    def _left(self, run: Run) -> list[Any] | None:
+        """Seconds that a run may train on, and why, once there are few of them."""
+        left = self.limits.seconds - run.active
+        return [max(0.0, left), self.limits.of_time()] if self.limits.seconds and left <= WARNED_BEFORE else None
 
     def look(self, run: Run, step: int) -> Future[Answer]:
         """What the model looked like at a step, or at the nearest one whose weights are kept."""
@@ -553,6 +618,8 @@ class Registry:
             elif kind == "changes":
                 run.changes = Change.read(content[0])
                 run.write()
+            elif kind == "active":
+                run.active = content[0]
             elif kind == "saved":
                 run.saved += 1
                 run.write()
@@ -592,7 +659,12 @@ class Registry:
     # Keeping house
 
     def _keep_house(self) -> None:
+        swept_at = -SWEPT_EVERY
         while not self._closing.wait(HOUSEKEEPING):
+            if self.limits.all_bytes and time.monotonic() - swept_at > SWEPT_EVERY:
+                with suppress(Exception):
+                    self.room.sweep()
+                swept_at = time.monotonic()
             self.eyes.supervise(LONGEST_LOOK)
             self.prover.supervise(LONGEST_PROOF)
             for run in list(self._runs.values()):
@@ -610,6 +682,9 @@ class Registry:
             if run.status == "training" and self.lease and alone > self.lease:
                 run.message = run.message or f"paused by itself, because nobody was watching for {_time(self.lease)}"
                 run.send("pause")
+            if run.status == "training" and self.limits.seconds and run.active >= self.limits.seconds:
+                run.message = self.limits.of_time()
+                run.send("pause")
             if run.status == "paused" and self.reap and now - run.paused_at > self.reap and not run.parking:
                 run.parking = run.send("park")
             if run.deleted_at is not None and not run.parking:
@@ -619,10 +694,7 @@ class Registry:
             with run.lock:  # what is on disk need not stay in memory
                 run.points = run.snapshot = run.stage = run.recorded = None
         if run.deleted_at is not None and not run.live and time.time() - run.deleted_at > UNDO_FOR:
-            with suppress(filelock.Timeout, OSError), filelock.FileLock(run.folder / ".lock", timeout=0):
-                with self._lock:
-                    self._runs.pop(run.id, None)
-                shutil.rmtree(run.folder, ignore_errors=True)
+            self.room.take(run, self.room.forget)
 
     def _end_if_hung(self, run: Run, now: float) -> None:
         """A worker that has not said a word for long and has not used the processor either will not come back."""

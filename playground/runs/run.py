@@ -36,7 +36,12 @@ MOST_UNTAKEN = 2000  # points
 LONGEST_NAME = 80
 DIVERGED = "training diverged"  # how the message begins of a run that did
 NOTHING_USABLE = "no checkpoint of this run can be used"
+THINNED, EMPTIED = "thinned", "emptied"  # what was taken of a run to make room (room.py)
 KEPT = "-kept"  # ends the folder name of a checkpoint that the owner wants to keep
+
+
+class Refused(RuntimeError):
+    """What was asked for cannot be done now; the message says why."""
 
 
 def _is_text(value: object) -> bool:
@@ -73,7 +78,10 @@ RECORDED: dict[str, Callable[[Any], bool]] = {
     "device": lambda value: isinstance(value, str),
     "hidden": lambda value: isinstance(value, bool),
     "deleted_at": lambda value: value is None or _is_time(value),
+    "active": _is_time,
+    "removed": lambda value: value in ("", THINNED, EMPTIED),
 }
+LATER: dict[str, Any] = {"active": 0.0, "removed": ""}  # what earlier versions did not record
 
 Answer = dict[str, Any]
 
@@ -87,6 +95,7 @@ class Order:
     changes: list[list[Any]] = field(default_factory=list)
     begin: str = "train"  # or step
     origin: tuple[str, int] | None = None  # folder and step of the run that this one branches off
+    active: float = 0.0  # seconds of training so far
 
 
 def better(*scores: float | None) -> float | None:
@@ -124,6 +133,8 @@ class Run:
     device: str = ""
     hidden: bool = False
     deleted_at: float | None = None
+    active: float = 0.0  # seconds that it trained here, pauses left out
+    removed: str = ""  # what of it was taken to make room: thinned, emptied or nothing
     origin: tuple[str, int] | None = None  # name of the folder and step of the run that this one branched off
 
     # Not kept in run.json
@@ -149,6 +160,7 @@ class Run:
     worked: float = 0.0  # processor seconds of the worker when it was last seen to work
     paused_at: float = field(default_factory=time.monotonic)
     asked: set[Future[Answer]] = field(default_factory=set)
+    size: int | None = None  # bytes on the disk; None: not known, or changing
     lock: threading.RLock = field(default_factory=threading.RLock)
     loading: threading.Lock = field(default_factory=threading.Lock)  # taken before `lock`, never after it
 
@@ -266,7 +278,7 @@ class Run:
         try:
             config, changes = RunConfig.from_fields(content.pop("config")), Change.read(content.pop("changes"))
             origin = content.pop("origin")
-            content = {name: value for name, value in content.items() if name in RECORDED}  # a newer version may have written more
+            content = LATER | {name: value for name, value in content.items() if name in RECORDED}  # a newer version may have written more
             for name, fits in RECORDED.items():
                 if not fits(content[name]):
                     raise TypeError(f"{name} is {shown(content[name])}")
@@ -332,4 +344,5 @@ def summary(run: Run) -> dict[str, Any]:
         "created": run.created,
         "hidden": run.hidden,
         "deleted": run.deleted_at is not None,
+        "removed": run.removed,
     }

@@ -5,7 +5,8 @@ Down the pipe come commands, up go messages; both are tuples that begin with the
 
     commands   ("pause",) ("resume",) ("step", n) ("stop",) ("park",) ("keep",) ("watch", yes) ("change", setting, value)
     messages   ("began", step, device) ("points", [dict]) ("history", [steps], latest step) ("status", name) ("saved", step)
-               ("changes", [[step, setting, value]]) ("trouble", sentence) ("ended", status, sentence, scores or None)
+               ("changes", [[step, setting, value]]) ("trouble", sentence) ("active", seconds of training, pauses left out)
+               ("ended", status, sentence, scores or None)
 
 A worker whose parent has gone, or that is told to end by a signal, saves and ends; the run can be resumed. It never prints.
 """
@@ -118,6 +119,7 @@ class Worker:
         self.save_again_at = time.monotonic() + FIRST_SAVE
         self.saved_as: tuple[int, list[Change], bool] | None = None
         self.kept_told: list[int] = []
+        self.active, self.counted_at, self.counting = order.active, time.monotonic(), False
         if note:
             self.tell("trouble", note)
 
@@ -208,6 +210,7 @@ class Worker:
         """Step, listen and tell until there is nothing left to do. Returns how it ended, and the sentence about it."""
         while self.trainer.should_continue() and not self.leaving:
             self.listen(self.idle_for())
+            self.count()
             if time.monotonic() - self.told_at > ALIVE_EVERY and not self.paused:
                 self.guard(self.tell_points)  # in very slow motion too, the server hears that this is alive
             if self.leaving or (self.paused and not self.steps_to_go) or time.monotonic() < self.step_again_at:
@@ -228,6 +231,12 @@ class Worker:
         if self.leaving:
             return self.leaving, ""
         return "done", ""
+
+    def count(self) -> None:
+        """Add to the seconds of training what has passed since the last time, unless the run was paused then."""
+        now = time.monotonic()
+        self.active += self.counting * (now - self.counted_at)
+        self.counted_at, self.counting = now, not self.paused or self.steps_to_go > 0
 
     def most(self) -> int:
         """Steps to take before commands, clock and history are looked at again: more than one only where a GPU takes them in a row."""
@@ -354,6 +363,8 @@ class Worker:
         lines = [as_line(metrics) for metrics in self.untold]
         self.untold, self.told_at = [], time.monotonic()
         self.tell("points", lines)
+        self.count()
+        self.tell("active", self.active)
         self.history.add(lines)
 
     def save(self, scores: Evaluation | None = None, keep: bool = False) -> None:

@@ -12,10 +12,11 @@ import torch
 
 from playground.tasks.held_out import training_batch
 
+from .environment import number
 from .trainer import Trainer
 
 # What is taken instead of trying, for servers with many visitors; 0 tries.
-GIVEN = int(os.environ.get("PLAYGROUND_THREADS", 0))
+GIVEN = int(number("THREADS"))
 FIRST_AT = 10  # updates before the first try, so that what is made once has been made, and the pace so far is known
 ROUNDS = 5  # tries of each number, in turn
 HOPELESS = 1.5  # a number that takes so many times as long as the best one is not tried again in this turn

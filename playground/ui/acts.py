@@ -37,7 +37,8 @@ def _rows(registry: Registry, owner: str) -> dict[str, Any]:
             })  # fmt: skip
         except (CheckpointError, OSError):
             continue  # a folder in the making or a broken one: opening it by name says what is wrong
-    return {"runs": registry.rows(owner) if owner else [], "checkpoints": shown, "now": time.time(), "slots": registry.slots}
+    mine, room = (registry.rows(owner), registry.room.told(owner)) if owner else ([], "")
+    return {"runs": mine, "room": room, "checkpoints": shown, "now": time.time(), "slots": registry.slots}
 
 
 async def act(registry: Registry, request: object) -> dict[str, Any]:
@@ -59,6 +60,7 @@ def _act(registry: Registry, run: Run, request: dict[str, Any]) -> dict[str, Any
     elif do == "change":
         registry.change(run, _text(request.get("setting")), request.get("value"))
     elif do == "extend":
+        registry.check_may_train(run)
         registry.change(run, "steps", min(1_000_000, run.step + run.config.training.steps))
         if run.config.training.until:
             registry.change(run, "until", 0.0)  # it was reached
@@ -94,7 +96,7 @@ def _with_checkpoint(registry: Registry, run: Run, name: str, do: str) -> dict[s
     if len(found) == 1:
         raise Refused("this is the run's only checkpoint, and without it the run could not go on; delete the run instead")
     remove_folder(found[name])
-    run.saved += 1
+    run.saved, run.size = run.saved + 1, None
     return {}
 
 

@@ -20,6 +20,7 @@ import gradio as gr
 from playground.comparison.jobs import Comparer
 from playground.hub.jobs import Jobs
 from playground.lab.laboratory import Laboratory
+from playground.runs.limits import Limits
 from playground.runs.processes import warm_up
 from playground.runs.registry import Registry
 
@@ -153,7 +154,8 @@ def serve(host: str | None = None, port: int | None = None) -> None:
         warm_up()
     except ValueError as error:
         sys.exit(str(error))
-    registry = Registry(Path(os.environ.get("PLAYGROUND_CHECKPOINTS") or CHECKPOINTS))
+    limits = Limits.hosted() if opened else Limits.none()
+    registry = Registry(Path(os.environ.get("PLAYGROUND_CHECKPOINTS") or CHECKPOINTS), limits=limits)
     if said := registry.closed():
         print(said, file=sys.stderr, flush=True)
     registry.eyes.warm_up()

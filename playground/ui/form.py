@@ -11,6 +11,7 @@ import gradio as gr
 
 from playground.families import FAMILIES
 from playground.models.config import SettingError
+from playground.runs.limits import Limits
 from playground.runs.memory import check_memory
 from playground.tasks import ROWS
 from playground.tasks.rows import CONTENT, MissingRows, RowsError, kept_about
@@ -53,6 +54,7 @@ ARROW_STEPS = {
     "dropout": 0.05, "position_scale": 0.5, "learning_rate": 0.001, "final_share": 0.01, "beta1": 0.01, "beta2": 0.01,
     "weight_decay": 0.01, "momentum": 0.05, "epsilon": 1e-9, "label_smoothing": 0.05, "clip": 0.5, "until": 0.001,
 }  # fmt: skip
+ALL = Limits.none()  # every run that the machine has room for
 AS_BUTTONS = 4  # choices that are all on show; more of them fold into a list
 RECIPES = tuple(name for name, preset in PRESETS.items() if "family" not in preset.settings)  # the Model field chooses the family
 # What a recipe decides; it leaves alone what belongs to the task, to the machine and to the scoring.
@@ -145,10 +147,12 @@ def of_rows(values: dict[str, Any]) -> dict[str, Any]:
     return {"vocabulary": " ".join(about["vocabulary"]), "longest_answer": about["longest_target"]}
 
 
-def problems(names: Sequence[str], values: Sequence[Any]) -> dict[str, str]:
+def problems(names: Sequence[str], values: Sequence[Any], limits: Limits = ALL) -> dict[str, str]:
     """What is wrong with the form's values, by field; empty when a run can start."""
     try:
-        check_memory(run_config(dict(zip(names, values, strict=True))))
+        config = run_config(dict(zip(names, values, strict=True)))
+        limits.check(config)
+        check_memory(config)
     except SettingError as error:
         return {error.field if error.field in names else "preset": sentence(error)}
     return {}
@@ -178,9 +182,9 @@ def shown_values(config: RunConfig) -> dict[str, Any]:
     return {name: fields[name] if name in fields else setting_of(name).default for name in OF_RECIPE}
 
 
-def weight_and_problem(values: dict[str, Any]) -> tuple[str, str]:
+def weight_and_problem(values: dict[str, Any], limits: Limits = ALL) -> tuple[str, str]:
     """What the form's model weighs, and what is wrong with the form; one of the two is empty."""
-    wrong = problems(list(values), list(values.values()))
+    wrong = problems(list(values), list(values.values()), limits)
     if wrong:
         return "", html.escape(next(iter(wrong.values())))
     config = run_config(values)

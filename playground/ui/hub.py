@@ -22,6 +22,7 @@ from starlette.requests import Request
 
 from playground.hub.jobs import Job, Jobs, cancel
 from playground.hub.work import Errand
+from playground.models.config import SettingError
 from playground.runs.registry import Refused, Registry
 from playground.runs.run import Run
 from playground.training.manifest import CheckpointError
@@ -113,16 +114,17 @@ class HubPage:
 
     def _errand(self, what: dict[str, Any], owner: str, token: str) -> tuple[Errand, Any]:
         kind, repo, revision = _text(what, "kind"), _text(what, "repo").strip(), _text(what, "revision").strip() or "main"
+        allowed: dict[str, Any] = {"largest": LARGEST_UPLOAD * UNPACKED, "limits": self.registry.limits}
         match kind:
             case "account":
                 return Errand(kind, token=token), _nothing
             case "gallery":
                 return Errand(kind, token=token), _nothing
             case "look" | "reproduce":
-                return Errand(kind, repo, token, revision=revision, largest=LARGEST_UPLOAD * UNPACKED), _nothing
+                return Errand(kind, repo, token, revision=revision, **allowed), _nothing
             case "pull":
                 into = self.registry.root / "runs" / f".pulled-{secrets.token_hex(8)}.tmp"  # what a killed server leaves there is swept
-                errand = Errand(kind, repo, token, revision=revision, into=str(into), largest=LARGEST_UPLOAD * UNPACKED)
+                errand = Errand(kind, repo, token, revision=revision, into=str(into), **allowed)
                 name = repo if what.get("main") is True else f"{repo} at {revision[:12]}"
                 return errand, lambda job: self._arrived(job, into, owner, name)
             case "plan" | "push":
@@ -162,7 +164,7 @@ class HubPage:
         try:
             run = self.registry.adopt(into, owner, name)
             job.result["subject"] = RUN + run.id
-        except (Refused, CheckpointError, OSError) as error:
+        except (Refused, CheckpointError, SettingError, OSError) as error:
             job.status, job.sentence, job.result = "failed", f"fetched, but it could not be kept here: {error}", None
             shutil.rmtree(into, ignore_errors=True)
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import secrets
 import shutil
 import threading
@@ -33,6 +32,7 @@ from playground.runs.registry import Refused, Registry
 from playground.runs.run import fingerprint, size_of
 from playground.tasks import ROWS
 from playground.tasks.rows import CONTENT, MissingRows, RowsError, kept_about, rows_root
+from playground.training.environment import number
 from playground.training.files import way_out, write_folder
 
 from .transfer import receive
@@ -62,8 +62,8 @@ class Bringing:
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
-        self.own_mb = int(os.environ.get("PLAYGROUND_ROWS_MB", 100))
-        self.all_mb = int(os.environ.get("PLAYGROUND_ROWS_IN_ALL_MB", 2000))
+        self.own_mb = number("ROWS_MB")
+        self.all_mb = number("ROWS_IN_ALL_MB")
         self._read: OrderedDict[str, tuple[str, Path]] = OrderedDict()  # by owner: content and folder of what was read last
         self._receiving: dict[str, asyncio.Timeout] = {}  # by owner: until when what they send now must have come
         self._going: dict[str, Child] = {}
@@ -261,7 +261,7 @@ class Bringing:
             raise Refused(f"you keep {MOST_SETS} sets of rows here, which is as many as can be; remove one first")
         if sum(mine) + more > self.own_mb * MB:
             raise Refused(f"you keep {sum(mine) / MB:.1f} MB of rows here and these have {more / MB:.1f} MB; "
-                          f"{self.own_mb} MB are possible, so remove some or bring fewer")  # fmt: skip
+                          f"{self.own_mb:g} MB are possible, so remove some or bring fewer")  # fmt: skip
         if sum(size_of(path) for path in rows_root().glob("[!.]*") if path.is_dir()) + more > self.all_mb * MB:
             raise Refused("this server keeps as many rows as it can; try again later, or run the playground on your own machine")
 

@@ -79,7 +79,7 @@ def build_train_tab(registry: Registry, visit: gr.BrowserState) -> tuple[list[An
         return visited(owner), show(owner, RUN + run.id), ""
 
     def validate(visit_value: Any, speed: Any, *values: Any) -> list[Any]:
-        wrong = problems(names, values)
+        wrong = problems(names, values, registry.limits)
         fine = gr.validate(True, "")
         return [fine, fine, *(gr.validate(name not in wrong, wrong.get(name, "")) for name in names)]
 
@@ -137,7 +137,7 @@ def build_train_tab(registry: Registry, visit: gr.BrowserState) -> tuple[list[An
         return [ROWS, rows, low, high]
 
     def weigh(*values: Any) -> tuple[str, str]:
-        return weight_and_problem(valued(values))
+        return weight_and_problem(valued(values), registry.limits)
 
     for button in (train, another):
         button.click(start, [visit, speed, *components], [visit, live, problem], validator=validate, js=WITH_SPEED, **QUIET)

@@ -30,16 +30,16 @@ from starlette.types import Receive, Scope, Send
 
 from playground.models.config import SettingError
 from playground.runs.gather import FILES, gather
-from playground.runs.memory import check_memory
 from playground.runs.registry import Refused, Registry
 from playground.runs.run import LONGEST_NAME, Run
+from playground.training.environment import megabytes
 from playground.training.files import way_out
 from playground.training.manifest import CheckpointError, read_manifest
 
 from .visit import OWNER
 
 PATH = "/playground/checkpoint"
-LARGEST_UPLOAD = int(os.environ.get("PLAYGROUND_UPLOAD_MB", 50)) * 1_000_000  # bytes, packed
+LARGEST_UPLOAD = megabytes("UPLOAD_MB")  # bytes, packed
 UNPACKED = 3  # times as large it may be unpacked
 CHECKED_WITHIN = 60  # seconds
 RECEIVED_AT_ONCE = 2
@@ -85,7 +85,7 @@ def routes(registry: Registry) -> list[Route]:
                 await receive(request, folder / "packed.zip")
                 await on_its_own(unpack, folder / "packed.zip", folder / "checkpoint")
                 manifest = read_manifest(folder / "checkpoint")
-                check_memory(manifest.config)
+                registry.check_size(manifest.config)
                 answer = await asyncio.wait_for(asyncio.wrap_future(registry.checker.ask("check", folder / "checkpoint")), CHECKED_WITHIN)
                 if "error" in answer:
                     raise CheckpointError(answer["error"])

@@ -17,6 +17,7 @@ from playground.hub import jobs as jobs_module
 from playground.hub.jobs import BRANCH, ERRANDS_AN_OWNER, ERRANDS_AT_ONCE, Jobs, begin, cancel
 from playground.hub.work import Errand, work
 from playground.runs.gather import FILES
+from playground.runs.limits import Limits
 from playground.runs.processes import warm_up
 from playground.runs.registry import Refused, Registry
 from playground.training.checkpoint import load_trainer, own_tensors, pack, save_checkpoint
@@ -299,6 +300,17 @@ def test_what_is_no_sound_model_is_refused_by_its_reason_and_leaves_nothing(hub,
         assert paths == []
     if name in ("garbage", "deep", "other-schema", "odd-key", "too-wide", "too-large"):
         assert set(paths) == {"playground.json", "README.md"}
+
+
+def test_what_is_larger_than_a_server_allows_is_refused_before_its_weights_are_fetched(hub, published, tmp_path):
+    before = len(hub.requests)
+    for kind in ("pull", "reproduce"):
+        into = str(tmp_path / "in") if kind == "pull" else ""
+        job = carry_out(Errand(kind, "ada/digits", endpoint=hub.url, into=into, limits=Limits(d_model=4)))
+        assert job.status == "failed"
+        assert job.sentence == "d_model is 8: this server allows at most 4; its owner sets PLAYGROUND_MAX_D_MODEL"
+    assert not [request for request in hub.requests[before:] if "safetensors" in request.path]
+    assert not (tmp_path / "in").exists()
 
 
 def test_what_is_no_sound_model_is_refused_by_the_process_of_an_errand_too(hub, published, hostile, tmp_path):

@@ -1,0 +1,204 @@
+"""The disk that runs take on a server that others use (limits.py), and what goes where it gets scarce: what was left alone longest first.
+
+First goes what training brings back: earlier weights beyond one in each doubling of the step. Then whole models: a run's record and its
+curves stay, so that it can be run again exactly. What somebody is training is never touched, and what one visitor takes beyond their
+share never costs another one anything.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import filelock
+
+from .history import STATE, kept_steps, on_grid, weights_path
+from .limits import in_words, kept_by
+from .run import EMPTIED, THINNED, Refused, Run
+
+if TYPE_CHECKING:
+    from .registry import Registry
+
+LONGEST_CURVES = 1_000_000  # bytes of metrics that stay when the model goes
+HERE_FOR = 60.0  # seconds since a page last asked about a run, or its owner's runs, that somebody counts as being here
+NAMED = 3  # runs that a sentence names
+
+
+class Room:
+    """Counts what the runs of a registry take, and makes room. Any thread may call in."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+
+    @property
+    def _runs(self) -> list[Run]:
+        return self.registry.everybodys()
+
+    def check(self, owner: str, needed: int) -> None:
+        """See to it that there is room for so many bytes more of an owner's, given by their fingerprint. Of their own runs only earlier
+        weights are taken for that: what else is to go is for them to choose, so that nobody loses a model by pressing Train.
+
+        Raises:
+            Refused: when there is no room; it names the runs that take most.
+        """
+        limits = self.registry.limits
+        with self.registry.hold():
+            if limits.own_bytes:
+                mine = [run for run in self._runs if run.owner == owner and run.deleted_at is None]
+                over = sum(map(self.taken, mine)) + needed - limits.own_bytes
+                if self._thin(mine, over) > 0:
+                    most = sorted(mine, key=self.taken, reverse=True)[:NAMED]
+                    raise Refused(
+                        f"your runs take {in_words(sum(map(self.taken, mine)))} and this needs about {in_words(needed)} more, but "
+                        f"{limits.here} keeps {in_words(limits.own_bytes)} a visitor: delete "
+                        f"{' or '.join(f'“{run.name}” ({in_words(self.taken(run))})' for run in most)}, or {limits.way_out('RUNS_MB')}"
+                    )
+            if limits.all_bytes and self.sweep(needed) > 0:
+                raise Refused(
+                    f"{limits.here} keeps {in_words(limits.all_bytes)} in all, and all of it is in use just now; try again later, or "
+                    f"{limits.way_out('RUNS_IN_ALL_MB')}"
+                )
+
+    def sweep(self, needed: int = 0) -> int:
+        """Make room where everybody's runs together, with so many bytes more, take too much. Returns the bytes that are still too many.
+
+        Who takes more than a visitor's share gives first. What others have goes only as far as all would take too much if nobody took
+        more than a share.
+        """
+        limits, runs = self.registry.limits, self._runs
+        share = limits.own_bytes or limits.all_bytes
+        used = self._used(runs)
+        excess = sum(max(0, each - share) for each in used.values())
+        self._empty([run for run in runs if used[run.owner] > share], min(excess, sum(used.values()) + needed - limits.all_bytes))
+        return self._empty(runs, sum(min(each, share) for each in self._used(self._runs).values()) + needed - limits.all_bytes)
+
+    def told(self, owner: str) -> str:
+        """What was taken of an owner's runs, and why, in a sentence; empty where nothing was."""
+        mine = [run for run in self.registry.of_owner(owner) if run.deleted_at is None]
+        did = {THINNED: "kept fewer of the earlier steps", EMPTIED: "gave up the weights (Run again exactly trains anew)"}
+        told = [f"{_names(some)} {what}" for word, what in did.items() if (some := [run.name for run in mine if run.removed == word])]
+        why = self.registry.limits.of_room()
+        return f"To make room, {', and '.join(told)}: {why}." if told else ""
+
+    def taken(self, run: Run) -> int:
+        """Bytes that a run takes, and at least what one that is not at rest is going to need."""
+        size = bytes_in(run.folder) if run.live or run.size is None else run.size
+        run.size = None if run.live else size
+        return max(size, kept_by(run.config)) if run.live or run.status in ("waiting", "starting") else size
+
+    def take(self, run: Run, taking: Callable[[Run], None]) -> int:
+        """Take something of a run, if nobody is at it. Returns the bytes that came free."""
+        with self.registry.hold(), run.lock, suppress(filelock.Timeout, OSError), filelock.FileLock(run.folder / ".lock", timeout=0):
+            if self.registry.at_rest(run):
+                before, run.size = self.taken(run), None
+                taking(run)
+                return before - self.taken(run)
+        return 0
+
+    def forget(self, run: Run) -> None:
+        """Take all of it."""
+        self.registry.forget(run)
+        shutil.rmtree(run.folder, ignore_errors=True)
+
+    def _used(self, runs: list[Run]) -> Counter[str]:
+        """Bytes that each owner's runs take."""
+        used = Counter[str]()
+        for run in runs:
+            used[run.owner] += self.taken(run)
+        return used
+
+    def _thin(self, runs: list[Run], over: int) -> int:
+        """Thin out the histories of runs until so many bytes are free. Returns how many are not."""
+        for run in self._by_age(runs) if over > 0 else []:
+            if over > 0:
+                over -= self.take(run, lambda each: self._cut(each, thin, THINNED))
+        return over
+
+    def _empty(self, runs: list[Run], over: int) -> int:
+        """Likewise with whatever is at rest: deleted runs, histories, then models, those of hidden runs before others, and at last the
+        records of runs whose models went before."""
+        if over <= 0:
+            return over
+        runs = self._by_age(runs)
+        deleted = [run for run in runs if run.deleted_at is not None]
+        kept = [run for run in runs if run.deleted_at is None]
+        over = self._until(over, deleted, self.forget)
+        over = self._thin(kept, over)
+        over = self._until(over, sorted(kept, key=lambda run: not run.hidden), lambda run: self._cut(run, empty, EMPTIED))
+        return self._until(over, [run for run in kept if run.removed == EMPTIED], self.forget)
+
+    def _until(self, over: int, runs: list[Run], taking: Callable[[Run], None]) -> int:
+        for run in runs:
+            if over > 0:
+                over -= self.take(run, taking)
+        return over
+
+    def _cut(self, run: Run, cutting: Callable[[Path], None], word: str) -> None:
+        """Take weights of a run, and note that, if there were any to take."""
+        before, written = bytes_in(run.folder), (run.folder / "run.json").stat().st_mtime
+        cutting(run.folder)
+        if bytes_in(run.folder) == before:
+            return
+        run.recorded, run.newest, run.removed, run.saved = None, None, word, run.saved + 1
+        if word == EMPTIED:
+            run.snapshot = run.stage = None
+            run.message = (
+                f"its weights had to make room, as {self.registry.limits.of_room()}; Run again exactly, in its menu, trains it anew"
+            )
+        run.write()
+        os.utime(run.folder / "run.json", (written, written))  # it was left alone as long as before
+
+    def _by_age(self, runs: list[Run]) -> list[Run]:
+        """The run first that was left alone longest; those that somebody looks at, or whose owner is here, come last."""
+        now = time.monotonic()
+
+        def age(run: Run) -> tuple[bool, float]:
+            try:
+                written = (run.folder / "run.json").stat().st_mtime
+            except OSError:
+                written = 0.0
+            return now - max(self.registry.here.get(run.owner, -HERE_FOR), run.watched_at) < HERE_FOR, written
+
+        return sorted(runs, key=age)
+
+
+def bytes_in(folder: Path) -> int:
+    """Bytes of a folder's files. A file that several runs share, as a branch does its origin's, counts in parts."""
+    found = 0
+    for inside, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):  # thinned away just now
+                about = os.stat(os.path.join(inside, name))
+                found += about.st_size // max(1, about.st_nlink)
+    return found
+
+
+def thin(folder: Path) -> None:
+    """Leave of a run's earlier weights the first, one in each doubling of the step, and the latest; of its states none. Raises OSError."""
+    for step in kept_steps(folder)[:-1]:
+        if not on_grid(step, 1):
+            weights_path(folder, step).unlink(missing_ok=True)
+    for path in (folder / "history").glob(f"*{STATE}"):
+        path.unlink(missing_ok=True)
+
+
+def empty(folder: Path) -> None:
+    """Leave of a run its record, and its curves where they are short. Raises OSError."""
+    for name in ("checkpoints", "history"):
+        if (folder / name).is_dir():
+            shutil.rmtree(folder / name)
+    metrics = folder / "metrics.jsonl"
+    if metrics.is_file() and metrics.stat().st_size > LONGEST_CURVES:
+        metrics.unlink()
+
+
+def _names(names: list[str]) -> str:
+    """Names in a sentence, a few of them."""
+    told = [f"“{name}”" for name in names[:NAMED]] + [f"{len(names) - NAMED} more"] * (len(names) > NAMED)
+    return " and ".join(filter(None, (", ".join(told[:-1]), told[-1])))

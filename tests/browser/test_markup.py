@@ -1,0 +1,286 @@
+"""Markup in every place where a visitor's text is shown, in a real browser: it is read as text, and nothing of it runs.
+
+A payload that ran would call `pwn(number)` or ask the server for /pwned-number. All of them are shown at once wherever there is room,
+and each test also finds them on the page letter by letter, so that a place which shows nothing is not taken for a safe one.
+"""
+
+import json
+import random
+import re
+import shutil
+from urllib.parse import quote
+
+import pytest
+from playwright.sync_api import expect
+
+from playground.lab.laboratory import Laboratory
+from playground.origins import keep
+from playground.plots.heads import write
+from playground.runs.registry import Registry
+from playground.tasks.rows import read_rows
+from playground.training.checkpoint import save_checkpoint
+from playground.training.config import RunConfig
+from playground.training.trainer import Trainer
+from playground.ui.visit import owner_of_this_machine
+from tests.faults.harness import TINY
+from tests.servers import AppServer
+
+# Each at most 40 characters and without blanks, as a symbol of rows may be.
+PAYLOADS = [
+    payload.replace("pwn()", f"pwn({number})").replace("/pwned", f"/pwned-{number}")
+    for number, payload in enumerate(
+        [
+            "<script>pwn()</script>", "<img/src=x/onerror=pwn()>", "<svg/onload=pwn()>", "</script><script>pwn()</script>",
+            "</title><svg/onload=pwn()>", "</textarea><svg/onload=pwn()>", '"><svg/onload=pwn()>', "'><svg/onload=pwn()>",
+            '"/onfocus=pwn()/autofocus="', "'/onmouseover=pwn()/x='", "[x](javascript:pwn())", "![x](/pwned)", "<javascript:pwn()>",
+            "javascript:pwn()//", "${pwn()}", "`${pwn()}`", "{{pwn()}}", "&lt;svg/onload=pwn()&gt;", "&#60;svg/onload=pwn()&#62;",
+            r"\u003csvg/onload=pwn()\u003e", "＜svg/onload=pwn()＞", "<ſcript>pwn()</ſcript>", "<style>@import'/pwned'</style>",
+            "x;background:url(/pwned)", "data:text/html,<script>pwn()</script>", "<math/href=javascript:pwn()>x</math>",
+            "<iframe/srcdoc=<svg/onload=pwn()>>", "<object/data=/pwned>", "<details/open/ontoggle=pwn()>",
+            "<a/href=javascript:pwn()>x</a>", "<base/href=/pwned/>", "]]><svg/onload=pwn()><![CDATA[", "--><svg/onload=pwn()><!--",
+            r"$\frac$pwn()$", "<link/rel=stylesheet/href=/pwned>", "<body/onpageshow=pwn()>",
+        ]
+    )
+]  # fmt: skip
+ALL = " ".join(PAYLOADS)
+ARMED = "window.pwned = []; window.pwn = (number) => { window.pwned.push(number); };"
+# What a payload may have become although it did not run, or not yet: an element of its own, or a part of one that is more than text.
+CAME_ALIVE = """() => [...document.querySelectorAll('*')].filter((element) =>
+    [...element.attributes].some(({ name, value }) => /pwn/.test(value) && (/^on/.test(name) ||
+      ['src', 'href', 'xlink:href', 'srcdoc', 'data', 'style', 'action', 'formaction', 'poster'].includes(name)))
+    || (['script', 'style', 'iframe', 'object', 'math'].includes(element.localName) && /pwn/.test(element.textContent)))
+  .map((element) => element.outerHTML.slice(0, 200))"""
+
+
+@pytest.fixture(scope="module")
+def app(model_hub, tmp_path_factory):
+    """An app whose one owner has named runs and experiments so, and trained a model whose symbols are the payloads."""
+    folder = tmp_path_factory.mktemp("markup")
+    root, chance = folder / "checkpoints", random.Random(0)
+    registry = Registry(root)
+    owner = owner_of_this_machine(root)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PLAYGROUND_CHECKPOINTS", str(root))
+        texts = [" ".join(chance.choices(PAYLOADS, k=2)) for _ in range(900)] + [f"{one} {one}" for one in PAYLOADS]
+        rows = read_rows(lambda: enumerate(((text, text) for text in dict.fromkeys(texts)), start=1), words=True)
+        keep(rows)
+        trainer = Trainer(RunConfig.from_fields(TINY | {"max_length": 2, "steps": 2} | rows.settings()))
+        lines = [trainer.step()]
+        save_checkpoint(folder / "trained", trainer, lines)
+    for name in PAYLOADS:
+        registry.adopt(shutil.copytree(folder / "trained", folder / "copy"), owner, name)
+    registry.slots = 0  # experiments wait: nothing of them is trained
+    laboratory = Laboratory(registry)
+    laboratory.close()
+    for name in PAYLOADS:
+        laboratory.begin({"name": name, "grid": {"n_layers": [1, 2]}, "base": {"steps": 1}, "seeds": [0]}, owner)
+    registry.shutdown()
+    server = AppServer(folder, **model_hub.environment(folder / "hf", token=model_hub.OWNER))
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def window(app, browser):
+    """One page for all tests, and what it asked the server for."""
+    context = browser.new_context(viewport={"width": 1440, "height": 950})
+    context.add_init_script(ARMED)
+    page, asked = context.new_page(), []
+    page.set_default_timeout(60_000)
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("dialog", lambda dialog: dialog.dismiss())
+    yield page, asked
+    context.close()
+
+
+@pytest.fixture
+def page(app, window):
+    """The page, at its beginning; after the test, nothing of a payload has run, or could."""
+    page, asked = window
+    page.goto(app.url)
+    page.wait_for_selector(".runs tbody tr")
+    yield page
+    page.mouse.move(700, 500)
+    assert page.evaluate("window.pwned") == []
+    assert [url for url in asked if re.search(r"/pwned-\d+(/|$)", url)] == []
+    assert page.evaluate(CAME_ALIVE) == []
+    assert page.title() == "Transformer Playground"
+
+
+def shown(page, selector):
+    """The payloads that can be read letter by letter in what these elements show, or offer to be edited."""
+    text = page.eval_on_selector_all(selector, "all => all.map((each) => each.value || each.textContent).join('\\n')")
+    return [payload for payload in PAYLOADS if payload in text]
+
+
+def wait_for_all(page, selector):
+    script = """([selector, all]) => {
+        const text = [...document.querySelectorAll(selector)].map((each) => each.value || each.textContent).join('\\n');
+        return all.every((each) => text.includes(each)); }"""
+    page.wait_for_function(script, arg=[selector, PAYLOADS])
+
+
+def test_names_symbols_and_errors_on_the_train_tab(page):
+    wait_for_all(page, ".runs .name")
+    wait_for_all(page, ".subject option")
+    page.locator(".runs .name").first.click()
+    page.wait_for_function("/pwn/.test(document.querySelector('.live .samples').textContent)")
+    assert shown(page, ".live .samples")
+    page.focus(".focus-map")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("/looks at/.test(document.querySelector('.live figcaption').textContent)")
+    assert shown(page, ".live figcaption")
+    page.fill(".live .sequence", " ".join(PAYLOADS[:2]))
+    page.wait_for_function("/pwn/.test(document.querySelector('.live .answer').textContent)")
+    page.fill(".live .sequence", PAYLOADS[1] + "x")
+    expect(page.locator(".live .try-note")).to_contain_text(PAYLOADS[1])
+    for box in page.locator(".runs .lay:enabled").all()[:3]:
+        box.check()
+    expect(page.locator(".overlay-legend .entry")).to_have_count(4)
+    page.click(".differ")
+    page.check(".every-field")
+    wait_for_all(page, ".differences td")
+    page.keyboard.press("Escape")
+    page.click(".share")
+    page.wait_for_function("document.querySelector('.settings-json').value")
+    page.keyboard.press("Escape")
+    page.set_input_files(".runs .file", {"name": ALL + ".zip", "mimeType": "application/zip", "buffer": b"none"})
+    page.wait_for_function("/was not taken/.test(document.querySelector('.runs-note').textContent)")
+    assert shown(page, ".runs-note") == PAYLOADS
+    row = page.locator(".runs tbody tr").nth(1)
+    name = row.locator(".name").text_content()
+    row.locator("summary").click()
+    row.locator("[data-do=delete]").click()
+    expect(page.locator(".undo")).to_contain_text(name)
+
+
+def test_a_link_that_says_so(page, app):
+    for wanted, said in (({ALL: 1}, "is no setting of a run"), ({"task": ALL}, "choose one of"), ({"family": ALL}, "choose one of")):
+        page.goto(f"{app.url}/?settings={quote(json.dumps(wanted))}&watch={quote(ALL)}&inspect={quote(ALL)}")
+        expect(page.locator("#problem")).to_contain_text(said)
+        assert shown(page, "#problem")
+    page.goto(f"{app.url}/?settings={quote(ALL)}#{quote(ALL)}")
+    expect(page.locator("#problem")).to_contain_text("were not taken")
+
+
+def test_rows_that_somebody_brings(page):
+    page.wait_for_selector(".live:not([data-status=opening])")
+    page.click("#field-task input")
+    page.get_by_role("option", name="Your own rows", exact=True).click()
+    expect(page.locator(".bring")).to_be_visible()
+    lines = "\n".join(f"{one} {other}\t{other}" for one in PAYLOADS for other in PAYLOADS[:9])
+    page.fill(".bring .text", lines + f"\n{'y' * 40}{PAYLOADS[2]}\tx")
+    expect(page.locator(".bring .problem li").first).to_contain_text("begins one of")
+    page.fill(".bring .text", lines + f"\n{PAYLOADS[2]}\u202e\tx")
+    expect(page.locator(".bring .problem li").first).to_contain_text("pwn(2)")
+    page.fill(".bring .text", lines)
+    expect(page.locator(".bring .use")).to_be_enabled()
+    assert shown(page, ".bring .preview")
+    page.get_by_role("button", name="File", exact=False).first.click()
+    table = f"{PAYLOADS[1]},{PAYLOADS[2]},{PAYLOADS[8]}\n1,2,3\n"
+    page.set_input_files(".bring .file", {"name": ALL + ".csv", "mimeType": "text/csv", "buffer": table.encode()})
+    expect(page.locator(".bring .columns")).to_be_visible()
+    wait = "([text]) => [...document.querySelectorAll('#bring-columns option')].some((each) => each.value === text)"
+    page.wait_for_function(wait, arg=[PAYLOADS[1]])
+
+
+def test_every_view_of_inspect(page):
+    page.get_by_role("tab", name="Inspect").click()
+    page.wait_for_selector(".inspect[data-drawn]")
+    page.select_option(".inspect .subject", label=PAYLOADS[0])
+    text = " ".join(PAYLOADS[1:3])
+    page.fill(".inspect .sequence", text)
+    page.wait_for_function("text => document.querySelector('.inspect').dataset.drawn.endsWith(text)", arg=text)
+    for view in page.eval_on_selector_all("[id^=view-]", "all => all.map((each) => each.id)"):
+        page.click(f"#{view}")
+        drawn = "([name, text]) => { const now = document.querySelector('.inspect').dataset.drawn; return now.startsWith(name + ' '); }"
+        page.wait_for_function(drawn, arg=[view.removeprefix("view-"), text])
+        assert page.evaluate(CAME_ALIVE) == [], view
+    assert shown(page, ".inspect .answer, .inspect .stage")
+    page.fill(".inspect .sequence", PAYLOADS[1] + "x")
+    expect(page.locator(".inspect .problem")).to_contain_text(PAYLOADS[1])
+
+
+def test_prompts_tokens_and_names_of_models_in_compare(page):
+    page.get_by_role("tab", name="Compare").click()
+    page.select_option(".compare .subject", label=PAYLOADS[0])
+    for name in PAYLOADS[1:4]:
+        page.fill(".adding input", name)
+        page.press(".adding input", "Enter")
+        expect(page.locator(".of-table .asked .name", has_text=name)).to_have_count(1)
+    expect(page.locator(".of-table .takes.error").first).to_contain_text("is no model")
+    page.get_by_role("tab", name="Free use", exact=True).click()
+    page.locator(".parts:visible").get_by_role("button", name="Continue").click()
+    page.fill(".part-continue textarea", ALL[:900])
+    page.click(".part-continue .main")
+    page.wait_for_selector(".part-continue .going[data-status=done]", state="attached", timeout=120_000)
+    page.get_by_role("tab", name="Same questions").click()
+    for line in page.locator(".of-table .asked li").all():
+        line.locator("input").set_checked(line.locator(".name").text_content() in (PAYLOADS[0], "gpt2"))
+    for setting, value in {"n": 3, "shots": 2, "rank": 1}.items():
+        page.fill(f".of-table .of-{setting}", str(value))
+    page.click(".ask-them")
+    page.wait_for_selector(".of-table .going[data-status=done]", state="attached", timeout=120_000)
+    page.locator(".items .item summary").first.click()
+    expect(page.locator(".items .item[open] pre").first).to_contain_text("pwn(")
+    assert shown(page, ".items .item[open] pre")
+
+
+def test_names_and_values_of_experiments(page):
+    page.get_by_role("tab", name="Lab").click()
+    wait_for_all(page, ".experiments .open-it")
+    page.click(".own > summary")
+    page.select_option(".own .setting-0", "d_model")
+    page.fill(".own .values-0", f"{PAYLOADS[1]}, {PAYLOADS[8]}")
+    page.fill(".own .name", PAYLOADS[2])
+    expect(page.locator(".own .of-values-0")).to_contain_text(PAYLOADS[1])
+    page.locator(".experiments .open-it").first.click()
+    expect(page.locator(".found .whole")).to_be_visible()
+    assert shown(page, ".found")
+
+
+def test_repositories_cards_files_and_revisions_of_the_hub(page, hub):
+    for number, payload in enumerate(PAYLOADS):
+        card = f"---\ntags: [transformer-playground]\nplayground:\n  task: {json.dumps(payload)}\n---\n{payload}\n"
+        hub.put(f"cy/hostile-{number}", {"README.md": card.encode(), "playground.json": payload.encode(), "model.safetensors": b"x"})
+    page.get_by_role("tab", name="Hub").click()
+    page.wait_for_selector(".hub .who:not(:empty)")
+    page.click(".hub .again")
+    wait_for_all(page, ".hub .models td")
+    wait_for_all(page, ".hub .here td")
+    page.fill(".hub .any-repo", PAYLOADS[1])
+    page.keyboard.press("Enter")
+    expect(page.locator(".hub .opened-note")).to_contain_text("is no repository")
+    assert shown(page, ".hub .opened")
+    page.select_option(".hub .model", label=PAYLOADS[0])
+    page.fill(".hub .repo", "owner/hostile")
+    page.click(".hub .look-first")
+    page.wait_for_selector(".hub .plan:not([hidden])")
+    assert shown(page, ".hub .card-preview pre")
+    page.click(".hub .go")
+    page.wait_for_selector(".hub .published:not([hidden])")
+    hub.put("owner/hostile", {payload.replace("/", "") + ".txt": b"x" for payload in PAYLOADS}, message=ALL[:500])
+    page.fill(".hub .any-repo", "owner/hostile")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".hub .opened-files:not([hidden])")
+    expect(page.locator(".hub .revisions tbody tr", has_text=PAYLOADS[1])).to_have_count(1)
+    assert page.locator(".hub .opened-files td", has_text="pwn(").count() > 10
+
+
+def test_figures_that_are_exported(page, app, tmp_path):
+    """As SVG they open in a browser. A symbol between two dollar signs is no formula, and draws in every format."""
+    dollars = next(payload for payload in PAYLOADS if payload.startswith("$\\frac"))
+    n = len(PAYLOADS)
+    grid = {"kind": "encoder", "title": "encoder attention", "rows": PAYLOADS, "columns": PAYLOADS,
+            "weights": [[[[1 / n] * n] * n]], "possible": [[True] * n] * n}  # fmt: skip
+    parts = [{"name": "the source", "position": 0, "token": PAYLOADS[0], "against": dollars, "logit": 1.0}]
+    for name, data in (("encoder-attention", grid), ("contributions", parts)):
+        picture = next(path for path in write(tmp_path, name, data) if path.suffix == ".svg").read_bytes()
+        assert dollars.encode() in picture  # as a comment beside its letters, which are drawn
+        page.route("**/exported.svg", lambda route, body=picture: route.fulfill(body=body, content_type="image/svg+xml"))
+        page.goto(f"{app.url}/exported.svg")
+        assert page.evaluate("document.documentElement.localName") == "svg"
+        assert page.evaluate("window.pwned") == []
+        assert page.evaluate(CAME_ALIVE) == []
+        page.unroute("**/exported.svg")
+    page.goto(app.url)

@@ -1,0 +1,439 @@
+"""What a server that is open to others allows: sizes, minutes, room on the disk. Real registries, limits from the environment."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+
+from playground.lab.laboratory import Laboratory
+from playground.models.config import SettingError
+from playground.runs.history import kept_states, kept_steps, read_lines
+from playground.runs.limits import Limits, kept_by
+from playground.runs.processes import warm_up
+from playground.runs.registry import Refused, Registry
+from playground.runs.room import bytes_in, thin
+from playground.runs.run import EMPTIED, THINNED, Run, fingerprint
+from playground.training.checkpoint import save_checkpoint
+from playground.training.config import Change, RunConfig
+from playground.training.environment import NUMBERS, NumberError, check_numbers, number
+from playground.training.presets import PRESETS, preset_config
+from playground.training.trainer import Trainer
+from playground.ui.acts import _act
+from playground.ui.form import problems, shown_values, weight_and_problem
+from playground.ui.same_budget import train
+from tests.servers import ROOT, wait_for
+
+SMALL = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "batch_size": 8, "max_length": 5, "eval_n": 32, "eval_every": 50}
+LARGE = {"d_model": 32, "n_layers": 2, "max_length": 6, "batch_size": 16}  # each above the limit that `strict` sets
+ENDLESS = 100_000
+
+
+@pytest.fixture(scope="module", autouse=True)
+def warm():
+    warm_up().join()
+
+
+@pytest.fixture
+def hosted(tmp_path, monkeypatch):
+    """Makes registries, one after the other, on a server whose environment says so."""
+    made = []
+
+    def make(**numbers) -> Registry:
+        for name, value in numbers.items():
+            monkeypatch.setenv(f"PLAYGROUND_{name}", str(value))
+        if made:
+            made[-1].shutdown()
+        made.append(Registry(tmp_path, slots=3, lease=0, reap=0, limits=Limits.hosted()))
+        return made[-1]
+
+    yield make
+    made[-1].shutdown()
+
+
+def strict(hosted) -> Registry:
+    return hosted(MAX_D_MODEL=16, MAX_LAYERS=1, MAX_LENGTH=5, MAX_BATCH=8)
+
+
+def small(**fields) -> RunConfig:
+    return RunConfig.from_fields(SMALL | fields)
+
+
+def until(condition, what="a condition"):
+    return wait_for(condition, 60, what)
+
+
+def done(registry: Registry, owner: str = "ada", name: str = "", **fields) -> Run:
+    """A run that came to its end, and gave its worker back."""
+    run = registry.start(small(**({"steps": 30} | fields)), owner, name=name)
+    until(lambda: run.status == "done" and not run.live, "a finished run")
+    return run
+
+
+# Numbers of the environment
+
+
+@pytest.mark.parametrize("given", ["many", "nan", "inf", "-1", "1e30", "2.5", "0x10", "<b>"])
+def test_what_is_no_number_is_told_in_a_sentence(monkeypatch, given):
+    monkeypatch.setenv("PLAYGROUND_SLOTS", given)
+    with pytest.raises(NumberError) as told:
+        number("SLOTS")
+    assert f"PLAYGROUND_SLOTS is {given!r}; it must be a whole number from 0 to 1,000, or be left out for 0" == str(told.value)
+
+
+def test_nothing_and_blanks_are_the_default_and_fractions_are_taken_where_they_mean_something(monkeypatch):
+    for given, value in (("", 15), ("  ", 15), (" 0.5 ", 0.5)):
+        monkeypatch.setenv("PLAYGROUND_MAX_MINUTES", given)
+        assert number("MAX_MINUTES") == value
+    check_numbers()
+
+
+def test_every_number_that_is_read_is_one_of_the_table():
+    """A number that somebody reads past the table would be told by Python's own error."""
+    for path in (ROOT / "playground").rglob("*.py"):
+        assert "int(os.environ.get(" not in path.read_text() or path.name == "terminal.py", path  # torchrun's own
+        assert "float(os.environ" not in path.read_text(), path
+
+
+@pytest.mark.parametrize("command", [["app.py", "--port", "1"], ["-m", "playground", "gallery"]])
+def test_the_app_and_the_commands_tell_every_wrong_number_at_the_start(command):
+    environment = os.environ | {"PLAYGROUND_LEASE": "an hour", "PLAYGROUND_MAX_D_MODEL": "1.5"}
+    ended = subprocess.run([sys.executable, *command], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
+    assert ended.returncode != 0
+    assert "PLAYGROUND_LEASE is 'an hour'; it must be a number from 0" in ended.stderr
+    assert "PLAYGROUND_MAX_D_MODEL is '1.5'; it must be a whole number from 0" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_the_defaults_are_those_of_a_hosted_instance_and_of_none_locally(monkeypatch):
+    for name in NUMBERS:
+        monkeypatch.delenv(f"PLAYGROUND_{name}", raising=False)
+    limits = Limits.hosted()
+    assert (limits.d_model, limits.n_layers, limits.max_length, limits.batch_size, limits.minutes) == (512, 8, 128, 512, 15)
+    assert (limits.own_bytes, limits.all_bytes) == (200_000_000, 5_000_000_000)
+    for name in PRESETS:
+        limits.check(preset_config(name))
+    Limits.none().check(RunConfig.from_fields({"d_model": 2048, "n_layers": 12, "max_length": 512, "batch_size": 4096}))
+
+
+# Sizes
+
+
+@pytest.mark.parametrize(("field", "most"), [("d_model", 512), ("n_layers", 8), ("max_length", 128), ("batch_size", 512)])
+def test_a_setting_beyond_the_limit_is_refused_with_the_way_out(monkeypatch, field, most):
+    limits = Limits(d_model=512, n_layers=8, max_length=128, batch_size=512)
+    config = RunConfig.from_fields({"d_model": 8, "n_heads": 1, "n_layers": 1, field: most})
+    limits.check(config)
+    with pytest.raises(SettingError) as told:
+        limits.check(config.replace(**{field: 2 * most, "max_positions": 2 * most + 1}))
+    assert told.value.field == field
+    name = {"d_model": "MAX_D_MODEL", "n_layers": "MAX_LAYERS", "max_length": "MAX_LENGTH", "batch_size": "MAX_BATCH"}[field]
+    assert str(told.value) == f"{field} is {2 * most}: this server allows at most {most}; its owner sets PLAYGROUND_{name}"
+    monkeypatch.setenv("SPACE_ID", "ada/playground")
+    monkeypatch.setenv(f"PLAYGROUND_{name}", str(most))
+    with pytest.raises(SettingError) as told:
+        Limits.hosted().check(config.replace(**{field: 2 * most, "max_positions": 2 * most + 1}))
+    assert str(told.value) == f"{field} is {2 * most}: this Space allows at most {most}; duplicate it to lift that"
+
+
+@pytest.mark.parametrize("field", LARGE)
+def test_no_door_lets_a_larger_run_in(hosted, tmp_path, field):
+    registry = hosted()
+    large = small(**{field: LARGE[field]}, steps=3)
+    before = registry.start(large, "ada")
+    until(lambda: before.status == "done" and not before.live)
+    checkpoint = tmp_path / "elsewhere"
+    save_checkpoint(checkpoint, Trainer(large), None)
+    registry = strict(hosted)
+    registry.start(small(steps=1), "ada")  # what is as large as allowed begins
+    before = next(run for run in registry.of_owner("ada") if run.id == before.id)
+    laboratory = Laboratory(registry)
+    base = {name: value for name, value in SMALL.items() if name != field}
+    grid = {"name": "x", "base": base, "grid": {field: [SMALL[field], LARGE[field]]}, "seeds": [0]}
+    doors = {
+        "the form's button": lambda: registry.start(large, "ada"),
+        "run again": lambda: registry.again(before, "ada"),
+        "a branch": lambda: registry.branch(before, 1, "ada"),
+        "train on": lambda: _act(registry, before, {"do": "extend", "owner": "ada"}),
+        "an upload, or from the Hub": lambda: registry.adopt(checkpoint, "ada", "mine"),
+        "what an upload is asked first": lambda: registry.check_size(large),
+        "a plan of the lab": lambda: laboratory.plan(grid, "ada"),
+        "an experiment": lambda: laboratory.begin(grid, "ada"),
+    }
+    runs = len(registry.of_owner("ada"))
+    try:
+        for door, enter in doors.items():
+            with pytest.raises((SettingError, Refused), match=rf"{field} is {LARGE[field]}: this server allows at most {SMALL[field]}"):
+                enter()
+            assert len(registry.of_owner("ada")) == runs, door
+        told = train(registry, "ada", {"subject": f"run:{before.id}", "owner": "ada", "families": ["transformer"]})
+        assert told["runs"] == []
+        assert f"{field} is {LARGE[field]}" in told["error"]
+        assert (checkpoint / "config.json").is_file()
+        assert before.steps == 3  # refused whole: not a longer run that then may not go on
+    finally:
+        laboratory.close()
+
+
+def test_the_form_says_so_beside_the_field(monkeypatch):
+    monkeypatch.setenv("SPACE_ID", "ada/playground")
+    limits = Limits.hosted()
+    values = RunConfig().to_fields() | shown_values(RunConfig()) | {"preset": "fast"}
+    assert problems(list(values), list(values.values()), limits) == {}
+    values |= {"n_layers": 9, "d_model": 64}
+    said = "Layers is 9: this Space allows at most 8; duplicate it to lift that."
+    assert problems(list(values), list(values.values()), limits) == {"n_layers": said}
+    assert weight_and_problem(values, limits)[0] == ""
+    assert problems(list(values), list(values.values())) == {}
+
+
+def test_a_model_that_would_not_fit_a_visitors_room_is_refused_with_its_size():
+    config = RunConfig.from_fields({"d_model": 512, "n_heads": 8, "n_layers": 2, "d_ff": 2048})
+    with pytest.raises(
+        SettingError, match=r"parameters keeps about 472 MB on the disk, and this server keeps 200 MB a visitor; use a smal"
+    ):
+        Limits(own_bytes=200_000_000).check(config)
+    Limits(own_bytes=kept_by(config)).check(config)
+
+
+# Minutes
+
+
+def test_a_run_that_has_had_its_time_saves_pauses_and_says_so(hosted):
+    registry = hosted(MAX_MINUTES=0.02)
+    run = registry.start(small(steps=ENDLESS), "ada", changes=[Change(0, "speed", 40)])
+    until(lambda: run.status == "paused", "its end")
+    words = "this server allows 0.02 minutes of training a run"
+    assert run.message.startswith(words)
+    until(lambda: run.checkpoints() and run.checkpoints()[0][1].step == run.step, "the checkpoint")
+    assert 1.2 <= run.active < 10
+    step = run.step
+    for action in ("resume", "step"):
+        with pytest.raises(Refused, match=words):
+            registry.control(run, action)
+    told = registry.poll(run, 0, -1, 0)
+    assert told["left"][0] == 0
+    assert told["left"][1].startswith(words)
+    with pytest.raises(Refused, match=words):
+        _act(registry, run, {"do": "extend", "owner": "ada"})
+    # Another server on the same folder knows it too; with a longer limit it goes on where it was.
+    registry = hosted()
+    run = registry.find(run.id, "ada")
+    with pytest.raises(Refused, match=words):
+        registry.control(run, "resume")
+    assert run.message.startswith(words)
+    registry = hosted(MAX_MINUTES=15)
+    run = registry.find(run.id, "ada")
+    registry.control(run, "resume")
+    until(lambda: run.step > step, "further steps")
+    assert [line["step"] for line in read_lines(run.folder)][:step] == list(range(1, step + 1))
+
+
+def test_pauses_do_not_count(hosted):
+    registry = hosted(MAX_MINUTES=15)
+    run = registry.start(small(steps=ENDLESS), "ada", changes=[Change(0, "speed", 40)])
+    until(lambda: run.step > 4)
+    registry.control(run, "pause")
+    until(lambda: run.status == "paused")
+    registry.control(run, "step")
+    step = run.step
+    until(lambda: run.step > step)
+    until(lambda: run.active > 0)
+    before = run.active
+    time.sleep(1.2)
+    registry.control(run, "step")
+    until(lambda: run.step > step + 1)
+    time.sleep(0.2)
+    assert before < run.active < before + 0.6
+    assert registry.poll(run, 0, -1, 0)["left"] is None
+
+
+def test_what_a_checkpoint_says_of_its_time_buys_none(hosted, tmp_path):
+    """Somebody else's hour does not count here, nor does a forged one hide what is trained here."""
+    registry = hosted(MAX_MINUTES=0.02)
+    trainer = Trainer(small(steps=ENDLESS))
+    trainer.step()
+    trainer.seconds = 1e9  # more than any run may have here
+    save_checkpoint(tmp_path / "sent", trainer, None)
+    run = registry.adopt(tmp_path / "sent", "ada", "mine")
+    registry.control(run, "resume")
+    until(lambda: run.status == "paused" and run.message, "its end")
+    assert "0.02 minutes" in run.message
+
+
+# Room on the disk
+
+
+def age(run: Run, hours: float) -> None:
+    """Let a run have been left alone for so long."""
+    at = time.time() - 3600 * hours
+    os.utime(run.folder / "run.json", (at, at))
+    run.watched_at = -1e9
+
+
+def forget_visits(registry: Registry) -> None:
+    registry.here.clear()
+
+
+def test_a_visitors_own_history_gives_way_and_then_they_choose(hosted):
+    registry = hosted()
+    runs = [done(registry, name=f"run {n}", steps=60) for n in range(2)]
+    sizes = [bytes_in(run.folder) for run in runs]
+    room = (sum(sizes) + 50_000) / 1e6
+    registry = hosted(RUNS_MB=room)
+    runs = registry.of_owner("ada")
+    age(runs[1], 9)
+    age(runs[0], 3)
+    other = registry.start(small(steps=30), "bob")
+    until(lambda: other.status == "done" and not other.live)
+    theirs = kept_steps(other.folder)
+    third = registry.start(small(steps=ENDLESS), "ada", changes=[Change(0, "speed", 20)])
+    assert [run.removed for run in runs] == ["", THINNED]  # the one left alone longest
+    assert bytes_in(runs[1].folder) < sizes[1]
+    assert kept_steps(runs[1].folder) == [0, 1, 2, 4, 8, 16, 32, 60]
+    assert kept_states(runs[1].folder) == []
+    told = registry.room.told("ada")
+    assert told == f"To make room, “run 1” kept fewer of the earlier steps: {registry.limits.of_room()}."
+    assert registry.rows("ada")[1]["removed"] == THINNED
+    # Everything that is at rest is thin now, and more does not fit: nobody loses a model by pressing Train.
+    small(d_model=64, n_layers=2, d_ff=128, steps=5)
+    registry.limits = replace(registry.limits, own_bytes=400_000)
+    said = r"your runs take .* and this needs about .* more, but this server keeps .* a visitor: delete “run"
+    with pytest.raises(Refused, match=said):
+        registry.start(small(), "ada")
+    assert all(run.checkpoints() for run in runs)
+    assert registry.room.told("bob") == ""
+    assert kept_steps(other.folder) == theirs
+    registry.control(third, "stop")
+    until(lambda: third.status == "stopped" and not third.live)
+    registry.limits = replace(registry.limits, own_bytes=registry.room.taken(third) + kept_by(third.config) + 1000)
+    for run in runs:
+        registry.delete(run)  # and there is room again at once, not after the ten minutes of Undo
+    registry.start(small(steps=1), "ada")
+
+
+def test_in_all_the_oldest_idle_run_goes_first_and_what_is_trained_stays(hosted):
+    registry = hosted()
+    names = ("old", "hidden", "new")
+    runs = {name: done(registry, owner=f"visitor {name}", name=name, steps=60) for name in names}
+    registry.edit(runs["hidden"], hidden=True)
+    going = registry.start(small(steps=ENDLESS), "zoe", changes=[Change(0, "speed", 20)])
+    until(lambda: going.checkpoints(), "a checkpoint")
+    sizes = {name: bytes_in(run.folder) for name, run in runs.items()}
+    for name, hours in (("old", 9), ("hidden", 2), ("new", 5)):
+        age(runs[name], hours)
+    forget_visits(registry)
+
+    def take(much: int) -> dict[str, str]:
+        total = sum(bytes_in(run.folder) for run in registry.everybodys())
+        limit = total - much
+        registry.limits = replace(registry.limits, own_bytes=10**9)
+        registry.limits = replace(registry.limits, all_bytes=limit)
+        registry.room.sweep()
+        return {name: runs[name].removed for name in names}
+
+    assert take(1000) == {"old": THINNED, "hidden": "", "new": ""}
+    thinned = bytes_in(runs["old"].folder)
+    assert thinned < sizes["old"]
+    assert take(sizes["hidden"] - thinned + 1000) == {"old": THINNED, "hidden": THINNED, "new": THINNED}
+    assert take(1000) == {"old": THINNED, "hidden": EMPTIED, "new": THINNED}
+    assert take(1000) == {"old": EMPTIED, "hidden": EMPTIED, "new": THINNED}
+    assert runs["new"].checkpoints()
+    assert going.checkpoints()
+    assert going.removed == ""
+    old = runs["old"]
+    assert "its weights had to make room, as this server keeps" in registry.poll(old, 0, -1, 0)["message"]
+    assert registry.poll(old, 0, -1, 0)["points"]["steps"][-1] == 60  # the curves stay
+    assert "error" in registry.ask(old, "1 2 3").result(5)
+    assert "gave up the weights" in registry.room.told("visitor old")
+    with pytest.raises(Refused, match="had to make room"):
+        registry.control(old, "resume")
+    registry.limits = replace(registry.limits, all_bytes=10**9)
+    again = registry.again(old, "visitor old")
+    until(lambda: again.status == "done" and not again.live)
+    assert list(again.load().columns["loss"]) == list(old.load().columns["loss"])
+    # Nobody can make a live run give way, however little there is.
+    registry.limits = replace(registry.limits, all_bytes=1)
+    registry.room.sweep()
+    assert going.checkpoints()
+    assert registry.find(going.id, "zoe") is going
+    assert registry.find(old.id, "visitor old") is None  # its record goes last of all
+    with pytest.raises(Refused, match=r"keeps .* in all, and all of it is in use just now; try again later"):
+        registry.start(small(), "yan")
+
+
+def test_one_visitors_excess_costs_nobody_else(hosted):
+    registry = hosted()
+    modest = done(registry, "bob", "modest", steps=60)
+    greedy = [done(registry, "eve", f"greedy {n}", steps=60) for n in range(3)]
+    age(modest, 99)
+    for n, run in enumerate(greedy):
+        age(run, 3 - n)
+    forget_visits(registry)
+    one, total = bytes_in(modest.folder), sum(bytes_in(run.folder) for run in registry.everybodys())
+    registry.limits = replace(registry.limits, own_bytes=int(1.2 * one))
+    registry.limits = replace(registry.limits, all_bytes=total - one)
+    registry.room.sweep()
+    assert modest.removed == ""
+    assert kept_steps(modest.folder)
+    assert greedy[0].removed
+    assert sum(bytes_in(run.folder) for run in registry.everybodys()) <= total - one
+
+
+def test_a_branch_that_waits_keeps_what_it_comes_from(hosted):
+    registry = hosted()
+    parent = done(registry, "ada", "parent", steps=60)
+    age(parent, 9)
+    forget_visits(registry)
+    registry.slots = 0
+    branch = registry.branch(parent, 30, "ada")
+    assert branch.status == "waiting"
+    registry.limits = replace(registry.limits, all_bytes=1)
+    registry.room.sweep()
+    assert parent.removed == ""
+    assert parent.checkpoints()
+
+
+def test_keeping_a_checkpoint_and_an_upload_need_room_too(hosted, tmp_path):
+    registry = hosted()
+    run = registry.start(small(steps=ENDLESS), "ada", changes=[Change(0, "speed", 20)])
+    until(lambda: run.step > 0)
+    checkpoint = tmp_path / "sent"
+    save_checkpoint(checkpoint, Trainer(small()), None)
+    registry.limits = replace(registry.limits, own_bytes=kept_by(run.config) + 1000)
+    with pytest.raises(Refused, match="delete “"):
+        registry.control(run, "keep")
+    with pytest.raises(Refused, match="delete “"):
+        registry.adopt(checkpoint, "ada", "sent")
+    assert (checkpoint / "config.json").is_file()
+    registry.adopt(shutil.copytree(checkpoint, tmp_path / "copy"), "bob", "sent")
+
+
+def test_thinning_leaves_what_a_run_needs_to_go_on(hosted):
+    registry = hosted()
+    run = registry.start(small(steps=60), "ada", changes=[Change(0, "speed", 200)])
+    until(lambda: run.step >= 40)
+    registry.control(run, "pause")
+    until(lambda: run.status == "paused" and run.checkpoints() and run.checkpoints()[0][1].step == run.step)
+    run.send("park")
+    until(lambda: not run.live)
+    thin(run.folder)
+    registry.control(run, "resume")
+    until(lambda: run.status == "done" and not run.live)
+    assert [line["step"] for line in read_lines(run.folder)] == list(range(1, 61))
+    assert kept_steps(run.folder)[0] == 0
+    assert kept_steps(run.folder)[-1] == 60
+
+
+def test_a_record_of_an_earlier_version_is_read(hosted):
+    registry = hosted()
+    run = done(registry)
+    written = (run.folder / "run.json").read_text()
+    shorter = "\n".join(line for line in written.splitlines() if '"active"' not in line and '"removed"' not in line)
+    assert shorter != written
+    (run.folder / "run.json").write_text(shorter)
+    again = Run.read(run.folder)
+    assert (again.id, again.active, again.removed, again.owner) == (run.id, 0.0, "", fingerprint("ada"))
