@@ -78,6 +78,8 @@ class Registry:
         self.prover = Eyes()  # for what takes seconds to find out, so that it keeps nobody waiting who only looks
         self.checker = Eyes()  # for what strangers send, so that it can take away nobody's view
         self.tickets = Tickets()
+        self.device_line = ""  # where runs train here, and why, once that is known
+        self.home_note = ""  # what visitors should know of where runs are kept
         self.local_owner = ""  # on a machine that serves nobody else, everything belongs to one owner
         self.here: dict[str, float] = {}  # by fingerprint: when an owner last asked how their runs are
         self._runs: dict[str, Run] = {}

@@ -37,7 +37,8 @@ def _rows(registry: Registry, owner: str) -> dict[str, Any]:
             })  # fmt: skip
         except (CheckpointError, OSError):
             continue  # a folder in the making or a broken one: opening it by name says what is wrong
-    return {"runs": registry.rows(owner) if owner else [], "checkpoints": shown, "now": time.time(), "slots": registry.slots}
+    told = {"runs": registry.rows(owner) if owner else [], "checkpoints": shown, "now": time.time(), "slots": registry.slots}
+    return told | {"device": registry.device_line, "note": registry.home_note}
 
 
 async def act(registry: Registry, request: object) -> dict[str, Any]:

@@ -22,6 +22,7 @@ async function list() {
   let told;
   try { told = await call("runs", { owner }); } catch (error) { return; }
   runs = told.runs; checkpoints = told.checkpoints; serverNow = told.now; slots = told.slots;
+  $(".device").textContent = sentenceOf(told.device); $(".home-note").textContent = told.note; $(".home-note").hidden = !told.note;
   offer(); drawRuns();
   const gone = [...overlays.keys()].filter((s) => !runs.some((r) => r.subject === s && !r.deleted));
   if (gone.length) { gone.forEach((s) => overlays.delete(s)); drawLegend(); draw(); }
