@@ -23,6 +23,8 @@ from playground.lab.laboratory import Laboratory
 from playground.runs.home import find_home
 from playground.runs.processes import Child, warm_up
 from playground.runs.registry import Registry
+from playground.runs.zero import borrow
+from playground.training.devices import on_zero
 
 from .asked import asked
 from .compare import ComparePage, compare_view
@@ -181,6 +183,8 @@ def serve(host: str | None = None, port: int | None = None, *, share: bool = Fal
         registry.local_owner = owner_of_this_machine(registry.root)
     if opened:
         registry.slots_an_owner = max(1, registry.slots - 1)  # nobody holds every place among strangers
+    if on_zero():
+        registry.lender = borrow()
     laboratory = Laboratory(registry)
 
     def end(number: int, frame: FrameType | None) -> None:

@@ -59,6 +59,16 @@ function take(told) {
   drawLengths(); say(); draw();
   if (viewed === null && (status !== before || (told.snapshot && (status !== "training" || Date.now() - askedAt > 1000)))) ask();
   if (status !== before) listSoon();
+  if (told.slice && told.own) nextSlice();
+}
+
+// A GPU that is lent for seconds at a time is lent to whoever asks: this page, for the run on show, through an event of Gradio's,
+// which says whose page it is. While one is under way, Gradio passes no other on.
+let slicedAt = 0;
+function nextSlice() {
+  if (Date.now() - slicedAt < 2000) return;
+  slicedAt = Date.now();
+  trigger("submit", { owner, subject });
 }
 
 // The old picture stays until the first answer about the new subject is there.

@@ -76,7 +76,7 @@ function drawRuns() {
     row.classList.toggle("open", r.subject === subject);
     row.classList.toggle("hidden-run", r.hidden);
     if (!row.querySelector(".renaming")) { cell("name", r.name).title = r.name; }
-    cell("state", r.place ? nth(r.place) : STATES[r.status] || r.status).dataset.status = r.status;
+    cell("state", r.place ? nth(r.place) : r.slice ? "next slice" : STATES[r.status] || r.status).dataset.status = r.status;
     cell("task", r.task);
     cell("size", r.shape[0] + " × " + r.shape[1] + ", " + Math.round(r.parameters / 1000) + " K").title = plural(r.shape[0], "layer") + ", " + plural(r.shape[1], "head") + ", d_model " + r.shape[2] + ", " + r.parameters.toLocaleString("en") + " parameters";
     cell("best", r.best === null ? "–" : percent(r.best)).title = r.best === null ? "" : "of " + plural(r.scored, "held-out sequence");
