@@ -14,7 +14,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
-REQUEST: contextvars.ContextVar[str] = contextvars.ContextVar("request")  # whose event it is; threads of ours do not have it
+REQUEST: contextvars.ContextVar[Any] = contextvars.ContextVar("request")  # whose event it is; threads of ours do not have it
 
 
 class Trouble(Exception):
@@ -30,7 +30,7 @@ class Zero:
 
     def __init__(self, task: Callable[..., Any], duration: float) -> None:
         self.task, self.duration = task, duration
-        self.calls: list[str] = []  # who asked
+        self.calls: list[Any] = []  # who asked
         self.pids: list[int] = []  # the process of each call
         self.refusal: Trouble | None = None  # what the next call gets instead
         self._process: Any = None
@@ -38,7 +38,9 @@ class Zero:
         self._lock = threading.Lock()
 
     def __call__(self, *arguments: Any) -> Any:
-        self.calls.append(REQUEST.get())  # LookupError in a thread that belongs to nobody's event
+        if (who := REQUEST.get(None)) is None:
+            raise LookupError("no visitor's event called for a GPU")
+        self.calls.append(who)
         if self.refusal is not None:
             refusal, self.refusal = self.refusal, None
             raise refusal
