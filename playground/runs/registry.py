@@ -469,6 +469,7 @@ class Registry:
                 "message": run.message,
                 "place": place,
                 "slice": run.waits_for_slice,
+                "sliced": run.sliced,
                 "name": run.name,
                 "step": run.step,
                 "steps": run.steps,

