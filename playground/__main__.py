@@ -8,7 +8,7 @@ from playground import __version__
 from playground.commands.comparing import compare, finetune
 from playground.commands.experiments import experiment, lengths, published
 from playground.commands.inspecting import inspect
-from playground.commands.publishing import gallery, pull, push, reproduce
+from playground.commands.publishing import deploy, gallery, pull, push, reproduce
 from playground.commands.terminal import refuse
 from playground.commands.training import evaluate, predict, rows, train
 from playground.training.environment import NumberError, check_numbers
@@ -22,6 +22,7 @@ def main() -> None:
 
 for each in (
     train, rows, evaluate, predict, inspect, compare, finetune, lengths, experiment, published, push, pull, reproduce, gallery,
+    deploy,
 ):  # fmt: skip
     main.add_command(each)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -13,6 +14,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 SHIPPED = ("reverse", "reverse-one-head", "copy")
@@ -29,13 +31,18 @@ def wait_for(condition: Callable[[], object], seconds: float = 120, what: str = 
 
 
 class AppServer:
-    """`python app.py` on a free port, over a copy of the shipped checkpoints; of another checkout, or by way of another command."""
+    """`python app.py` on a free port, over a copy of the shipped checkpoints; of another checkout, or by way of another command; or as it
+    stands in another `house`, over what lies there."""
 
-    def __init__(self, folder: Path, port: int = 0, checkout: Path = ROOT, by: Sequence[str] = (), **environment: str) -> None:
-        self.checkpoints = folder / "checkpoints"
-        self.checkpoints.mkdir(parents=True, exist_ok=True)
-        for name in SHIPPED:
-            shutil.copytree(ROOT / "checkpoints" / name, self.checkpoints / name, dirs_exist_ok=True)
+    def __init__(
+        self, folder: Path, port: int = 0, checkout: Path = ROOT, by: Sequence[str] = (), house: Path | None = None, **environment: str
+    ) -> None:
+        self.checkpoints = (house or folder) / "checkpoints"
+        if house is None:
+            self.checkpoints.mkdir(parents=True, exist_ok=True)
+            for name in SHIPPED:
+                shutil.copytree(ROOT / "checkpoints" / name, self.checkpoints / name, dirs_exist_ok=True)
+            environment = {"PLAYGROUND_CHECKPOINTS": str(self.checkpoints)} | environment
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = port or probe.getsockname()[1]
@@ -44,8 +51,8 @@ class AppServer:
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
                 [*by, sys.executable, "app.py", "--port", str(self.port)],
-                cwd=checkout,
-                env=os.environ | {"PLAYGROUND_CHECKPOINTS": str(self.checkpoints)} | environment,
+                cwd=house or checkout,
+                env=os.environ | environment,
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
@@ -73,6 +80,13 @@ class AppServer:
         except urllib.error.HTTPError as error:
             with error:
                 return error.code, error.read().decode()
+
+    def ask(self, name: str, what: object) -> dict[str, Any]:
+        """What the server answers a page's script."""
+        data = json.dumps(what).encode()
+        request = urllib.request.Request(f"{self.url}/playground/ask/{name}", data, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)
 
     def stop(self) -> int:
         """SIGTERM, and the exit code."""

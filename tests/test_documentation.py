@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 import yaml
+from huggingface_hub import SpaceCardData
 
+from playground.hub.names import TAG
 from tests.servers import ROOT, SHIPPED
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -22,6 +24,47 @@ def test_the_space_runs_the_pinned_gradio():
     assert front_matter()["sdk_version"] == pinned.group(1)
     assert front_matter()["app_file"] == "app.py"
     assert front_matter()["python_version"].strip('"') == "3.11"
+
+
+# What the Hub's reference of Spaces' settings lists, as far as it is of use to a Space with Gradio.
+KEYS = {
+    "title", "emoji", "colorFrom", "colorTo", "sdk", "sdk_version", "python_version", "app_file", "license", "short_description", "tags",
+    "models", "datasets", "thumbnail", "pinned", "header", "fullWidth", "suggested_hardware", "preload_from_hub", "hf_oauth",
+    "hf_oauth_scopes", "hf_oauth_expiration_minutes", "startup_duration_timeout", "disable_embedding", "custom_headers",
+}  # fmt: skip
+COLOURS = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
+
+
+def test_the_front_matter_says_what_the_hub_understands():
+    card = front_matter()
+    assert set(card) <= KEYS
+    assert {card["colorFrom"], card["colorTo"]} <= COLOURS
+    assert (card["sdk"], card["hf_oauth"], card["hf_oauth_scopes"]) == ("gradio", True, ["contribute-repos"])  # none that reads or deletes
+    assert len(card["short_description"]) <= 60  # what the Hub shows of it
+    assert len(card["emoji"]) == 1
+    assert all(re.fullmatch(r"[\w.-]+/[\w.-]+", name) for name in card["models"])
+    told = SpaceCardData(**card).to_dict()
+    assert {name: told[name] for name in card} == card
+    assert TAG in card["tags"]  # by which a deployment knows a Space of the playground's
+
+
+def test_the_models_that_the_front_matter_names_are_those_that_compare_proposes():
+    assert {name.split("/")[1] for name in front_matter()["models"]} == {"bert-base-uncased", "gpt2"}
+
+
+def test_the_space_is_brought_up_to_date_only_by_what_was_tested_on_main():
+    workflow = yaml.safe_load((ROOT / ".github/workflows/sync-space.yml").read_text())
+    after = workflow[True]["workflow_run"]  # YAML 1.1 reads `on` as true
+    assert (after["workflows"], after["branches"], after["types"]) == (["tests"], ["main"], ["completed"])
+    assert yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text())["name"] == "tests"
+    assert workflow["permissions"] == {"contents": "read"}
+    (job,) = workflow["jobs"].values()
+    assert "conclusion == 'success'" in job["if"]
+    assert "event == 'push'" in job["if"]
+    assert job["steps"][0]["with"]["ref"] == "${{ github.event.workflow_run.head_sha }}"
+    run = job["steps"][-1]
+    assert run["run"] == 'python -m playground deploy "$SPACE"'
+    assert [step for step in job["steps"] if "HF_TOKEN" in str(step)] == [run]  # no other step sees it
 
 
 def test_every_requirement_is_pinned():

@@ -22,6 +22,7 @@ ONLY_IN = {
     | COMPARING - {"comparison/jobs.py"},
     "huggingface_hub": {"hub/client.py", "hub/card.py", "data.py", "ui/hub.py", "commands/publishing.py", "comparison/pretrained.py"},
     "datasets": {"data.py"},
+    "spaces": {"runs/zero.py"},
 }
 
 

@@ -1,4 +1,4 @@
-"""push, pull, reproduce, gallery: errands on the Hub."""
+"""push, pull, reproduce, gallery, deploy: errands on the Hub."""
 
 from __future__ import annotations
 
@@ -43,6 +43,11 @@ def push(
         told.pop("card", None)
         click.echo(json.dumps(told))
         return
+    show_plans(told, dry_run)
+
+
+def show_plans(told: dict[str, Any], dry_run: bool) -> None:
+    """Every file and what became of it, or would."""
     for plan in told["plans"]:
         whose = "private" if plan["private"] else "public"
         state = "is there" if plan["exists"] else "would be made" if dry_run else "was made"
@@ -105,6 +110,20 @@ def gallery(ask_token: bool, as_json: bool) -> None:
         click.echo(f"{model['repo']:40} {model['task']:16} {size:>23} {exact:>8} {model['likes']:>5} likes")
     if not models:
         click.echo("no model with the playground's tag yet")
+
+
+@click.command()
+@click.argument("space", metavar="USER/SPACE")
+@click.option("--public", is_flag=True, help="A Space that is made is open to everybody; left out, its owner decides that on the Hub.")
+@click.option("--dry-run", is_flag=True, help="List every file and what would happen to it; write nothing.")
+@hub_options
+def deploy(space: str, public: bool, dry_run: bool, ask_token: bool, as_json: bool) -> None:
+    """Put the playground itself on a Hugging Face Space, in one commit; the Space is made where it is missing."""
+    told = on_the_hub(ask_token, needed=True, kind="stage" if dry_run else "deploy", repo=space, private=not public)
+    if as_json:
+        click.echo(json.dumps(told))
+    else:
+        show_plans(told, dry_run)
 
 
 def on_the_hub(ask_token: bool, needed: bool = False, **errand: Any) -> dict[str, Any]:

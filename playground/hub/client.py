@@ -31,6 +31,7 @@ from huggingface_hub.utils._http import hf_request_event_hook, parse_ratelimit_h
 from huggingface_hub.utils.sha import git_hash, sha_fileobj
 
 from .names import BRANCH, MANIFEST, OURS, TAG, is_repo, is_revision
+from .space import is_own
 
 REACHED_WITHIN = 2.5  # seconds until the Hub counts as out of reach
 ANSWERED_WITHIN = 12.0  # seconds for any one answer
@@ -98,7 +99,7 @@ class Plan:
     `start`: the commit that the files were compared with, from which a new branch begins; empty where there is no repository."""
 
     repo: str
-    kind: str  # model or dataset
+    kind: str  # model, dataset or space
     revision: str
     url: str
     exists: bool
@@ -297,7 +298,7 @@ class Hub:
         check_repo(repo)
         if not BRANCH.fullmatch(revision):
             raise HubError(f"{revision[:60]!r} is no name for a branch; letters, digits, dots, dashes and underscores are")
-        url = f"{self.endpoint}/{'datasets/' if kind == 'dataset' else ''}{repo}"
+        url = f"{self.endpoint}/{'' if kind == 'model' else f'{kind}s/'}{repo}"
         files = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
         try:
             about = self.look(repo, "main", kind)
@@ -317,7 +318,8 @@ class Hub:
             held = ", ".join(sorted(there)[:3])
             raise HubError(f"the {kind} {repo} holds something else ({held}), which stays as it is; choose another name")
         changes = tuple(Change(name, path.stat().st_size, _what(path, there.get(name))) for name, path in files.items())
-        gone = [name for name in there if kind == "model" and name not in files and name in OURS]
+        ours_alone: Callable[[str], bool] = {"model": OURS.__contains__, "space": is_own}.get(kind, lambda name: False)
+        gone = [name for name in there if name not in files and ours_alone(name)]
         changes += tuple(Change(name, there[name].size, "removed") for name in gone)
         return Plan(repo, kind, revision, url, True, about.private, parent, start, changes)
 
@@ -332,7 +334,8 @@ class Hub:
         if not plan.exists:
             say(f"Making {plan.repo}")
             with self.plainly("make", plan.repo):
-                self.api.create_repo(plan.repo, private=plan.private, repo_type=plan.kind)
+                sdk = "gradio" if plan.kind == "space" else None
+                self.api.create_repo(plan.repo, private=plan.private, repo_type=plan.kind, space_sdk=sdk)
         if plan.revision != "main" and not plan.parent:
             with self.plainly(f"make the branch {plan.revision} of", plan.repo):
                 self.api.create_branch(plan.repo, branch=plan.revision, revision=plan.start or None, repo_type=plan.kind)

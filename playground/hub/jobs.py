@@ -109,12 +109,12 @@ def cancel(job: Job, why: str = "cancelled") -> None:
     """End an errand, and say what may be there all the same."""
     if job.status != "working" or not job.child:
         return
-    if job.errand.kind != "push":
+    if job.errand.kind not in ("push", "deploy"):
         left = "nothing was written"
     elif job.sentence.startswith(COMMITTING):
         left = "the commit was on its way: look whether it is there before you publish again"
     elif job.sentence.startswith(("Making", "Sending")):
-        left = "the repository may have been made, and no model in it"
+        left = f"the repository may have been made, and no {'model' if job.errand.kind == 'push' else 'file'} in it"
         left += "; its training set may be there" if job.errand.with_data else ""
     else:
         left = "nothing was written"

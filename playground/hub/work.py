@@ -10,6 +10,7 @@ The kinds of errand, and what they result in:
     plan, push   what publishing a checkpoint changes; then the same, done
     pull         a checkpoint in `into`
     reproduce    the score of a published model measured here, beside the one that its card gives
+    stage, deploy  what putting the playground itself on a Space changes; then the same, done
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ QUIET = {
 LARGEST_PULL = 200_000_000  # bytes
 LARGEST_TEXT = 1_000_000  # bytes of a card or a manifest
 MOST_FILES = 100  # listed
-KINDS = ("account", "gallery", "look", "plan", "push", "pull", "reproduce")
+KINDS = ("account", "gallery", "look", "plan", "push", "pull", "reproduce", "stage", "deploy")
 
 
 @dataclass(frozen=True)
@@ -294,18 +295,12 @@ class Runner:
         """
         from playground.training.manifest import read_manifest
 
-        from .client import HubError, check_repo
+        from .client import check_repo
 
         check_repo(self.errand.repo)
         checkpoint = self.gathered()
         self.reach()
-        who = self.hub.account()
-        namespace = self.errand.repo.split("/")[0]
-        if not who["writes"]:
-            raise HubError("this token only reads: make one that may write, on the Hub under Settings, Access Tokens")
-        if namespace not in (who["name"], *who["orgs"]):
-            own = " or ".join((who["name"], *who["orgs"]))
-            raise HubError(f"the account {who['name']} may not publish under {namespace}; put {own} before the slash")
+        self.check_may_write()
         model, data = self.package(checkpoint)
         self.say("Comparing with what is there")
         asked = {"private": self.errand.private, "revision": self.errand.revision}
@@ -314,6 +309,18 @@ class Runner:
             private = plans[0][1].private  # the training set of a private model is no more public than it
             plans.insert(0, (data, self.hub.plan(data, self.data_repo, kind="dataset", private=private)))
         return plans, read_manifest(checkpoint)
+
+    def check_may_write(self) -> None:
+        """Raises HubError where this token cannot write under that name, before anything is made."""
+        from .client import HubError
+
+        who = self.hub.account()
+        namespace = self.errand.repo.split("/")[0]
+        if not who["writes"]:
+            raise HubError("this token only reads: make one that may write, on the Hub under Settings, Access Tokens")
+        if namespace not in (who["name"], *who["orgs"]):
+            own = " or ".join((who["name"], *who["orgs"]))
+            raise HubError(f"the account {who['name']} may not publish under {namespace}; put {own} before the slash")
 
     def plan(self) -> dict[str, Any]:
         """What a push would do; nothing is written."""
@@ -332,6 +339,34 @@ class Runner:
         plan = plans[-1][1]
         where = plan.url if plan.revision == "main" else f"{plan.url}/tree/{plan.revision}"
         return {"plans": [asdict(plan) for _, plan in plans], "url": where, "commit": commits[-1], "step": manifest.step}
+
+    # A Space of the playground itself
+
+    def staged(self) -> tuple[Path, Any]:
+        """The files of a Space in a folder, and the plan to bring them there."""
+        from .client import check_repo
+        from .space import build_space
+
+        check_repo(self.errand.repo)
+        folder = self.scratch / "space"
+        build_space(folder, f"{self.hub.endpoint}/spaces/{self.errand.repo}")
+        self.reach()
+        self.check_may_write()
+        self.say("Comparing with what is there")
+        return folder, self.hub.plan(folder, self.errand.repo, private=self.errand.private, kind="space")
+
+    def stage(self) -> dict[str, Any]:
+        """What deploying would do; nothing is written."""
+        _, plan = self.staged()
+        return {"plans": [asdict(plan)]}
+
+    def deploy(self) -> dict[str, Any]:
+        """Bring this version of the playground to a Space, in one commit."""
+        from playground import __version__
+
+        folder, plan = self.staged()
+        commit = self.hub.push(folder, plan, f"Transformer Playground {__version__}", self.say)
+        return {"plans": [asdict(plan)], "url": plan.url, "commit": commit}
 
 
 def _row(model: dict[str, Any]) -> dict[str, Any]:

@@ -122,14 +122,7 @@ class Child:
             logging.getLogger(__name__).exception("%s could not be started", self.process.name)
             self._theirs.close()
         try:
-            while True:
-                message = self._pipe.recv()
-                try:
-                    self._on_message(*message)
-                except Exception:  # one bad message must not cut the child off
-                    logging.getLogger(__name__).exception("a message of %s was dropped", self.process.name)
-        except (EOFError, OSError):
-            pass
+            self._hear()
         finally:
             if self.process.pid is not None:
                 self.process.join(5)
@@ -140,6 +133,16 @@ class Child:
                 with suppress(queue.Full):
                     self._unsent.put_nowait(None)  # lets _write end
                 self._pipe.close()
+
+    def _hear(self) -> None:
+        """Pass on what it says, until it has gone."""
+        with suppress(EOFError, OSError):
+            while True:
+                message = self._pipe.recv()
+                try:
+                    self._on_message(*message)
+                except Exception:  # one bad message must not cut the child off
+                    logging.getLogger(__name__).exception("a message of %s was dropped", self.process.name)
 
 
 def _enter(entry: str, pipe: Connection, *arguments: Any) -> None:

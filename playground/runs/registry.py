@@ -52,6 +52,7 @@ from .run import (
     task_in_words,
 )
 from .tickets import Tickets
+from .zero import SLICE, Lender, Slice, in_words
 
 STALE = 600.0  # seconds after which an unfinished write is nobody's any more
 ASKING = 8  # questions and looks that may wait for one run
@@ -91,6 +92,9 @@ class Registry:
         self.prover = Eyes()  # for what takes seconds to find out, so that it keeps nobody waiting who only looks
         self.checker = Eyes()  # for what strangers send, so that it can take away nobody's view
         self.tickets = Tickets()
+        self.lender: Lender | None = None  # on ZeroGPU, what trains a slice
+        self.device_line = ""  # where runs train here, and why, once that is known
+        self.home_note = ""  # what visitors should know of where runs are kept
         self.local_owner = ""  # on a machine that serves nobody else, everything belongs to one owner
         self.here: dict[str, float] = {}  # by fingerprint: when an owner last asked how their runs are
         self._runs: dict[str, Run] = {}
@@ -155,7 +159,7 @@ class Registry:
         places = {run.id: at for at, run in enumerate(self._order(), start=1)}
         for run in reversed(self.of_owner(owner)):
             run.watched_at = max(run.watched_at, now - WATCHED_FOR)  # the list is on screen, though not this run's pictures
-            rows.append(summary(run) | {"place": places.get(run.id)})
+            rows.append(summary(run) | {"place": places.get(run.id), "slice": run.waits_for_slice})
         return rows
 
     # Beginning
@@ -287,6 +291,9 @@ class Registry:
             if run.live or run in self._line:
                 return
             run.begin, run.status, run.message = begin, "waiting", ""
+            if run.sliced:  # the page asks for its slices
+                run.write()
+                return
             self._line.append(run)
             self._dispatch()
 
@@ -294,7 +301,7 @@ class Registry:
         """Give free places to those who wait, in their order; where there is none, ask a paused run to leave its own."""
         with self._lock:
             while not self._closing.is_set() and (run := next(iter(self._order()), None)):
-                live = [other for other in self._runs.values() if other.live]
+                live = [other for other in self._runs.values() if other.live and not other.sliced]
                 mine = sum(other.owner == run.owner for other in live)
                 if len(live) < self.slots and mine < self.slots_an_owner:
                     starting = sum(other.config.memory_estimate() for other in live if other.status == "starting")
@@ -318,7 +325,7 @@ class Registry:
         """Who comes next: owners with the fewest places first, among equals in turn, so that nobody's thirtieth run comes before
         another's first; an owner's own runs first come first."""
         with self._lock:
-            places = Counter(run.owner for run in self._runs.values() if run.live)
+            places = Counter(run.owner for run in self._runs.values() if run.live and not run.sliced)
             turns = {owner: at for at, owner in enumerate(self._turns, start=1)}
             left, order = list(self._line), list[Run]()
             while left:
@@ -338,18 +345,22 @@ class Registry:
 
     def _launch(self, run: Run) -> None:
         with run.lock:
-            run.status, run.parking, run.watched, run.watched_at = "starting", False, True, time.monotonic()
-            run.heard_at, run.worked, run.size = time.monotonic(), 0.0, None
-            origin = (str(self.root / "runs" / run.origin[0]), run.origin[1]) if run.origin else None
-            order = Order(str(run.folder), run.config.to_fields(), [c.to_list() for c in run.changes], run.begin, origin, run.active)
             run.worker = Child(
                 "playground.runs.worker:work",
                 f"run-{run.folder.name}",
-                order,
+                self._order_for(run),
                 on_message=lambda *message: self._take(run, *message),
                 on_end=lambda code: self._ended(run, code),
             )
             run.write()
+
+    def _order_for(self, run: Run, seconds: float = 0.0) -> Order:
+        """What its worker, which is about to start, is to do. With the run's lock held."""
+        run.status, run.parking, run.held, run.watched, run.watched_at = "starting", False, False, True, time.monotonic()
+        run.heard_at, run.worked, run.size = time.monotonic(), 0.0, None
+        origin = (str(self.root / "runs" / run.origin[0]), run.origin[1]) if run.origin else None
+        changes = [c.to_list() for c in run.changes]
+        return Order(str(run.folder), run.config.to_fields(), changes, run.begin, origin, active=run.active, seconds=seconds)
 
     def at_rest(self, run: Run) -> bool:
         """Whether nobody is at a run: no worker, no look, and no other run that is about to branch off it."""
@@ -364,6 +375,25 @@ class Registry:
     def forget(self, run: Run) -> None:
         """Know a run no more; its folder is the caller's."""
         self._runs.pop(run.id, None)
+
+    def run_slice(self, run: Run) -> None:
+        """Train the next slice of a run that waits for one, and return when it is over; nothing happens where there is none to
+        train. To be called in the thread of its owner's event, to whom the GPU is lent.
+        """
+        with self._lock, run.lock:
+            if self.lender is None or not run.waits_for_slice or run.deleted_at is not None or self._closing.is_set():
+                return
+            order, run.begin = self._order_for(run, SLICE), "train"
+            piece = Slice(f"slice-{run.folder.name}", lambda *message: self._take(run, *message))
+            run.worker = piece
+            run.write()
+        trouble = piece.run(self.lender, order)
+        with run.lock:
+            if run.status in WORKING:
+                status = "stopped" if run.status == "stopping" else "paused"
+                run.verdict = (status, f"{in_words(trouble or EOFError())}; {run.last_checkpoint()}")
+        self._ended(run, None)
+        piece.ended.set()
 
     # What an owner does
 
@@ -387,8 +417,13 @@ class Registry:
                 self._line.remove(run)
                 run.status = "paused" if action == "pause" else "stopped"
                 run.write()
-            elif run.live and run.parking:  # its worker is on its way out
-                if action in ("resume", "step") and run.status in ("paused", "stopped", "failed") and run.deleted_at is None:
+            elif run.waits_for_slice and action in ("pause", "stop"):
+                run.status = "paused" if action == "pause" else "stopped"
+                run.write()
+            elif run.live and (run.parking or (run.sliced and run.status == "paused")):  # its worker is on its way out
+                if run.status == "waiting" and action in ("pause", "stop"):
+                    run.status = "paused" if action == "pause" else "stopped"
+                elif action in ("resume", "step") and run.status in ("paused", "stopped", "failed") and run.deleted_at is None:
                     run.wanted = "train" if action == "resume" else "step"
                 elif action in ("pause", "stop"):
                     run.wanted = ""
@@ -403,6 +438,7 @@ class Registry:
                     raise Refused("the run's process does not take commands now; try again in a moment")
                 if action != "keep" and action != "pause":
                     run.unanswered = run.unanswered or time.monotonic()
+                run.held = action == "pause"
                 if action == "stop":
                     run.status = "stopping"
                 elif action in ("resume", "step"):
@@ -475,6 +511,8 @@ class Registry:
                 run.status = "paused"
             elif run.live:
                 run.parking = run.send("park")
+            elif run.waits_for_slice:
+                run.status = "paused"
             run.wanted, run.deleted_at = "", time.time()
             run.write(flush=True)
 
@@ -502,6 +540,8 @@ class Registry:
                 "status": run.status,
                 "message": run.message,
                 "place": place,
+                "slice": run.waits_for_slice,
+                "sliced": run.sliced,
                 "name": run.name,
                 "step": run.step,
                 "steps": run.steps,
@@ -627,7 +667,11 @@ class Registry:
                 run.status, run.paused_at, run.parking = content[0], time.monotonic(), False
                 run.write()
             elif kind == "ended":
-                run.status, scores = content[0], content[2]
+                before, run.status, scores = run.status, content[0], content[2]
+                if run.status == "waiting" and run.held:  # what was wanted came too late for this slice
+                    run.status = "paused"
+                if before == "stopped" or (before == "stopping" and run.status == "waiting"):
+                    run.status = "stopped"
                 if content[1] or run.status != "paused":  # who gives the worker back keeps why it was paused
                     run.message = self._plain(content[1])
                 run.parking = True  # whatever comes now is for its next worker

@@ -23,6 +23,7 @@ from typing import Any
 from playground.families import FAMILIES
 from playground.models.config import shown
 from playground.training.config import IN_PASSING, Change, RunConfig, settings_at
+from playground.training.devices import ZERO, on_zero
 from playground.training.files import write_file
 from playground.training.manifest import CheckpointError, Manifest, check_scores, is_number, read_json, read_manifest
 
@@ -96,6 +97,7 @@ class Order:
     begin: str = "train"  # or step
     origin: tuple[str, int] | None = None  # folder and step of the run that this one branches off
     active: float = 0.0  # seconds of training so far
+    seconds: float = 0.0  # after which it saves and waits for its next turn; 0: it goes on to its end
 
 
 def better(*scores: float | None) -> float | None:
@@ -112,8 +114,8 @@ def fingerprint(owner: str) -> str:
 class Run:
     """A run. `id` names it for its owner, `watch_id` for those who were given the link to watch; neither can be guessed.
 
-    Statuses: waiting (for a place), starting, training, paused (with a worker or, later, without), stopping, done, stopped,
-    failed.
+    Statuses: waiting (for a place, or for a slice of a GPU that is lent), starting, training, paused (with a worker or, later,
+    without), stopping, done, stopped, failed.
     """
 
     id: str
@@ -154,6 +156,7 @@ class Run:
     wanted: str = ""  # what its next worker is to begin with, once the one that is leaving has gone
     unanswered: float | None = None  # since when the worker owes an answer to a command
     untaken: list[dict[str, Any]] = field(default_factory=list)  # points that came while those on disk were not in memory
+    held: bool = False  # a pause is on its way to the slice that trains it
     parking: bool = False  # its worker was asked to save and leave
     heard_at: float = field(default_factory=time.monotonic)
     verdict: tuple[str, str] | None = None  # status and message of a run whose worker is being ended by force
@@ -169,6 +172,15 @@ class Run:
         """Whether a process belongs to it."""
         worker = self.worker  # which another thread may take away
         return worker is not None and not worker.ended.is_set()
+
+    @property
+    def sliced(self) -> bool:
+        """Whether it trains in slices of a GPU that is lent, where there is one (zero.py)."""
+        return self.config.training.device == ZERO and on_zero()
+
+    @property
+    def waits_for_slice(self) -> bool:
+        return self.sliced and self.status == "waiting" and not self.live
 
     @property
     def steps(self) -> int:

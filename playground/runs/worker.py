@@ -14,10 +14,12 @@ A worker whose parent has gone, or that is told to end by a signal, saves and en
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import signal
 import time
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -66,11 +68,22 @@ def work(pipe: Connection, order: Order) -> None:
     signal.signal(signal.SIGTERM, end)
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, end)
+
+    def begun(began: Worker) -> None:
+        nonlocal worker
+        worker = began
+
+    attend(pipe, order, begun)
+
+
+def attend(pipe: Connection, order: Order, begun: Callable[[Worker], None] = lambda worker: None) -> None:
+    """Do what is ordered, and say how it ended, whatever happens. In a process of its own, or in one that is lent (zero.py)."""
     try:
         folder = Path(order.folder)
         (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(folder / ".lock", timeout=LOCKED_FOR):
             worker = Worker(pipe, order)
+            begun(worker)
             worker.run()
     except (torch.OutOfMemoryError, MemoryError) as error:
         _tell(pipe, ("ended", "failed", OUT_OF_MEMORY.format(str(error)[:200] or "no memory left"), None))
@@ -111,6 +124,9 @@ class Worker:
         self.pause_at = arrives_at if fresh or self.trainer.step_count < arrives_at else None
         self.paused = order.begin == "step" or self.pause_at == self.trainer.step_count
         self.steps_to_go = int(order.begin == "step")  # single steps asked for while paused
+        self.sliced = order.seconds > 0  # on a GPU that is lent for so long
+        self.until = time.monotonic() + order.seconds if self.sliced else math.inf
+        self.came_at = self.trainer.step_count
         self.leaving = ""  # the status to end with, once it is to end
         self.orphaned = False  # the parent has gone
         self.watched = True
@@ -213,6 +229,8 @@ class Worker:
             self.count()
             if time.monotonic() - self.told_at > ALIVE_EVERY and not self.paused:
                 self.guard(self.tell_points)  # in very slow motion too, the server hears that this is alive
+            if self.sliced and not self.leaving:
+                self.give_back_in_time()
             if self.leaving or (self.paused and not self.steps_to_go) or time.monotonic() < self.step_again_at:
                 continue
             started = time.monotonic()
@@ -250,8 +268,15 @@ class Worker:
     def idle_for(self) -> float:
         """Seconds to wait for a command before the next step is due; 0 at full speed."""
         if self.paused and not self.steps_to_go:
-            return LISTEN_FOR
+            return 0.0 if self.sliced else LISTEN_FOR
         return max(0.0, min(LISTEN_FOR, self.step_again_at - time.monotonic()))
+
+    def give_back_in_time(self) -> None:
+        """Leave a GPU that is lent: rather than wait on it, and when the time is over, but not without having taken a step."""
+        if self.paused and not self.steps_to_go:
+            self.leave("paused")
+        elif time.monotonic() > self.until and self.trainer.step_count > self.came_at:
+            self.leave("waiting")
 
     def speed(self) -> float:
         """The most steps a second that the visitor wants now; 0 for as many as can be."""
@@ -276,7 +301,9 @@ class Worker:
         """Save and say how the run ended; False when it could not be saved and somebody is there to be told."""
         scores = self.trainer.evaluate() if status == "done" else None
         saved = self.guard(self.tell_points) and self.guard(self.look) and self.guard(lambda: self.save(scores))
-        if not saved and not self.orphaned:
+        if not saved and self.sliced:
+            status, sentence = "paused", self.trouble
+        elif not saved and not self.orphaned:
             return False
         self.tell("ended", status, sentence, dataclasses.asdict(scores) if scores else None)
         return True

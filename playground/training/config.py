@@ -14,6 +14,8 @@ from playground.tasks import ROWS, TASKS, load_task
 from playground.tasks.rows import CONTENT, LONGEST_ROW, check_vocabulary
 from playground.tasks.vocabulary import ALPHABET, SPECIAL
 
+from .devices import ZERO
+
 if TYPE_CHECKING:
     from playground.tasks.task import Task
 
@@ -115,7 +117,11 @@ class TrainConfig:
     eval_n: int = setting(256, "Held-out sequences in each of these looks; the last one takes 2,000.", low=1, high=10_000)
     until: float = setting(0.0, "End early once this exact match is reached and confirmed on 2,000 sequences; 0 never.", low=0, high=1)
     seed: int = setting(0, "The same seed gives the same run, to the bit, on the same machine.", low=0, high=2**31 - 1)
-    device: str = setting("auto", "Where it trains: auto takes a CUDA GPU where there is one.", choices=("auto", "cpu", "cuda"))
+    device: str = setting(
+        "auto",
+        "Where it trains: auto takes a CUDA GPU where there is one; zero takes ZeroGPU's in slices on such a Space, and is auto elsewhere.",
+        choices=("auto", "cpu", "cuda", ZERO),
+    )
     precision: str = setting(
         "float32",
         "Numbers in matrix products: float32 throughout, or on a GPU tf32 or bfloat16, which large models compute quicker and coarser.",

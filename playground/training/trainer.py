@@ -19,6 +19,7 @@ from playground.tasks.task import Batch
 
 from .captured import RING, CapturedSteps, Told
 from .config import Change, RunConfig, TrainConfig, settings_at, with_change
+from .devices import on_zero
 from .distributed import ALONE, Ranks
 from .optimizers import build_optimizer, counts_steps, remembered
 from .schedules import learning_rate
@@ -49,12 +50,12 @@ class Metrics:
 
 
 def resolve_device(name: str) -> torch.device:
-    """The device that a `device` setting means on this machine.
+    """The device that a `device` setting means on this machine. Where GPUs are only lent (ZeroGPU), auto leaves them alone.
 
     Raises:
         ValueError: cuda where there is none.
     """
-    available = torch.cuda.is_available()
+    available = torch.cuda.is_available() and not (name == "auto" and on_zero())
     if name == "cuda" and not available:
         raise ValueError("device is 'cuda', but no CUDA GPU is available here; use auto or cpu")
     return torch.device("cuda" if available and name != "cpu" else "cpu")

@@ -38,7 +38,8 @@ def _rows(registry: Registry, owner: str) -> dict[str, Any]:
         except (CheckpointError, OSError):
             continue  # a folder in the making or a broken one: opening it by name says what is wrong
     mine, room = (registry.rows(owner), registry.room.told(owner)) if owner else ([], "")
-    return {"runs": mine, "room": room, "checkpoints": shown, "now": time.time(), "slots": registry.slots}
+    told = {"runs": mine, "room": room, "checkpoints": shown, "now": time.time(), "slots": registry.slots}
+    return told | {"device": registry.device_line, "note": registry.home_note}
 
 
 async def act(registry: Registry, request: object) -> dict[str, Any]:

@@ -20,9 +20,12 @@ import gradio as gr
 from playground.comparison.jobs import Comparer
 from playground.hub.jobs import Jobs
 from playground.lab.laboratory import Laboratory
+from playground.runs.home import find_home
 from playground.runs.limits import Limits
-from playground.runs.processes import warm_up
+from playground.runs.processes import Child, warm_up
 from playground.runs.registry import Registry
+from playground.runs.zero import borrow
+from playground.training.devices import on_zero
 
 from .asked import asked
 from .compare import ComparePage, compare_view
@@ -38,7 +41,6 @@ from .visit import known, new_owner, owner_of_this_machine, visited
 
 HERE = Path(__file__).parent
 TITLE = "<h1>Transformer Playground</h1><p>A small encoder-decoder transformer, written from scratch, learns while you watch.</p>"
-CHECKPOINTS = HERE.parent.parent / "checkpoints"
 
 
 def build(registry: Registry) -> gr.Blocks:
@@ -109,10 +111,11 @@ def theme() -> Any:
     )
 
 
-def launch_options(registry: Registry, laboratory: Laboratory, host: str | None, port: int | None) -> dict[str, Any]:
-    """How the page is served. With a `host`, and on a Space, anybody may come; otherwise only this machine."""
+def launch_options(registry: Registry, laboratory: Laboratory, host: str | None, port: int | None, share: bool) -> dict[str, Any]:
+    """How the page is served. With a `host`, shared, and on a Space, anybody may come; otherwise only this machine."""
     host = host or os.environ.get("GRADIO_SERVER_NAME") or None
-    pages = ComparePage(registry, Comparer(hosted=is_open(host))), LabPage(registry, laboratory), HubPage(registry, Jobs(registry))
+    opened = is_open(host, share)
+    pages = ComparePage(registry, Comparer(hosted=opened)), LabPage(registry, laboratory), HubPage(registry, Jobs(registry))
     bringing = Bringing(registry)
     answers = live_answerers(registry) | inspect_answerers(registry) | {"rows": bringing.answer}
     for page in pages:
@@ -122,6 +125,9 @@ def launch_options(registry: Registry, laboratory: Laboratory, host: str | None,
         "css": (HERE / "page.css").read_text(encoding="utf-8"),
         "server_name": host,
         "server_port": port,
+        "share": share,
+        "pwa": True,
+        "favicon_path": HERE / "icon.svg",
         "footer_links": [],
         "max_file_size": "50mb",
         "enable_monitoring": False,
@@ -130,39 +136,62 @@ def launch_options(registry: Registry, laboratory: Laboratory, host: str | None,
         "_frontend": False,  # else Gradio gives up where its own first page takes 3 s, as on one core while torch is being imported
         "show_error": False,
         "app_kwargs": {
-            "middleware": middleware(open_to_all=is_open(host)),
+            "middleware": middleware(open_to_all=opened),
             "routes": [*asked(answers), *routes(registry), *bringing.routes()],
         },
     }
 
 
-def is_open(host: str | None) -> bool:
-    """Whether other machines may come: on a Space, and where a host other than this machine's own names is served."""
-    return "SPACE_ID" in os.environ or (host or "localhost") not in ("localhost", "127.0.0.1", "::1")
+def is_open(host: str | None, share: bool = False) -> bool:
+    """Whether other machines may come: on a Space, by a shared link, and where a host other than this machine's own names is served."""
+    return share or "SPACE_ID" in os.environ or (host or "localhost") not in ("localhost", "127.0.0.1", "::1")
 
 
-def serve(host: str | None = None, port: int | None = None) -> None:
-    """Serve the page until the process is told to end; then let every run save, and exit 0.
+def has_screen() -> bool:
+    """Whether somebody sits before this machine who would see a browser open."""
+    if "SSH_CONNECTION" in os.environ or not sys.stdout.isatty():
+        return False
+    return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
-    Checkpoints and runs live under checkpoints/, or where PLAYGROUND_CHECKPOINTS says.
+
+def find_device(registry: Registry) -> None:
+    """Say where runs train, here and on the page, as soon as a process with torch has found out."""
+
+    def found(line: str) -> None:
+        registry.device_line = line
+        print(line, flush=True)
+
+    Child("playground.runs.device:tell", "device", on_message=found, on_end=lambda code: None)
+
+
+def serve(host: str | None = None, port: int | None = None, *, share: bool = False, browser: bool = False) -> None:
+    """Serve the page until the process is told to end; then let every run save, and exit 0. With `browser`, open it where there is
+    a screen; with `share`, Gradio's tunnel gives it a link for everybody.
+
+    Checkpoints and runs live where home.py finds a place for them.
     """
-    opened = is_open(host or os.environ.get("GRADIO_SERVER_NAME"))
+    share = share or os.environ.get("GRADIO_SHARE", "").lower() == "true"
+    opened = is_open(host or os.environ.get("GRADIO_SERVER_NAME"), share)
     if opened:  # many visitors share one machine
         for name, value in (("PLAYGROUND_LEASE", "180"), ("PLAYGROUND_HISTORY_MB", "32")):
             os.environ.setdefault(name, value)
+    home = find_home()
     try:
         warm_up()
     except ValueError as error:
         sys.exit(str(error))
-    limits = Limits.hosted() if opened else Limits.none()
-    registry = Registry(Path(os.environ.get("PLAYGROUND_CHECKPOINTS") or CHECKPOINTS), limits=limits)
+    registry = Registry(home.root, limits=Limits.hosted() if opened else Limits.none())
+    registry.home_note = home.note
     if said := registry.closed():
         print(said, file=sys.stderr, flush=True)
+    find_device(registry)
     registry.eyes.warm_up()
     if not opened:
         registry.local_owner = owner_of_this_machine(registry.root)
     if opened:
         registry.slots_an_owner = max(1, registry.slots - 1)  # nobody holds every place among strangers
+    if on_zero():
+        registry.lender = borrow()
     laboratory = Laboratory(registry)
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -176,4 +205,5 @@ def serve(host: str | None = None, port: int | None = None) -> None:
     # These signals skip atexit, so this must stand before the launch.
     for number in (signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])):
         signal.signal(number, end)
-    build(registry).launch(**launch_options(registry, laboratory, host, port))
+    inbrowser = browser and not opened and has_screen()
+    build(registry).launch(**launch_options(registry, laboratory, host, port, share), inbrowser=inbrowser)

@@ -34,7 +34,8 @@ window.playground ||= {};
 function goTo(tab, what) {
   window.playground[tab] = what;
   window.dispatchEvent(new CustomEvent("playground-" + tab));
-  // Tabs that a narrow page has no room for stand in a menu.
-  [...document.querySelectorAll("#tabs button[role=tab], #tabs .overflow-dropdown button")].find((button) => button.textContent.trim() === tab)?.click();
+  openTab(tab);
 }
+const TABS = "#tabs button[role=tab], #tabs .overflow-dropdown button"; // those that a narrow page has no room for stand in a menu
+function openTab(tab) { [...document.querySelectorAll(TABS)].find((button) => button.textContent.trim() === tab)?.click(); }
 function handedOver(tab) { const what = window.playground[tab]; delete window.playground[tab]; return what; }

@@ -16,6 +16,7 @@ from playground.runs.memory import check_memory
 from playground.tasks import ROWS
 from playground.tasks.rows import CONTENT, MissingRows, RowsError, kept_about
 from playground.training.config import RunConfig, field_owner, setting_of
+from playground.training.devices import ZERO, on_zero
 from playground.training.presets import PRESETS, family_config, preset_config
 
 from .difficulty import task_in_html
@@ -48,7 +49,7 @@ CHOICE_LABELS = {
     "rows": "rows",
     "pre": "pre-norm", "post": "post-norm", "noam": "noam (paper)", "relu": "ReLU", "gelu": "GELU", "swiglu": "SwiGLU",
     "layer": "LayerNorm", "rms": "RMSNorm", "rope": "RoPE", "alibi": "ALiBi", "t5": "T5 relative", "from-the-end": "from the end",
-    ROWS: "Your own rows", "adam": "Adam", "adamw": "AdamW", "sgd": "SGD",
+    ZERO: "GPU (ZeroGPU slices)", ROWS: "Your own rows", "adam": "Adam", "adamw": "AdamW", "sgd": "SGD",
 }  # fmt: skip
 ARROW_STEPS = {
     "dropout": 0.05, "position_scale": 0.5, "learning_rate": 0.001, "final_share": 0.01, "beta1": 0.01, "beta2": 0.01,
@@ -72,7 +73,7 @@ def component_for(name: str, explain: bool = True) -> Any:
     common = {"label": label_of(name), "info": setting.metadata["help"] if explain else None, "elem_id": f"field-{name}"}
     common["visible"] = heard(name, "transformer")
     if setting.metadata["choices"]:
-        choices = [(CHOICE_LABELS.get(c, c), c) for c in setting.metadata["choices"]]
+        choices = [(CHOICE_LABELS.get(c, c), c) for c in setting.metadata["choices"] if c != ZERO or on_zero()]
         if len(choices) > AS_BUTTONS:
             return gr.Dropdown(choices, value=setting.default, **common)
         return gr.Radio(choices, value=setting.default, **common)

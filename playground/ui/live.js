@@ -59,6 +59,16 @@ function take(told) {
   drawLengths(); say(); draw();
   if (viewed === null && (status !== before || (told.snapshot && (status !== "training" || Date.now() - askedAt > 1000)))) ask();
   if (status !== before) listSoon();
+  if (told.slice && told.own) nextSlice();
+}
+
+// A GPU that is lent for seconds at a time is lent to whoever asks: this page, for the run on show, through an event of Gradio's,
+// which says whose page it is. While one is under way, Gradio passes no other on.
+let slicedAt = 0;
+function nextSlice() {
+  if (Date.now() - slicedAt < 2000) return;
+  slicedAt = Date.now();
+  trigger("submit", { owner, subject });
 }
 
 // The old picture stays until the first answer about the new subject is there.
@@ -106,11 +116,27 @@ function sentHere() {
 }
 window.addEventListener("playground-Train", sentHere);
 
+// The browser remembers the tab, too; a link that says what to show comes first.
+const LAST_TAB = "transformer-playground-tab", LINKS = ["inspect", "watch", "settings"];
+function returnToTab() {
+  if (window.playground.returned) return;
+  window.playground.returned = true;
+  let tab = "";
+  try { tab = localStorage.getItem(LAST_TAB) || ""; } catch (error) { /* a browser without a memory */ }
+  const asked = new URLSearchParams(location.search);
+  if (tab && tab !== "Train" && !LINKS.some((name) => asked.has(name))) setTimeout(() => openTab(tab), 0);
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest(TABS);
+    try { if (button) localStorage.setItem(LAST_TAB, button.textContent.trim()); } catch (error) { /* likewise */ }
+  });
+}
+
 function attach() {
   let value = {};
   try { value = JSON.parse(props.value) || {}; } catch (error) { return; }
   owner = value.owner || ""; first = value.first || "";
   if (new URLSearchParams(location.search).has("inspect") && !window.playground.linked) { window.playground.linked = true; setTimeout(() => goTo("Inspect"), 0); }
+  returnToTab();
   let remembered = "";
   try { remembered = localStorage.getItem("transformer-playground-subject") || ""; } catch (error) { /* a browser without a memory */ }
   if (value.subject) { open(value.subject); list(); return; }

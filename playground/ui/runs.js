@@ -23,6 +23,7 @@ async function list() {
   try { told = await call("runs", { owner }); } catch (error) { return; }
   runs = told.runs; checkpoints = told.checkpoints; serverNow = told.now; slots = told.slots;
   if ($(".room-note").textContent !== told.room) $(".room-note").textContent = told.room;
+  $(".device").textContent = sentenceOf(told.device); $(".home-note").textContent = told.note; $(".home-note").hidden = !told.note;
   offer(); drawRuns();
   const gone = [...overlays.keys()].filter((s) => !runs.some((r) => r.subject === s && !r.deleted));
   if (gone.length) { gone.forEach((s) => overlays.delete(s)); drawLegend(); draw(); }
@@ -76,7 +77,7 @@ function drawRuns() {
     row.classList.toggle("open", r.subject === subject);
     row.classList.toggle("hidden-run", r.hidden);
     if (!row.querySelector(".renaming")) { cell("name", r.name).title = r.name; }
-    cell("state", r.place ? nth(r.place) : STATES[r.status] || r.status).dataset.status = r.status;
+    cell("state", r.place ? nth(r.place) : r.slice ? "next slice" : STATES[r.status] || r.status).dataset.status = r.status;
     cell("task", r.task);
     cell("size", r.shape[0] + " × " + r.shape[1] + ", " + Math.round(r.parameters / 1000) + " K").title = plural(r.shape[0], "layer") + ", " + plural(r.shape[1], "head") + ", d_model " + r.shape[2] + ", " + r.parameters.toLocaleString("en") + " parameters";
     cell("best", r.best === null ? "–" : percent(r.best)).title = r.best === null ? "" : "of " + plural(r.scored, "held-out sequence");

@@ -14,6 +14,7 @@ from playground.families import FAMILIES
 from playground.runs.registry import Refused, Registry
 from playground.tasks import ROWS, TASKS
 from playground.training.config import Change, RunConfig
+from playground.training.devices import ZERO, on_zero
 from playground.training.presets import PRESETS
 
 from .acts import settings_from
@@ -33,12 +34,13 @@ from .form import (
 )
 from .live import live_view
 from .rows import panel_value
-from .subject import CHECKPOINT, RUN, WATCH
+from .subject import CHECKPOINT, RUN, WATCH, run_on_show
 from .visit import known, new_owner, visited
 
 FIRST_CHECKPOINT = "reverse"
 QUIET: dict[str, Any] = {"show_progress": "hidden", "concurrency_limit": None, "api_visibility": "private"}
 COMMAND = "() => document.querySelector('#live .live').dispatchEvent(new CustomEvent('command', {{ detail: '{}' }}))"
+SLICES_AT_ONCE = 8  # visitors whose slices hold an event open; ZeroGPU itself has a line for more
 # The speed that is chosen in the live view belongs to a run from its first step on.
 WITH_SPEED = "(visit, speed, ...form) => [visit, document.querySelector('#live .speed')?.value ?? '0', ...form]"
 
@@ -86,6 +88,8 @@ def build_train_tab(registry: Registry, visit: gr.BrowserState) -> tuple[list[An
     def filled(config: RunConfig) -> list[Any]:
         """What the form shows of a run, and which recipe it follows, if any."""
         fields = shown_values(config) | config.to_fields()
+        if fields["device"] == ZERO and not on_zero():
+            fields["device"] = "auto"
         recipe = next((name for name in RECIPES if preset_values(name).items() <= fields.items()), None)
         shown = gr.Radio(value=recipe, info=PRESETS[recipe].sentence if recipe else "Settings of a run or a link.")
         return [shown if name == "preset" else fields[name] for name in names]
@@ -107,6 +111,12 @@ def build_train_tab(registry: Registry, visit: gr.BrowserState) -> tuple[list[An
             return filled(settings_from(json.dumps(event.value)))
         except ValueError:
             return [gr.skip() for _ in names]
+
+    def next_slice(event: gr.EventData) -> None:
+        """Train a slice of the run on show with the GPU that is lent to whoever's event this is; over when the slice is."""
+        run, own = run_on_show(registry, event._data)
+        if run and own:
+            registry.run_slice(run)
 
     def recipe_chosen(preset: str) -> list[Any]:
         values = preset_values(preset)
@@ -143,6 +153,8 @@ def build_train_tab(registry: Registry, visit: gr.BrowserState) -> tuple[list[An
         button.click(start, [visit, speed, *components], [visit, live, problem], validator=validate, js=WITH_SPEED, **QUIET)
     for button, command in ((pause, "pause"), (resume, "resume"), (step, "step"), (stop, "stop")):
         button.click(None, None, None, js=COMMAND.format(command))
+    if registry.lender is not None:
+        live.submit(next_slice, None, None, **QUIET | {"concurrency_limit": SLICES_AT_ONCE})
     filling = [
         live.select(copy_settings, None, components, **QUIET),
         panel.select(use_rows, None, [form["task"], form["rows"], form["min_length"], form["max_length"]], **QUIET),

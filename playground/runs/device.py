@@ -1,0 +1,45 @@
+"""Which device runs train on by default, and why, in one line. Runs in a process of its own: the page's process imports no torch, and
+asking a GPU for its name takes some of its memory for as long as the process lives."""
+
+from __future__ import annotations
+
+import signal
+from contextlib import suppress
+from multiprocessing.connection import Connection
+
+import torch
+
+from playground.training.devices import on_zero
+from playground.training.trainer import resolve_device
+
+from .processes import usable_cores
+
+
+def device_line() -> str:
+    """As in "Training on cpu, 2 cores: no CUDA device is visible"."""
+    if resolve_device("auto").type == "cuda":
+        about, count = torch.cuda.get_device_properties(0), torch.cuda.device_count()
+        others = f", the first of {count} that are visible" if count > 1 else ""
+        return f"Training on cuda:0, {about.name} with {about.total_memory / 1e9:.0f} GB{others}"
+    return f"Training on cpu, {_plural(usable_cores(), 'core')}: {_why_not_cuda()}"
+
+
+def _why_not_cuda() -> str:
+    if on_zero():
+        return "a GPU is lent in slices to runs whose device is zero"
+    if torch.version.cuda is None and torch.version.hip is None:
+        apple = torch.backends.mps.is_available()
+        return "Apple's GPU (mps) is not made use of, only CUDA is" if apple else "this torch was built without CUDA"
+    return "no CUDA device is visible"
+
+
+def _plural(number: int, noun: str) -> str:
+    return f"{number} {noun}" + "s" * (number != 1)
+
+
+def tell(pipe: Connection) -> None:
+    """The entry of the process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with suppress(OSError):  # who asked has gone
+        pipe.send((device_line(),))
+    pipe.close()

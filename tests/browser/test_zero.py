@@ -1,0 +1,47 @@
+"""A Space on ZeroGPU as its visitors meet it: the app, with a package `spaces` that lends a simulated GPU (tests/runs/lending.py)."""
+
+import os
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.seeing import settle, shows
+from tests.servers import ROOT, AppServer
+
+# As the real one, it refuses to be imported by Gradio in the making, and knows whose event calls from Gradio's own context.
+SPACES = """
+import gradio
+if not hasattr(gradio, "Blocks"):
+    raise ImportError("gradio imports spaces")
+from gradio.context import LocalContext
+from tests.runs import lending
+lending.REQUEST = LocalContext.request
+def GPU(duration):
+    return lambda task: lending.Zero(task, duration)
+"""
+
+
+@pytest.fixture(scope="module")
+def zero_app(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("zero")
+    (folder / "spaces.py").write_text(SPACES)
+    path = os.pathsep.join((str(folder), str(ROOT)))
+    app = AppServer(folder, PYTHONPATH=path, SPACES_ZERO_GPU="true", PLAYGROUND_ZERO_SECONDS="1", GRADIO_SERVER_NAME="0.0.0.0")
+    yield app
+    app.stop()
+
+
+def test_a_run_trains_in_slices_while_its_page_is_open(zero_app, open_page):
+    page = open_page(zero_app.url)
+    shows(page, "checkpoint")
+    page.click("#field-device label:has-text('ZeroGPU slices')")
+    page.click("#advanced > button")
+    page.click("#advanced .group button:has-text('Training')")
+    settle(page, "steps", 40)
+    page.select_option(".speed", "20")  # so that a second is not enough, however quick the machine
+    page.click("#train")
+    shows(page, "waiting", "training")
+    page.wait_for_function("/Waiting for the next slice of the GPU|Training/.test(document.querySelector('.sentence').textContent)")
+    shows(page, "done")
+    expect(page.locator(".sentence")).to_contain_text("Done · 40 steps")
+    expect(page.locator(".device")).to_contain_text("a GPU is lent in slices to runs whose device is zero")

@@ -1,0 +1,149 @@
+"""The playground deployed to a Space of the stand-in, and started from exactly what arrived there."""
+
+import json
+import re
+import subprocess
+from multiprocessing import Pipe
+
+import pytest
+from huggingface_hub.utils import close_session
+
+from playground.hub.client import Hub, HubError
+from playground.hub.space import HOUSE, PICTURE, is_own, space_files
+from playground.hub.work import Errand, Runner
+from tests.commands import playground
+from tests.hub.stand_in import StandInHub
+from tests.servers import ROOT, SHIPPED, AppServer
+
+
+@pytest.fixture(scope="module")
+def hub():
+    with StandInHub() as hub:
+        yield hub
+        close_session()
+
+
+@pytest.fixture(scope="module")
+def deploy(hub, tmp_path_factory):
+    home = tmp_path_factory.mktemp("home")
+
+    def deploy(*arguments: object, token: str = StandInHub.ADA) -> subprocess.CompletedProcess:
+        done = playground("deploy", *arguments, **hub.environment(home, token=token))
+        assert not token or token not in done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+        return done
+
+    return deploy
+
+
+@pytest.fixture(scope="module")
+def deployed(hub, deploy):
+    """The first deployment to ada/play: what was printed, and what was asked of the Hub."""
+    with hub.watch() as seen:
+        done = deploy("ada/play")
+    assert done.returncode == 0, done.stderr
+    return done, seen
+
+
+def test_what_a_space_needs_is_in_it_and_nothing_else():
+    names = set(space_files())
+    assert {"app.py", "requirements.txt", "README.md", "LICENSE", PICTURE, "playground/ui/app.py", "playground/ui/live.js"} <= names
+    assert {name.split("/")[1] for name in names if name.startswith("checkpoints/")} == set(SHIPPED)
+    assert {name.split("/")[0] for name in names} == {
+        "app.py", "requirements.txt", "README.md", "LICENSE", ".github", "playground", "checkpoints",
+    }  # fmt: skip
+    tracked = subprocess.run(["git", "ls-files", "playground"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
+    assert set(tracked) <= names
+    assert not [name for name in names if name.endswith(".pyc") or "__pycache__" in name]
+
+
+def test_a_folder_that_is_no_copy_of_the_repository_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"app\.py is missing"):
+        space_files(tmp_path)
+
+
+def test_a_dry_run_lists_the_files_and_writes_nothing(hub, deploy):
+    with hub.watch() as seen:
+        done = deploy("ada/dry", "--dry-run")
+    first, *files, last = done.stdout.splitlines()
+    assert first == "space ada/dry (private, branch main): would be made"
+    assert sorted(line.split()[-1] for line in files) == sorted(space_files())
+    assert last == "nothing was written"
+    assert {request.method for request in seen} <= {"GET", "HEAD"}
+    assert ("space", "ada/dry") not in hub.repos
+
+
+def test_a_space_is_made_private_and_filled_in_one_commit(hub, deployed):
+    done, seen = deployed
+    assert done.stdout.splitlines()[0] == "space ada/play (private, branch main): was made"
+    assert done.stdout.splitlines()[-1] == f"{hub.url}/spaces/ada/play"
+    assert len([request for request in seen if "/commit/" in request.path]) == 1
+    (made,) = [json.loads(request.body) for request in seen if request.path == "/api/repos/create"]
+    assert (made["type"], made["sdk"], made["name"]) == ("space", "gradio", "play")
+    assert hub.repo("ada/play", "space").private
+    there = hub.files("ada/play", kind="space")
+    assert set(there) - {".gitattributes"} == set(space_files())
+    assert all(there[name] == path.read_bytes() for name, path in space_files().items() if name != "README.md")
+
+
+def test_its_readme_names_a_thumbnail_that_is_there(hub, deployed):
+    readme = hub.files("ada/play", kind="space")["README.md"].decode()
+    (thumbnail,) = re.findall(r"^thumbnail: (.+)$", readme, re.M)
+    assert thumbnail == f"{hub.url}/spaces/ada/play/resolve/main/{PICTURE}"
+    assert readme.replace(f"thumbnail: {thumbnail}\n", "") == (HOUSE / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_later_deployment_takes_away_what_is_no_longer_ours_and_leaves_what_the_owner_added(hub, deployed, tmp_path):
+    hub.put("ada/play", {"playground/old.py": "gone = 1", "notes.md": "mine", "app.py": "edited"}, kind="space")
+    ours, theirs = Pipe()
+    told = Runner(Hub(StandInHub.ADA, hub.url), Errand("deploy", "ada/play", StandInHub.ADA, private=True), theirs, tmp_path).deploy()
+    ours.close()
+    (plan,) = told["plans"]
+    changes = {change["path"]: change["what"] for change in plan["changes"]}
+    assert {path: what for path, what in changes.items() if what != "same"} == {"app.py": "changed", "playground/old.py": "removed"}
+    there = hub.files("ada/play", kind="space")
+    assert there["app.py"] == (ROOT / "app.py").read_bytes()
+    assert there["notes.md"] == b"mine"
+    assert "playground/old.py" not in there
+    assert is_own("playground/old.py")
+    assert not is_own("checkpoints/mine/config.json")
+
+
+@pytest.mark.parametrize(
+    ("space", "token", "says"),
+    [
+        ("ada/other", StandInHub.ADA, "holds something else"),
+        ("ada/mine", StandInHub.ADA_READS, "this token only reads"),
+        ("ada/theirs", StandInHub.BEN, "ben may not publish under ada"),
+        ("ada", StandInHub.ADA, "name one as user/name"),
+    ],
+)
+def test_what_cannot_be_deployed_is_refused_in_one_sentence(hub, tmp_path, space, token, says):
+    hub.put("ada/other", {"app.py": "theirs", "README.md": "---\nsdk: gradio\n---\n"}, kind="space")
+    ours, theirs = Pipe()
+    with pytest.raises(HubError, match=says):
+        Runner(Hub(token, hub.url), Errand("deploy", space, token, private=True), theirs, tmp_path).deploy()
+    ours.close()
+    assert hub.files("ada/other", kind="space")["app.py"] == b"theirs"
+
+
+def test_without_a_token_the_command_says_what_to_do(deploy):
+    done = deploy("ada/nobody", token="")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "hf auth login" in done.stderr
+
+
+def test_the_app_answers_from_exactly_what_was_uploaded(hub, deployed, tmp_path):
+    house = tmp_path / "space"
+    for name, data in hub.files("ada/play", kind="space").items():
+        (house / name).parent.mkdir(parents=True, exist_ok=True)
+        (house / name).write_bytes(data)
+    (house / "app.py").write_bytes((ROOT / "app.py").read_bytes())  # another test edits it there
+    app = AppServer(tmp_path, house=house, SPACE_ID="ada/play")
+    try:
+        told = app.ask("poll", {"subject": "checkpoint:reverse"})
+        assert told["status"] == "checkpoint"
+        assert app.ask("try", {"subject": "checkpoint:copy", "text": "3 1 4"})["given"] == ["3", "1", "4"]
+        assert app.ask("runs", {"owner": ""})["note"].startswith("This Space has no persistent storage")
+    finally:
+        assert app.stop() == 0

@@ -1,0 +1,59 @@
+"""The line that says where runs train, and why."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from playground.runs import device
+from playground.runs.device import device_line
+from playground.runs.processes import Child
+from playground.training.trainer import resolve_device
+from tests.servers import wait_for
+
+
+def test_it_is_told_by_a_process_of_its_own():
+    heard, codes = [], []
+    Child("playground.runs.device:tell", "device", on_message=heard.append, on_end=codes.append)
+    wait_for(lambda: codes, what="the end of that process")
+    assert codes == [0]
+    (line,) = heard
+    assert line.startswith(f"Training on {resolve_device('auto').type}")
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    def machine(cores=2, cuda="13.0", gpus=(), apple=False):
+        monkeypatch.setattr(device, "usable_cores", lambda: cores)
+        monkeypatch.setattr(torch.version, "cuda", cuda)
+        monkeypatch.setattr(torch.version, "hip", None)
+        monkeypatch.setattr(torch.backends.mps, "is_available", lambda: apple)
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: bool(gpus))
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: len(gpus))
+        about = {"get_device_properties": lambda n: SimpleNamespace(name=gpus[n], total_memory=80e9)}
+        for name, answer in about.items():
+            monkeypatch.setattr(torch.cuda, name, answer)
+
+    return machine
+
+
+@pytest.mark.parametrize(
+    ("about", "line"),
+    [
+        ({}, "Training on cpu, 2 cores: no CUDA device is visible"),
+        ({"cores": 1, "cuda": None}, "Training on cpu, 1 core: this torch was built without CUDA"),
+        ({"cuda": None, "apple": True}, "Training on cpu, 2 cores: Apple's GPU (mps) is not made use of, only CUDA is"),
+        ({"gpus": ["NVIDIA A"]}, "Training on cuda:0, NVIDIA A with 80 GB"),
+        ({"gpus": ["NVIDIA A", "NVIDIA B"]}, "Training on cuda:0, NVIDIA A with 80 GB, the first of 2 that are visible"),
+    ],
+)
+def test_the_line_names_the_device_and_the_reason(machine, about, line):
+    machine(**about)
+    assert device_line() == line
+
+
+def test_on_zerogpu_auto_is_the_processor_and_the_line_says_how_to_get_a_gpu(machine, monkeypatch):
+    monkeypatch.setenv("SPACES_ZERO_GPU", "true")
+    machine(gpus=["NVIDIA A"])
+    assert device_line() == "Training on cpu, 2 cores: a GPU is lent in slices to runs whose device is zero"
+    assert resolve_device("zero").type == resolve_device("cuda").type == "cuda"

@@ -1,0 +1,74 @@
+import json
+import os
+
+import pytest
+
+from playground.runs.home import BESIDE, SHIPPED, find_home
+from playground.runs.registry import Registry
+from playground.training.manifest import read_manifest
+from tests import servers
+from tests.servers import ROOT
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch):
+    for name in ("SPACE_ID", "PLAYGROUND_CHECKPOINTS", "HF_HOME"):
+        monkeypatch.setenv(name, "x")  # so that it is put back, whatever is set meanwhile
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def storage(tmp_path, monkeypatch):
+    """A Space with persistent storage."""
+    monkeypatch.setenv("SPACE_ID", "ada/play")
+    (tmp_path / "data").mkdir()
+    return tmp_path / "data"
+
+
+def test_the_shipped_checkpoints_are_those_of_the_repository():
+    assert set(SHIPPED) == set(servers.SHIPPED)
+    assert BESIDE == ROOT / "checkpoints"
+
+
+def test_a_laptop_keeps_things_beside_the_code_even_with_a_folder_of_that_name(tmp_path):
+    home = find_home(tmp_path, mounted=lambda path: True)
+    assert (home.root, home.note) == (BESIDE, "")
+    assert "HF_HOME" not in os.environ
+
+
+def test_a_space_with_storage_keeps_runs_and_downloads_there_and_shows_what_ships(storage):
+    home = find_home(storage, mounted=lambda path: path == storage)
+    assert (home.root, home.note) == (storage / "checkpoints", "")
+    assert os.environ["PLAYGROUND_CHECKPOINTS"] == str(storage / "checkpoints")  # rows and fetched models go by it
+    assert os.environ["HF_HOME"] == str(storage / ".huggingface")
+    registry = Registry(home.root)
+    assert set(registry.checkpoints()) == set(SHIPPED)
+    for name, folder in registry.checkpoints().items():
+        assert read_manifest(folder) == read_manifest(ROOT / "checkpoints" / name)
+    registry.shutdown()
+
+
+def test_what_lies_in_the_storage_stays_as_it_is(storage):
+    mine = storage / "checkpoints" / "reverse"
+    mine.mkdir(parents=True)
+    (mine / "config.json").write_text(json.dumps("mine"))
+    find_home(storage, mounted=lambda path: True)
+    assert [path.name for path in mine.iterdir()] == ["config.json"]
+    assert (mine / "config.json").read_text() == '"mine"'
+
+
+def test_storage_that_is_not_mounted_or_cannot_be_written_is_none(storage, monkeypatch):
+    assert find_home(storage).root == BESIDE  # a folder, but no mount
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    home = find_home(storage, mounted=lambda path: True)
+    assert home.root == BESIDE
+    assert home.note.startswith("This Space has no persistent storage")
+    assert "HF_HOME" not in os.environ
+
+
+@pytest.mark.parametrize(("chosen", "lasts"), [("checkpoints", True), ("runs/of/mine", True), ("../elsewhere", False)])
+def test_a_folder_that_the_owner_chose_is_taken_and_judged(storage, monkeypatch, chosen, lasts):
+    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(storage / chosen))
+    home = find_home(storage, mounted=lambda path: True)
+    assert home.root == storage / chosen
+    assert (home.note == "") is lasts

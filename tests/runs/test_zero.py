@@ -1,0 +1,283 @@
+"""Training in slices of a GPU that is lent, on a ZeroGPU that is simulated (lending.py)."""
+
+import contextvars
+import pickle
+import sys
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from playground.runs import registry as registry_module
+from playground.runs.registry import Registry
+from playground.runs.run import Order, Run
+from playground.runs.zero import MARGIN, SLICE, borrow, in_words, train_slice
+from playground.training.checkpoint import load_model, own_tensors
+from playground.training.config import Change, RunConfig
+from playground.training.trainer import Trainer, resolve_device
+from playground.ui.form import component_for
+from tests.runs.lending import REQUEST, Trouble, Zero
+from tests.servers import wait_for
+
+CONFIG = RunConfig.from_fields(
+    {
+        "d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "batch_size": 8, "max_length": 5, "dropout": 0.1, "eval_every": 20,
+        "eval_n": 32, "steps": 60, "device": "zero",
+    }
+)  # fmt: skip
+LONG = 60.0  # seconds: one slice holds the whole run
+QUOTA = Trouble(
+    "You have exceeded your free ZeroGPU quota (35s requested vs. 3s left). <a href='x'>Try</a> again in 2:00.", "ZeroGPU quota exceeded"
+)
+
+
+@pytest.fixture(autouse=True)
+def on_zero(monkeypatch):
+    monkeypatch.setenv("SPACES_ZERO_GPU", "true")
+
+
+@pytest.fixture
+def zero():
+    zero = Zero(train_slice, LONG)
+    yield zero
+    zero.kill()
+
+
+@pytest.fixture
+def registry(tmp_path, zero):
+    registry = Registry(tmp_path)
+    registry.lender = zero
+    yield registry
+    registry.shutdown()
+
+
+@pytest.fixture
+def slices_of(monkeypatch):
+    """Sets how many seconds a slice has."""
+    return lambda seconds: monkeypatch.setattr(registry_module, "SLICE", seconds)
+
+
+def in_an_event(registry: Registry, run: Run, who: str = "ada") -> threading.Thread:
+    """A slice in the event of a visitor, under way."""
+    context = contextvars.copy_context()
+    context.run(REQUEST.set, who)
+    thread = threading.Thread(target=context.run, args=(registry.run_slice, run))
+    thread.start()
+    return thread
+
+
+def slice_of(registry: Registry, run: Run) -> None:
+    in_an_event(registry, run).join(60)
+
+
+def to_the_end(registry: Registry, run: Run) -> Run:
+    while run.status == "waiting":
+        slice_of(registry, run)
+    assert run.status == "done", run.message
+    return run
+
+
+def losses(run: Run) -> list[float]:
+    return list(run.load().columns["loss"])
+
+
+def weights(run: Run) -> dict[str, list]:
+    _, family = load_model(run.checkpoints()[0][0])
+    return {name: tensor.tolist() for name, tensor in own_tensors(family).items()}
+
+
+@pytest.fixture(scope="module")
+def at_once():
+    """The same run without any slices: its losses as they are kept, and its weights."""
+    trainer = Trainer(CONFIG)
+    kept = [float(f"{metrics.loss:.6g}") for metrics in trainer]
+    return kept, {name: tensor.tolist() for name, tensor in own_tensors(trainer.family).items()}
+
+
+def test_slices_train_what_one_go_trains_to_the_bit(registry, zero, slices_of, at_once):
+    slices_of(0.1)
+    run = registry.start(CONFIG, "ada")
+    assert (run.status, run.live) == ("waiting", False)
+    told = registry.poll(run, 0, -1, 0)
+    assert (told["slice"], told["place"]) == (True, None)
+    to_the_end(registry, run)
+    assert len(zero.calls) >= 3
+    assert len(set(zero.pids)) == 1  # the process that was forked for the first slice was used again
+    assert (losses(run), weights(run)) == at_once
+    assert run.scores["n"] > 0
+    assert registry.poll(run, 0, -1, 0)["slice"] is False
+
+
+def test_a_thread_of_ours_is_not_lent_a_gpu_and_the_run_pauses(registry, zero):
+    run = registry.start(CONFIG, "ada")
+    thread = threading.Thread(target=registry.run_slice, args=(run,))
+    thread.start()
+    thread.join(30)
+    assert run.status == "paused"
+    assert "GPU" in run.message
+
+
+@pytest.mark.parametrize(("action", "status"), [("pause", "paused"), ("stop", "stopped")])
+def test_between_two_slices_a_run_is_paused_and_stopped_at_once_and_goes_on(registry, slices_of, at_once, action, status):
+    slices_of(0.02)
+    run = registry.start(CONFIG, "ada")
+    slice_of(registry, run)
+    assert run.status == "waiting"
+    registry.control(run, action)
+    assert run.status == status
+    slice_of(registry, run)  # a page that has not heard of it yet
+    assert run.status == status
+    registry.control(run, "resume")
+    slices_of(LONG)
+    assert losses(to_the_end(registry, run)) == at_once[0]
+
+
+@pytest.mark.parametrize(("action", "status"), [("pause", "paused"), ("stop", "stopped")])
+def test_within_a_slice_a_pause_saves_and_gives_the_gpu_back(registry, slices_of, at_once, action, status):
+    slices_of(LONG)
+    run = registry.start(CONFIG, "ada", changes=[Change(0, "speed", 20)])
+    event = in_an_event(registry, run)
+    wait_for(lambda: run.step >= 3, what="three steps")
+    registry.control(run, action)
+    event.join(30)
+    assert not event.is_alive()
+    assert (run.status, run.live) == (status, False)
+    assert run.checkpoints()[0][1].step == run.step >= 3
+    registry.change(run, "speed", 0)
+    registry.control(run, "resume")
+    slices_of(LONG)
+    assert losses(to_the_end(registry, run)) == at_once[0]
+
+
+def test_a_step_takes_one_slice(registry, slices_of):
+    slices_of(0.02)
+    run = registry.start(CONFIG, "ada")
+    slice_of(registry, run)
+    registry.control(run, "pause")
+    before = run.step
+    registry.control(run, "step")
+    assert run.status == "waiting"
+    slice_of(registry, run)
+    assert (run.status, run.step) == ("paused", before + 1)
+
+
+def test_killed_in_mid_slice_it_pauses_and_no_point_that_was_told_is_lost(registry, zero, slices_of, at_once):
+    slices_of(LONG)
+    run = registry.start(CONFIG, "ada", changes=[Change(0, "speed", 20)])
+    event = in_an_event(registry, run)
+    wait_for(lambda: run.step >= 5, what="five steps")
+    zero.kill()
+    event.join(30)
+    assert (run.status, run.live) == ("paused", False)
+    assert run.message.startswith("the slice was cut off (GPU task aborted)")
+    told = losses(run)
+    assert len(told) >= 5
+    assert told == at_once[0][: len(told)]
+    registry.change(run, "speed", 0)
+    registry.control(run, "resume")
+    to_the_end(registry, run)
+    assert (losses(run), weights(run)) == at_once
+    assert len(set(zero.pids)) == 2
+
+
+def test_a_slice_that_outlasts_what_was_granted_is_cut_off(registry, zero, slices_of):
+    slices_of(LONG)
+    zero.duration = 1.0
+    run = registry.start(CONFIG.replace(steps=100_000), "ada")
+    slice_of(registry, run)
+    assert (run.status, run.live) == ("paused", False)
+    assert "cut off" in run.message
+
+
+def test_a_quota_that_is_used_up_pauses_the_run_with_its_checkpoint(registry, zero, slices_of, at_once):
+    slices_of(0.02)
+    run = registry.start(CONFIG, "ada")
+    zero.refusal = QUOTA
+    slice_of(registry, run)
+    assert run.status == "paused"
+    assert run.message == (
+        "the GPU time that ZeroGPU grants a visitor is used up (You have exceeded your free ZeroGPU quota (35s requested vs. 3s left). "
+        "Try again in 2:00); it had no checkpoint yet"
+    )
+    registry.control(run, "resume")
+    slice_of(registry, run)
+    at = run.step
+    zero.refusal = QUOTA
+    slice_of(registry, run)
+    assert run.message.endswith(f"its checkpoint of step {at} is kept, Resume goes on from there")
+    registry.control(run, "resume")
+    slices_of(LONG)
+    assert losses(to_the_end(registry, run)) == at_once[0]
+
+
+def test_two_pages_that_ask_at_once_get_one_slice(registry, zero, slices_of):
+    slices_of(LONG)
+    run = registry.start(CONFIG, "ada")
+    events = [in_an_event(registry, run) for _ in range(2)]
+    for event in events:
+        event.join(60)
+    assert (run.status, len(zero.calls)) == ("done", 1)
+
+
+def test_a_run_in_slices_takes_no_place_from_those_that_train_here(registry, slices_of):
+    slices_of(LONG)
+    registry.slots = registry.slots_an_owner = 1
+    sliced = registry.start(CONFIG.replace(steps=100_000), "ada")
+    event = in_an_event(registry, sliced)
+    wait_for(lambda: sliced.step, what="a step on the GPU that is lent")
+    here = registry.start(CONFIG.replace(device="auto"), "ada")
+    wait_for(lambda: here.status == "done", what="the end of a run beside it")
+    assert sliced.status == "training"
+    registry.control(sliced, "stop")
+    event.join(30)
+    assert sliced.status == "stopped"
+
+
+def test_the_end_of_the_server_saves_what_a_slice_has(registry, slices_of, tmp_path):
+    slices_of(LONG)
+    run = registry.start(CONFIG.replace(steps=100_000), "ada")
+    event = in_an_event(registry, run)
+    wait_for(lambda: run.step >= 3, what="three steps")
+    assert registry.shutdown() == (1, 0)
+    event.join(30)
+    (found,) = Registry(tmp_path).of_owner("ada")
+    assert (found.status, found.checkpoints()[0][1].step) == ("paused", run.step)
+
+
+def test_elsewhere_the_device_zero_is_auto(registry, monkeypatch):
+    monkeypatch.delenv("SPACES_ZERO_GPU")
+    assert resolve_device("zero") == resolve_device("auto")
+    run = registry.start(CONFIG, "ada")
+    assert not run.waits_for_slice
+    wait_for(lambda: run.status == "done", what="the end of a run in a process of its own")
+
+
+def test_the_form_offers_slices_where_there_are_any(monkeypatch):
+    def offered() -> list[str]:
+        return [value for _, value in component_for("device").choices]
+
+    assert offered() == ["auto", "cpu", "cuda", "zero"]
+    monkeypatch.delenv("SPACES_ZERO_GPU")
+    assert offered() == ["auto", "cpu", "cuda"]
+
+
+def test_what_is_lent_a_gpu_asks_for_more_than_it_trains_and_travels(monkeypatch):
+    asked = {}
+    monkeypatch.setitem(sys.modules, "spaces", SimpleNamespace(GPU=lambda **how: asked.update(how) or (lambda task: task)))
+    assert borrow() is train_slice
+    assert asked == {"duration": SLICE + MARGIN}
+    order = Order("folder", CONFIG.to_fields(), [[0, "speed", 2.0]], "train", None, SLICE)
+    assert pickle.loads(pickle.dumps((train_slice, order))) == (train_slice, order)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "says"),
+    [
+        (Trouble("No GPU was available after 60s", "ZeroGPU queue timeout"), "no GPU was free (No GPU was available after 60s)"),
+        (Trouble("AssertionError", "ZeroGPU worker error"), "the slice was cut off (AssertionError)"),
+        (RuntimeError("ZeroGPU API /schedule error: 500"), "the GPU was not to be had (ZeroGPU API /schedule error: 500)"),
+        (TimeoutError(), "the GPU was not to be had (TimeoutError)"),
+    ],
+)
+def test_what_went_wrong_becomes_a_sentence(trouble, says):
+    assert in_words(trouble) == says

@@ -1,0 +1,131 @@
+"""The app on somebody's own machine: whether it opens a browser, what it says in the terminal, how it is installed and ended."""
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner
+
+from app import main
+from playground.ui.app import has_screen, is_open
+from tests.servers import ROOT, wait_for
+
+
+class Terminal:
+    """`python app.py` in a terminal, with a browser that notes where it is sent."""
+
+    def __init__(self, folder: Path, *arguments: str, **environment: str) -> None:
+        self.visits, browser = folder / "visits", folder / "browser"
+        browser.write_text(f'#!/bin/sh\necho "$1" >> {self.visits}\n')
+        browser.chmod(browser.stat().st_mode | stat.S_IXUSR)
+        inherited = {name: value for name, value in os.environ.items() if name not in ("SSH_CONNECTION", "SPACE_ID", "GRADIO_SERVER_NAME")}
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+        ours, theirs = pty.openpty()
+        self.screen, self.said = ours, ""
+        self.process = subprocess.Popen(
+            [sys.executable, "app.py", "--port", str(port), *arguments],
+            cwd=ROOT, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+            env=inherited | {"BROWSER": f"{browser} %s", "DISPLAY": ":9", "PLAYGROUND_CHECKPOINTS": str(folder / "kept")} | environment,
+        )  # fmt: skip
+        os.close(theirs)
+
+    def says(self, pattern: str) -> re.Match[str]:
+        def found() -> re.Match[str] | None:
+            while select.select([self.screen], [], [], 0)[0]:
+                try:
+                    self.said += os.read(self.screen, 10_000).decode()
+                except OSError:  # it has ended
+                    break
+            return re.search(pattern, self.said)
+
+        try:
+            return wait_for(found, 60, pattern)
+        except TimeoutError:
+            raise AssertionError(f"{pattern} was not said: {self.said}") from None
+
+    def get(self, path: str, data: bytes | None = None) -> str:
+        with urllib.request.urlopen(self.url + path, data, timeout=60) as answer:
+            return answer.read().decode()
+
+    def end(self) -> int:
+        """Ctrl-C."""
+        self.process.send_signal(signal.SIGINT)
+        code = self.process.wait(30)
+        self.says("")
+        os.close(self.screen)
+        return code
+
+
+def test_it_opens_the_browser_says_where_it_trains_can_be_installed_and_ends_on_ctrl_c(tmp_path):
+    app = Terminal(tmp_path)
+    address = app.says(re.escape(app.url))[0]
+    line = app.says(r"Training on (cpu, \d+ cores?: .*\w|cuda:0, .*GB)")[0]
+    wait_for(app.visits.exists, 30, "a visit of the browser")
+    (link,) = re.findall(r'<link rel="manifest" href="([^"]+)"', app.get("/"))
+    manifest = json.loads(app.get(f"/{link.lstrip('/')}"))
+    assert (manifest["name"], manifest["display"], manifest["start_url"]) == ("Transformer Playground", "standalone", "./")
+    (icon,) = manifest["icons"]
+    assert icon["type"] == "image/svg+xml"
+    drawing = (ROOT / "playground" / "ui" / "icon.svg").read_text()
+    assert app.get(icon["src"]) == app.get("/favicon.ico") == drawing
+    assert ElementTree.fromstring(drawing).get("viewBox") == "0 0 96 96"
+    told = json.loads(app.get("/playground/ask/runs", b"{}"))
+    assert (told["device"], told["note"]) == (line, "")  # a laptop's disk lasts
+    assert app.end() == 0
+    assert app.visits.read_text().strip().rstrip("/") == address
+    assert "Traceback" not in app.said
+
+
+@pytest.mark.parametrize(
+    ("words", "asked"),
+    [
+        ([], (None, None, False, True)),
+        (["--no-browser", "--port", "8000"], (None, 8000, False, False)),
+        (["--share", "--host", "0.0.0.0"], ("0.0.0.0", None, True, True)),
+    ],
+)
+def test_the_options_reach_the_server(monkeypatch, words, asked):
+    calls = []
+    monkeypatch.setattr("playground.ui.app.serve", lambda host, port, *, share, browser: calls.append((host, port, share, browser)))
+    assert CliRunner().invoke(main, words).exit_code == 0
+    assert calls == [asked]
+
+
+@pytest.mark.parametrize(
+    ("environment", "terminal", "platform", "screen"),
+    [
+        ({"DISPLAY": ":0"}, True, "linux", True),
+        ({"WAYLAND_DISPLAY": "wayland-0"}, True, "linux", True),
+        ({}, True, "linux", False),
+        ({}, True, "darwin", True),
+        ({"DISPLAY": ":0"}, False, "linux", False),  # started by a service, or into a file
+        ({"DISPLAY": ":10", "SSH_CONNECTION": "1 2 3 4"}, True, "linux", False),
+    ],
+)
+def test_a_browser_is_opened_where_somebody_sits(monkeypatch, environment, terminal, platform, screen):
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "SSH_CONNECTION"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal, raising=False)
+    assert has_screen() is screen
+
+
+def test_a_shared_link_opens_the_app_to_all():
+    assert is_open(None, share=True)
+    assert is_open("127.0.0.1", share=True)
