@@ -23,7 +23,8 @@ from playground.lab.laboratory import Laboratory
 from playground.runs.processes import warm_up
 from playground.runs.registry import Registry
 
-from .asked import asked
+from .api import Endpoints, has_mcp
+from .asked import Answerer, asked
 from .compare import ComparePage, compare_view
 from .hosts import middleware
 from .hub import HubPage, can_sign_in, hub_view
@@ -40,9 +41,10 @@ TITLE = "<h1>Transformer Playground</h1><p>A small encoder-decoder transformer, 
 CHECKPOINTS = HERE.parent.parent / "checkpoints"
 
 
-def build(registry: Registry) -> gr.Blocks:
+def build(registry: Registry, endpoints: Endpoints) -> gr.Blocks:
     """The whole page over a registry of runs. No component of it holds a connection open (no gr.State, no unload)."""
     with gr.Blocks(title="Transformer Playground", analytics_enabled=False, fill_width=True) as page:
+        endpoints.place()  # first, so that no handler of the page takes an endpoint's name
         # Both arguments are fixed: left to chance, they would differ after a restart and every visitor be a stranger.
         visit = gr.BrowserState("", storage_key="transformer-playground", secret="the browser's own memory, no secret kept from it")
         gr.HTML(TITLE, elem_id="title", padding=False)
@@ -108,14 +110,19 @@ def theme() -> Any:
     )
 
 
-def launch_options(registry: Registry, laboratory: Laboratory, host: str | None, port: int | None) -> dict[str, Any]:
-    """How the page is served. With a `host`, and on a Space, anybody may come; otherwise only this machine."""
-    host = host or os.environ.get("GRADIO_SERVER_NAME") or None
-    pages = ComparePage(registry, Comparer(hosted=is_open(host))), LabPage(registry, laboratory), HubPage(registry, Jobs(registry))
-    bringing = Bringing(registry)
-    answers = live_answerers(registry) | inspect_answerers(registry) | {"rows": bringing.answer}
+def answerers(registry: Registry, laboratory: Laboratory, opened: bool) -> dict[str, Answerer]:
+    """What the scripts of all tabs may ask, by the names that they use. `opened`: others than this machine may come."""
+    pages = ComparePage(registry, Comparer(hosted=opened)), LabPage(registry, laboratory), HubPage(registry, Jobs(registry))
+    answers = live_answerers(registry) | inspect_answerers(registry)
     for page in pages:
         answers |= page.answerers()
+    return answers
+
+
+def launch_options(registry: Registry, answers: dict[str, Answerer], host: str | None, port: int | None) -> dict[str, Any]:
+    """How the page is served. With a `host`, and on a Space, anybody may come; otherwise only this machine."""
+    host = host or os.environ.get("GRADIO_SERVER_NAME") or None
+    bringing = Bringing(registry)
     return {
         "theme": theme(),
         "css": (HERE / "page.css").read_text(encoding="utf-8"),
@@ -127,9 +134,10 @@ def launch_options(registry: Registry, laboratory: Laboratory, host: str | None,
         "run_history": False,
         "ssr_mode": False,
         "show_error": False,
+        "mcp_server": has_mcp(),
         "app_kwargs": {
             "middleware": middleware(open_to_all=is_open(host)),
-            "routes": [*asked(answers), *routes(registry), *bringing.routes()],
+            "routes": [*asked(answers | {"rows": bringing.answer}), *routes(registry), *bringing.routes()],
         },
     }
 
@@ -168,4 +176,5 @@ def serve(host: str | None = None, port: int | None = None) -> None:
     # These signals skip atexit, so this must stand before the launch.
     for number in (signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])):
         signal.signal(number, end)
-    build(registry).launch(**launch_options(registry, laboratory, host, port))
+    answers = answerers(registry, laboratory, opened)
+    build(registry, Endpoints(registry, answers, opened)).launch(**launch_options(registry, answers, host, port))
