@@ -34,7 +34,7 @@ from playground.training.config import RunConfig, field_owner, setting_of
 from playground.training.manifest import CheckpointError
 from playground.training.presets import PRESETS, family_config, preset_config
 
-from .asked import Answerer
+from .asked import Answerer, is_ours
 from .form import of_rows
 from .hub import on_a_space
 from .limits import AT_ONCE, Limits, Places
@@ -445,8 +445,11 @@ class Endpoints:
         return subject
 
     def _counted(self, request: Any, kind: str = "calls") -> None:
-        """Count a call of this client. Raises Refused when there are too many."""
+        """Count a call of this client. Raises Refused when there are too many, and for a page of another site, which may send such
+        requests with the visitor's cookies."""
         client = _client(_request(request))
+        if not is_ours(_request(request)):
+            raise Refused("pages of other sites may not ask here; ask from a program, or open the playground itself")
         self.limits.take("calls", client)
         if kind != "calls":
             self.limits.take(kind, client)
