@@ -273,7 +273,7 @@ def _percent(share: float) -> str:
     """With one decimal; only all is 100 % and only none is 0 %."""
     text = f"{100 * share:.1f}"
     if text == "100.0":
-        return "100 %" if share == 1 else "over 99.9 %"
+        return "100 %" if share > 1 - 1e-9 else "over 99.9 %"
     if text == "0.0":
         return "0 %" if share == 0 else "under 0.1 %"
     return f"{text} %"

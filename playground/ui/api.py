@@ -422,7 +422,7 @@ class Endpoints:
         answer = {"job": job, "owner": owner, "status": told["status"], "sentence": told["sentence"], "again": told["again"]}
         if of == COMPARE:
             answer |= {"done": told["done"], "total": told["total"], "rows": standing(told["rows"])}
-        return answer | {"result": told["result"]}
+        return answer | {"result": _unlike_files(told["result"])}
 
     def _owner(self, owner: object) -> str:
         """The key that was given, else that of the machine's one owner, else none.
@@ -542,6 +542,13 @@ def _chosen(name: str, value: object, there: int) -> list[int]:
     """One of so many, or all of them for -1."""
     at = _number(name, value, -1, there - 1)
     return [at] if at >= 0 else list(range(there))
+
+
+def _unlike_files(value: Any) -> Any:
+    """The value with `file` for `path`: gradio_client takes a dictionary with a path for a file that it is to fetch."""
+    if isinstance(value, dict):
+        return {"file" if key == "path" else key: _unlike_files(each) for key, each in value.items()}
+    return [_unlike_files(each) for each in value] if isinstance(value, list) else value
 
 
 def _without(row: dict[str, Any], *names: str) -> dict[str, Any]:

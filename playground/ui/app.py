@@ -16,6 +16,7 @@ os.environ.setdefault("GRADIO_ANALYTICS_MAX_EVENTS", "200")
 os.environ.setdefault("GRADIO_ANALYTICS_CACHE_FREQUENCY", "50")
 
 import gradio as gr
+from starlette.middleware import Middleware
 
 from playground.comparison.jobs import Comparer
 from playground.hub.jobs import Jobs
@@ -26,11 +27,13 @@ from playground.runs.registry import Registry
 from .api import Endpoints, has_mcp
 from .asked import Answerer, asked
 from .compare import ComparePage, compare_view
+from .embed import HEAD, STYLE, Framing, is_embedded
 from .hosts import middleware
 from .hub import HubPage, can_sign_in, hub_view
 from .inspect import inspect_answerers, inspect_view
 from .lab import LabPage, lab_view
 from .live import live_answerers
+from .report import report_answerers
 from .rows import Bringing
 from .train import build_train_tab
 from .transfer import routes
@@ -63,10 +66,12 @@ def build(registry: Registry, endpoints: Endpoints) -> gr.Blocks:
                 hub = hub_view()
 
         def opened(visit_value: Any, request: gr.Request) -> list[Any]:
-            owner = registry.local_owner or known(visit_value) or new_owner()
-            wanted = dict(request.query_params).get("inspect", "") if request else ""
-            mine = json.dumps({"owner": owner})
-            return [visited(owner), mine, mine, mine, json.dumps({"owner": owner, "wanted": wanted}), *opening(owner, request)]
+            query = dict(request.query_params) if request else {}
+            embedded = is_embedded(query)
+            owner = "" if embedded else registry.local_owner or known(visit_value) or new_owner()
+            wanted = query.get("inspect", "")
+            mine, kept = json.dumps({"owner": owner}), gr.skip() if embedded else visited(owner)
+            return [kept, mine, mine, mine, json.dumps({"owner": owner, "wanted": wanted}), *opening(owner, request)]
 
         page.load(
             opened,
@@ -113,7 +118,7 @@ def theme() -> Any:
 def answerers(registry: Registry, laboratory: Laboratory, opened: bool) -> dict[str, Answerer]:
     """What the scripts of all tabs may ask, by the names that they use. `opened`: others than this machine may come."""
     pages = ComparePage(registry, Comparer(hosted=opened)), LabPage(registry, laboratory), HubPage(registry, Jobs(registry))
-    answers = live_answerers(registry) | inspect_answerers(registry)
+    answers = live_answerers(registry) | inspect_answerers(registry) | report_answerers(registry)
     for page in pages:
         answers |= page.answerers()
     return answers
@@ -125,7 +130,8 @@ def launch_options(registry: Registry, answers: dict[str, Answerer], host: str |
     bringing = Bringing(registry)
     return {
         "theme": theme(),
-        "css": (HERE / "page.css").read_text(encoding="utf-8"),
+        "css": (HERE / "page.css").read_text(encoding="utf-8") + STYLE,
+        "head": HEAD,
         "server_name": host,
         "server_port": port,
         "footer_links": [],
@@ -136,7 +142,7 @@ def launch_options(registry: Registry, answers: dict[str, Answerer], host: str |
         "show_error": False,
         "mcp_server": has_mcp(),
         "app_kwargs": {
-            "middleware": middleware(open_to_all=is_open(host)),
+            "middleware": [*middleware(open_to_all=is_open(host)), Middleware(Framing)],
             "routes": [*asked(answers | {"rows": bringing.answer}), *routes(registry), *bringing.routes()],
         },
     }

@@ -52,14 +52,14 @@ def app(hub, tmp_path_factory):
 def ask(app):
     """Calls an endpoint as a program does."""
     client = Client(app.url, verbose=False)
-    yield lambda name, **values: client.predict(**values, api_name=f"/{name}")
+    yield lambda endpoint, **values: client.predict(**values, api_name=f"/{endpoint}")
     client.close()
 
 
 @pytest.fixture(scope="module")
 def run(ask):
     """A run that somebody started through the API: what `start` answered."""
-    return ask("start", settings=SMALL, preset="fast", **{"name": "by a program"})
+    return ask("start", settings=SMALL, preset="fast", name="by a program")
 
 
 @pytest.fixture(scope="module")
@@ -160,6 +160,7 @@ def test_a_push_takes_the_token_that_is_given_and_never_the_owners(hub, app, ask
     assert "playground.json" in hub.files("ada/api")
     assert {request.token for request in seen if request.host == hub.host} == {hub.ADA}
     assert hub.ADA not in json.dumps(told)
+    assert "README.md" in json.dumps(told["result"])  # names of files, which the client does not take for files to fetch
     assert not [path for path in app.log.parent.rglob("*") if path.is_file() and hub.ADA.encode() in path.read_bytes()]
 
 
@@ -229,12 +230,12 @@ def request_of(address="10.0.0.1", session=None, **headers):
     return SimpleNamespace(headers=headers, client=SimpleNamespace(host=address), scope={"session": session or {}})
 
 
-def asked(endpoints, name, **values):
+def asked(endpoints, endpoint, **values):
     with ThreadPoolExecutor(1) as thread:  # the browser tests' event loop may be running in this one
-        return thread.submit(asyncio.run, getattr(endpoints, name)(**values, request=request_of())).result()
+        return thread.submit(asyncio.run, getattr(endpoints, endpoint)(**values, request=request_of())).result()
 
 
-ODD = (None, 7, True, [], {}, "x" * 10_000, "run:", "watch:", "checkpoint:../..", "\ud800", "\0", float("nan"), [["x"]])
+ODD = (None, -7, True, [], {}, "x" * 10_000, "run:", "watch:", "checkpoint:../..", "\ud800", "\0", float("nan"), [["x"]])
 
 
 @pytest.mark.parametrize("odd", ODD, ids=lambda odd: repr(odd)[:20])
