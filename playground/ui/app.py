@@ -27,7 +27,7 @@ from playground.runs.registry import Registry
 from .api import Endpoints, has_mcp
 from .asked import Answerer, asked
 from .compare import ComparePage, compare_view
-from .embed import HEAD, STYLE, Framing, is_embedded
+from .embed import HEAD, Framing, is_embedded
 from .hosts import middleware
 from .hub import HubPage, can_sign_in, hub_view
 from .inspect import inspect_answerers, inspect_view
@@ -130,7 +130,7 @@ def launch_options(registry: Registry, answers: dict[str, Answerer], host: str |
     bringing = Bringing(registry)
     return {
         "theme": theme(),
-        "css": (HERE / "page.css").read_text(encoding="utf-8") + STYLE,
+        "css": (HERE / "page.css").read_text(encoding="utf-8"),
         "head": HEAD,
         "server_name": host,
         "server_port": port,

@@ -23,7 +23,9 @@ STYLE = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
 HEAD = f"""<script>
 {{ const asked = new URLSearchParams(location.search).get("embed");
   if ({json.dumps(VIEWS)}.includes(asked)) document.documentElement.dataset.embed = asked; }}
-</script>"""
+</script>
+<style>
+{STYLE}</style>"""
 
 
 def is_embedded(query: Mapping[str, Any]) -> bool:

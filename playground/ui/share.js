@@ -29,7 +29,7 @@ function viewNow(named) {
   return query;
 }
 
-const HEIGHTS = { learning: 480, attention: 560, try: 150, samples: 330 };
+const HEIGHTS = { learning: 480, attention: 520, try: 160, samples: 300 };
 function drawFrame() {
   const which = $(".embed-view").value, dialog = $(".sharing"), query = new URLSearchParams(dialog.dataset.query || "");
   query.set("embed", which);
