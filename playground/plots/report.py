@@ -38,9 +38,9 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 COLUMNS = 300  # stretches of a curve, of each of which the lowest and the highest point are drawn
 MOST_LAYERS, MOST_HEADS = 6, 8  # of one kind
 KINDS = {
-    "cross": ("Cross-attention", "down: what is written; across: the source that it looks at"),
-    "encoder": ("Encoder self-attention", "down and across: the source"),
-    "decoder": ("Decoder self-attention", "down: what is written; across: what was written before"),
+    "cross": ("Cross-attention", "Down: what is written. Across: the source that it looks at"),
+    "encoder": ("Encoder self-attention", "Down and across: the source"),
+    "decoder": ("Decoder self-attention", "Down: what is written. Across: what was written before"),
 }
 
 
@@ -236,7 +236,7 @@ def _map(weights: Sequence[int], rows: Sequence[str], columns: Sequence[str]) ->
     """A head's weights as cells, with the symbols along both sides where they have room."""
     room = 7 * max((len(name) for name in (*rows, *columns)), default=1) + 8
     cell = 16
-    width, height = room + cell * len(columns), room + cell * len(rows)
+    width, height = room + cell * len(columns) + 1, room + cell * len(rows) + 1
     drawn = [f'<svg viewBox="0 0 {width} {height}" role="img">']
     for q, name in enumerate(rows):
         drawn.append(f'<text class="symbol" x="{room - 5}" y="{room + cell * q + 12}" text-anchor="end">{escape(name)}</text>')

@@ -548,7 +548,7 @@ def _unlike_files(value: Any) -> Any:
     """The value with `file` for `path`: gradio_client takes a dictionary with a path for a file that it is to fetch."""
     if isinstance(value, dict):
         return {"file" if key == "path" else key: _unlike_files(each) for key, each in value.items()}
-    return [_unlike_files(each) for each in value] if isinstance(value, list) else value
+    return [_unlike_files(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _without(row: dict[str, Any], *names: str) -> dict[str, Any]:
