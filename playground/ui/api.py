@@ -474,9 +474,11 @@ def _request(request: Any) -> Request:
 
 
 def _client(request: Request) -> str:
-    """The address that asks. A Space stands behind a proxy, which writes it last; what stands before may be anybody's invention."""
-    forwarded = request.headers.get("x-forwarded-for", "") if on_a_space() else ""
-    return forwarded.split(",")[-1].strip() or (request.client.host if request.client else "")
+    """The address that asks. A Space stands behind proxies, each of which writes down last who asked it; what stands before these may be
+    anybody's invention."""
+    forwarded = [each.strip() for each in request.headers.get("x-forwarded-for", "").split(",")] if on_a_space() else [""]
+    proxies = int(os.environ.get("PLAYGROUND_API_PROXIES") or 1)
+    return forwarded[-min(proxies, len(forwarded))] or (request.client.host if request.client else "")
 
 
 def _config(given: dict[str, Any], preset: str) -> RunConfig:

@@ -282,4 +282,7 @@ def test_the_address_that_counts_is_the_one_that_the_proxy_of_a_space_writes(mon
     assert _client(request_of(x_forwarded_for="1.1.1.1")) == "10.0.0.1"
     monkeypatch.setenv("SPACE_ID", "owner/space")
     assert _client(request_of(x_forwarded_for="1.1.1.1, 2.2.2.2")) == "2.2.2.2"
+    monkeypatch.setenv("PLAYGROUND_API_PROXIES", "2")
+    assert _client(request_of(x_forwarded_for="9.9.9.9, 1.1.1.1, 2.2.2.2")) == "1.1.1.1"
+    assert _client(request_of(x_forwarded_for="2.2.2.2")) == "2.2.2.2"
     assert _client(request_of()) == "10.0.0.1"
