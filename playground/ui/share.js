@@ -16,9 +16,9 @@ function takeView() {
   if (link.has("step") && Number.isInteger(step) && canRewind()) view(step); else draw();
 }
 
-// The query of a link that shows what is on show now. `named` is watch=ID or model=NAME.
+// The query of a link that shows what is on show now. `named` is {watch: ID} or {model: NAME}.
 function viewNow(named) {
-  const query = new URLSearchParams(named);
+  const query = new URLSearchParams();
   if (viewed !== null) query.set("step", viewed);
   if (kind !== "cross") query.set("kind", kind);
   if (head[0] || head[1]) query.set("head", head[0] + 1 + "." + (head[1] + 1));
@@ -26,6 +26,7 @@ function viewNow(named) {
   if (!$(".log").checked) query.set("log", "no");
   const text = $(".sequence").value;
   if (text && text !== $(".sequence").placeholder) query.set("text", text);
+  for (const [name, value] of Object.entries(named)) query.set(name, value);
   return query;
 }
 

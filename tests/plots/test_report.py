@@ -35,7 +35,7 @@ class Seen(HTMLParser):
         assert tag in VOID or self.open.pop() == tag
 
     def handle_data(self, data):
-        self.text += data
+        self.text += data + " "
 
 
 @pytest.fixture(scope="module")
