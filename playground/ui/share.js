@@ -1,14 +1,13 @@
 // ---------------------------------------------------------------- links to what one sees, frames for other pages, and code
 // A link may name the model (watch=ID or model=NAME), and how one looks at it: step, kind of attention, head, curve, sequence.
-const asked_of_link = new URLSearchParams(location.search), embedded = document.documentElement.dataset.embed || "";
-let toTake = ["watch", "model"].some((name) => asked_of_link.has(name)) ? asked_of_link : null; // until there is something to look at
+const ofLink = new URLSearchParams(location.search), embedded = document.documentElement.dataset.embed || "";
+let toTake = ["watch", "model"].some((name) => ofLink.has(name)) ? ofLink : null; // until there is something to look at
 
 function takeView() {
   if (!toTake || !shown || !/^(watch|checkpoint):/.test(subject)) return;
-  const link = toTake, wanted = link.get("kind"), at = /^(\d{1,2})\.(\d{1,2})$/.exec(link.get("head") || "");
+  const link = toTake, wanted = link.get("kind");
   toTake = null;
   if (wanted && stage.axes[wanted]) setKind(wanted);
-  if (at) head = [at[1] - 1, at[2] - 1];
   if (METRICS[link.get("curve")]) { $(".metric").value = link.get("curve"); $(".metric").dispatchEvent(new Event("change")); }
   if (link.get("log") === "no") $(".log").checked = false;
   if (link.has("text")) { $(".sequence").value = link.get("text").slice(0, 400); ask(); }
@@ -16,12 +15,19 @@ function takeView() {
   if (link.has("step") && Number.isInteger(step) && canRewind()) view(step); else draw();
 }
 
+// The head that the link names, while its model is on show and has it.
+function headOfLink(layers) {
+  const at = subject === linked && /^(\d{1,2})\.(\d{1,2})$/.exec(ofLink.get("head") || "");
+  return at && layers[at[1] - 1]?.[at[2] - 1] ? [at[1] - 1, at[2] - 1] : null;
+}
+
 // The query of a link that shows what is on show now. `named` is {watch: ID} or {model: NAME}.
 function viewNow(named) {
   const query = new URLSearchParams();
   if (viewed !== null) query.set("step", viewed);
   if (kind !== "cross") query.set("kind", kind);
-  if (head[0] || head[1]) query.set("head", head[0] + 1 + "." + (head[1] + 1));
+  const layers = shown && shown.attention[kind];
+  if (layers && (head[0] !== layers.length - 1 || head[1])) query.set("head", head[0] + 1 + "." + (head[1] + 1));
   if (metric !== "loss") query.set("curve", metric);
   if (!$(".log").checked) query.set("log", "no");
   const text = $(".sequence").value;
