@@ -100,7 +100,8 @@ def measure() -> dict[str, Any]:
     from playground.runs.processes import warm_up
     from playground.runs.registry import Registry
     from playground.training.config import RunConfig
-    from playground.ui.app import build, launch_options
+    from playground.ui.api import Endpoints
+    from playground.ui.app import answerers, build, launch_options
 
     warm_up().join()
     context = multiprocessing.get_context("spawn")
@@ -110,8 +111,9 @@ def measure() -> dict[str, Any]:
     psutil.Process().cpu_affinity([serving])
     with tempfile.TemporaryDirectory() as root, context.Manager() as shared:
         registry = Registry(Path(root))
-        page = build(registry)
-        page.launch(prevent_thread_lock=True, quiet=True, **launch_options(registry, Laboratory(registry), None, None))
+        answers = answerers(registry, Laboratory(registry), opened=False)
+        page = build(registry, Endpoints(registry, answers, opened=False))
+        page.launch(prevent_thread_lock=True, quiet=True, **launch_options(registry, answers, None, None, share=False))
         run = registry.start(RunConfig.from_fields(FIELDS), "benchmark")
         while run.step < 50:
             time.sleep(0.1)

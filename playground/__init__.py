@@ -20,6 +20,7 @@ The floors, lowest first; a module imports only from floors below its own, or fr
    10  ui/           the page
    10  commands/     what the command line can do
    11  __main__      the command line
+   11  examples/     programs that use a page that is served
 """
 
 __version__ = "0.1.0"

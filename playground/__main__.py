@@ -9,6 +9,7 @@ from playground.commands.comparing import compare, finetune
 from playground.commands.experiments import experiment, lengths, published
 from playground.commands.inspecting import inspect
 from playground.commands.publishing import deploy, gallery, pull, push, reproduce
+from playground.commands.reporting import report
 from playground.commands.terminal import refuse
 from playground.commands.training import evaluate, predict, rows, train
 from playground.training.environment import NumberError, check_numbers
@@ -21,7 +22,7 @@ def main() -> None:
 
 
 for each in (
-    train, rows, evaluate, predict, inspect, compare, finetune, lengths, experiment, published, push, pull, reproduce, gallery,
+    train, rows, evaluate, predict, inspect, report, compare, finetune, lengths, experiment, published, push, pull, reproduce, gallery,
     deploy,
 ):  # fmt: skip
     main.add_command(each)

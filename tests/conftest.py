@@ -29,7 +29,8 @@ LONG = (
     "faults/test_tokens.py", "test_code.py", "comparison/test_compare_command.py", "browser/test_hub.py", "browser/test_train_tab.py",
     "faults/test_corrupt.py", "ui/test_compare.py", "browser/test_rows.py", "inspection/test_shown_walked.py", "faults/test_sigterm.py",
     "comparison/test_comparer.py", "comparison/test_finetune.py", "lab/test_lab_commands.py", "faults/test_killed_while_saving.py",
-    "families/test_every_family.py", "families/test_learning.py", "hub/test_card.py", "training/test_checkpoint.py",
+    "ui/test_api.py", "browser/test_share.py", "families/test_every_family.py", "families/test_learning.py",
+    "hub/test_card.py", "training/test_checkpoint.py",
 )  # fmt: skip
 ALONE = "faults/test_load.py"
 

@@ -21,7 +21,6 @@ from torch import Tensor
 
 from playground.evaluation import evaluate
 from playground.families.family import Family
-from playground.models.config import SettingError
 from playground.plots.figures import cross_attention, save, training_curve
 from playground.statistics import wilson
 from playground.tasks import EOS, ROWS
@@ -29,9 +28,9 @@ from playground.tasks.held_out import HELD_OUT_SHARE, HeldOut, held_out_set
 from playground.tasks.rows import RowsError
 from playground.tasks.task import Task
 from playground.training.checkpoint import load_model, read_metrics
+from playground.training.command import command_line
 from playground.training.config import IN_PASSING, RunConfig, TaskConfig, setting_of, settings_at
 from playground.training.manifest import Manifest, is_number
-from playground.training.presets import PRESETS, preset_config
 from playground.training.trainer import CONFIRMING_N
 
 from .client import check_repo
@@ -180,34 +179,6 @@ def attention_picture(family: Family, task: Task, held_out: HeldOut, length: int
         layers > MOST_LAYERS or heads > MOST_HEADS
     ) else f"{_count(layers, 'layer')} with {_count(heads, 'head')}"  # fmt: skip
     return f"Cross-attention, {part}, while the answer to {' '.join(columns[:-1])} is written: a heatmap for each head"
-
-
-def command_line(manifest: Manifest) -> str | None:
-    """The command that trains this model again on such a device; None where there is none: an untrained model, a task of rows, whose
-    file the checkpoint does not know, a family or a length of training that the command line does not offer. Changes of the learning
-    rate on the way are not in it."""
-    try:
-        config = manifest.config.replace(steps=manifest.step, device=manifest.device)
-    except SettingError:
-        return None
-    if config.family != RunConfig().family or config.task.task == ROWS:
-        return None
-    task = config.task
-    fixed = {"task": task.task, "symbols": task.symbols, "min_length": task.min_length, "max_length": task.max_length}
-    ways = []
-    for name in PRESETS:
-        base = preset_config(name, fixed).to_fields()
-        ways.append((name, {key: value for key, value in config.to_fields().items() if value != base[key]}))
-    preset, options = min(ways, key=lambda way: len(way[1]))
-    words = ["python -m playground train", f"--task {task.task}"]
-    words += [f"--symbols {task.symbols}"] if task.symbols != TaskConfig().symbols else []
-    words += [f"--min-length {task.min_length}"] if task.min_length != task.max_length else []
-    words += [f"--length {task.max_length}"]
-    words += [f"--preset {preset}"] if preset != "fast" else []
-    for key, value in options.items():
-        flag = key.replace("_", "-")
-        words.append(f"--{flag} {value}" if not isinstance(value, bool) else f"--{'' if value else 'no-'}{flag}")
-    return " ".join(words)
 
 
 # The sections

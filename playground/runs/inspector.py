@@ -10,11 +10,13 @@ Requests go in as (number, kind, what, text), answers come back as (number, dict
     warm    nothing: the process is there now
     check   whether a checkpoint that somebody sent can be used, and resumed
     lengths how many held-out sequences of each length it answers right; `text` is {"lengths": [...], "n": how many} as JSON
+    evaluate its scores on so many held-out sequences (`text`), spread over the lengths that it was trained on
     loss    its loss on held-out sequences, measured as The Annotated Transformer does
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import signal
 from collections import OrderedDict
@@ -24,7 +26,7 @@ from typing import Any
 
 import torch
 
-from playground.evaluation import right_at, symbol_loss
+from playground.evaluation import evaluate, right_at, symbol_loss
 from playground.families.family import Family
 from playground.models.transformer import Transformer
 from playground.tasks.held_out import held_out_set
@@ -67,6 +69,8 @@ class Inspector:
                 return self.shown(opened, what, text)
             if kind == "lengths":
                 return self.lengths(opened, json.loads(text))
+            if kind == "evaluate":
+                return self.evaluate(opened, int(text))
             if kind == "loss":
                 return self.loss(opened)
             if kind == "ask":
@@ -102,6 +106,11 @@ class Inspector:
         except ValueError as error:
             return {"error": str(error)}
         return {"scores": [{"length": length, "right": right, "n": n} for length, right, n in counted], "step": opened.step}
+
+    def evaluate(self, opened: Opened, n: int) -> dict[str, Any]:
+        task = opened.config.task
+        scores = evaluate(opened.family, held_out_set(opened.view.task, n, task.min_length, task.max_length))
+        return dataclasses.asdict(scores) | {"step": opened.step}
 
     def loss(self, opened: Opened) -> dict[str, Any]:
         if not isinstance(opened.family, Transformer):

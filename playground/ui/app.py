@@ -16,6 +16,7 @@ os.environ.setdefault("GRADIO_ANALYTICS_MAX_EVENTS", "200")
 os.environ.setdefault("GRADIO_ANALYTICS_CACHE_FREQUENCY", "50")
 
 import gradio as gr
+from starlette.middleware import Middleware
 
 from playground.comparison.jobs import Comparer
 from playground.hub.jobs import Jobs
@@ -27,13 +28,16 @@ from playground.runs.registry import Registry
 from playground.runs.zero import borrow
 from playground.training.devices import on_zero
 
-from .asked import asked
+from .api import Endpoints, has_mcp
+from .asked import Answerer, asked
 from .compare import ComparePage, compare_view
+from .embed import HEAD, Framing, is_embedded
 from .hosts import middleware
 from .hub import HubPage, can_sign_in, hub_view
 from .inspect import inspect_answerers, inspect_view
 from .lab import LabPage, lab_view
 from .live import live_answerers
+from .report import report_answerers
 from .rows import Bringing
 from .train import build_train_tab
 from .transfer import routes
@@ -43,9 +47,10 @@ HERE = Path(__file__).parent
 TITLE = "<h1>Transformer Playground</h1><p>A small encoder-decoder transformer, written from scratch, learns while you watch.</p>"
 
 
-def build(registry: Registry) -> gr.Blocks:
+def build(registry: Registry, endpoints: Endpoints) -> gr.Blocks:
     """The whole page over a registry of runs. No component of it holds a connection open (no gr.State, no unload)."""
     with gr.Blocks(title="Transformer Playground", analytics_enabled=False, fill_width=True) as page:
+        endpoints.place()  # first, so that no handler of the page takes an endpoint's name
         # Both arguments are fixed: left to chance, they would differ after a restart and every visitor be a stranger.
         visit = gr.BrowserState("", storage_key="transformer-playground", secret="the browser's own memory, no secret kept from it")
         gr.HTML(TITLE, elem_id="title", padding=False)
@@ -64,10 +69,12 @@ def build(registry: Registry) -> gr.Blocks:
                 hub = hub_view()
 
         def opened(visit_value: Any, request: gr.Request) -> list[Any]:
-            owner = registry.local_owner or known(visit_value) or new_owner()
-            wanted = dict(request.query_params).get("inspect", "") if request else ""
-            mine = json.dumps({"owner": owner})
-            return [visited(owner), mine, mine, mine, json.dumps({"owner": owner, "wanted": wanted}), *opening(owner, request)]
+            query = dict(request.query_params) if request else {}
+            embedded = is_embedded(query)
+            owner = "" if embedded else registry.local_owner or known(visit_value) or new_owner()
+            wanted = query.get("inspect", "")
+            mine, kept = json.dumps({"owner": owner}), gr.skip() if embedded else visited(owner)
+            return [kept, mine, mine, mine, json.dumps({"owner": owner, "wanted": wanted}), *opening(owner, request)]
 
         page.load(
             opened,
@@ -111,18 +118,23 @@ def theme() -> Any:
     )
 
 
-def launch_options(registry: Registry, laboratory: Laboratory, host: str | None, port: int | None, share: bool) -> dict[str, Any]:
-    """How the page is served. With a `host`, shared, and on a Space, anybody may come; otherwise only this machine."""
-    host = host or os.environ.get("GRADIO_SERVER_NAME") or None
-    opened = is_open(host, share)
+def answerers(registry: Registry, laboratory: Laboratory, opened: bool) -> dict[str, Answerer]:
+    """What the scripts of all tabs may ask, by the names that they use. `opened`: others than this machine may come."""
     pages = ComparePage(registry, Comparer(hosted=opened)), LabPage(registry, laboratory), HubPage(registry, Jobs(registry))
-    bringing = Bringing(registry)
-    answers = live_answerers(registry) | inspect_answerers(registry) | {"rows": bringing.answer}
+    answers = live_answerers(registry) | inspect_answerers(registry) | report_answerers(registry)
     for page in pages:
         answers |= page.answerers()
+    return answers
+
+
+def launch_options(registry: Registry, answers: dict[str, Answerer], host: str | None, port: int | None, share: bool) -> dict[str, Any]:
+    """How the page is served. With a `host`, shared, and on a Space, anybody may come; otherwise only this machine."""
+    host = host or os.environ.get("GRADIO_SERVER_NAME") or None
+    bringing = Bringing(registry)
     return {
         "theme": theme(),
         "css": (HERE / "page.css").read_text(encoding="utf-8"),
+        "head": HEAD,
         "server_name": host,
         "server_port": port,
         "share": share,
@@ -135,9 +147,10 @@ def launch_options(registry: Registry, laboratory: Laboratory, host: str | None,
         "ssr_mode": False,
         "_frontend": False,  # else Gradio gives up where its own first page takes 3 s, as on one core while torch is being imported
         "show_error": False,
+        "mcp_server": has_mcp(),
         "app_kwargs": {
-            "middleware": middleware(open_to_all=opened),
-            "routes": [*asked(answers), *routes(registry), *bringing.routes()],
+            "middleware": [*middleware(open_to_all=is_open(host, share)), Middleware(Framing)],
+            "routes": [*asked(answers | {"rows": bringing.answer}), *routes(registry), *bringing.routes()],
         },
     }
 
@@ -205,5 +218,6 @@ def serve(host: str | None = None, port: int | None = None, *, share: bool = Fal
     # These signals skip atexit, so this must stand before the launch.
     for number in (signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])):
         signal.signal(number, end)
-    inbrowser = browser and not opened and has_screen()
-    build(registry).launch(**launch_options(registry, laboratory, host, port, share), inbrowser=inbrowser)
+    answers = answerers(registry, laboratory, opened)
+    page, inbrowser = build(registry, Endpoints(registry, answers, opened)), browser and not opened and has_screen()
+    page.launch(**launch_options(registry, answers, host, port, share), inbrowser=inbrowser)

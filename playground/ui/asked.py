@@ -31,7 +31,7 @@ def asked(answerers: Mapping[str, Answerer]) -> list[Route]:
 
 def _route(answerer: Answerer) -> Callable[[Request], Awaitable[Response]]:
     async def serve(request: Request) -> Response:
-        if not _is_ours(request):
+        if not is_ours(request):
             return JSONResponse({"error": "open the playground itself"}, status_code=403)
         try:
             what = parse_json(await request.body())
@@ -43,7 +43,7 @@ def _route(answerer: Answerer) -> Callable[[Request], Awaitable[Response]]:
     return serve
 
 
-def _is_ours(request: Request) -> bool:
+def is_ours(request: Request) -> bool:
     """Whether a page of this server asks, or no page at all. A Space stands behind a proxy that may change the Host."""
     origin = request.headers.get("origin")
     if origin is None:

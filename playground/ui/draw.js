@@ -40,7 +40,7 @@ function drawHeads() {
         return button;
       })];
     }));
-    head = [layers.length - 1, 0];
+    head = headOfLink(layers) || [layers.length - 1, 0];
   }
   const across = Math.min(layers[0].length, 8);
   box.style.gridTemplateColumns = across === 1 ? "112px" : "repeat(" + across + ", minmax(0, 1fr))";

@@ -136,19 +136,29 @@ function sayStep(last) {
 function remember() {
   try { localStorage.setItem("transformer-playground-inspect", JSON.stringify({ subject: state.subject, step: state.step, text: state.text, view: state.view })); } catch (error) { /* a browser without a memory */ }
 }
-async function copyLink() {
+async function linkToView() {
   const what = { subject: state.subject, step: state.step, text: state.text, view: state.view, options: VIEWS[state.view].want ? VIEWS[state.view].want() : {} };
   if (what.subject.startsWith("run:")) {
     let told = {};
     try { told = await call("about", { owner, subject: what.subject }); } catch (error) { /* then only this browser can open it */ }
     if (told.watch) what.subject = "watch:" + told.watch; // opens for everybody who has it, to look at
   }
-  const link = location.origin + location.pathname + "?inspect=" + encodeURIComponent(JSON.stringify(what));
+  return location.origin + location.pathname + "?inspect=" + encodeURIComponent(JSON.stringify(what));
+}
+async function copyLink() {
+  const link = await linkToView();
   try { await navigator.clipboard.writeText(link); $(".link").textContent = "Copied"; } catch (error) { window.prompt("The link", link); }
   setTimeout(() => { $(".link").textContent = "Copy link"; }, 1500);
   $(".link").dataset.link = link;
 }
 $(".link").addEventListener("click", copyLink);
+// This view in a frame of another site (embed.py).
+async function copyFrame() {
+  const code = `<iframe src="${await linkToView()}&amp;embed=inspect" title="Transformer Playground: ${VIEWS[state.view].title}" width="100%" height="600" style="border: 0" loading="lazy"></iframe>`, label = $(".export summary");
+  try { await navigator.clipboard.writeText(code); label.textContent = "Copied"; } catch (error) { window.prompt("The frame", code); }
+  setTimeout(() => { label.textContent = "Export"; }, 1500);
+  label.dataset.code = code;
+}
 
 // Everything of the view that is marked as picture, below one another on paper or ink.
 function picture() {
@@ -198,6 +208,7 @@ async function figures(name) {
 }
 $(".export").addEventListener("click", (event) => {
   const as = event.target.dataset.as, data = answers[state.view], spec = VIEWS[state.view];
+  if (as === "frame") { $(".export").open = false; copyFrame(); return; }
   if (!as || !data) return;
   $(".export").open = false;
   const name = "inspect-" + state.view + "-" + state.text.replace(/[^A-Za-z0-9]+/g, "").slice(0, 20);
@@ -248,7 +259,7 @@ async function start() {
 async function goOn() {
   for (let round = 0; element.isConnected || round < 5; round++) {
     await sleep(300);
-    if (!owner || !element.offsetParent || document.hidden) continue;
+    if (!(owner || document.documentElement.dataset.embed) || !element.offsetParent || document.hidden) continue;
     if (!seen) { await start(); continue; }
     if (round % 12 === 0) { await list(); const run = runs.find((each) => each.subject === state.subject); if (run && run.status === "training") { await steps(); if (state.step === null && !VIEWS[state.view].slow) refresh(); } }
   }

@@ -59,6 +59,7 @@ function take(told) {
   drawLengths(); say(); draw();
   if (viewed === null && (status !== before || (told.snapshot && (status !== "training" || Date.now() - askedAt > 1000)))) ask();
   if (status !== before) listSoon();
+  takeView();
   if (told.slice && told.own) nextSlice();
 }
 
@@ -101,7 +102,7 @@ function open(wanted) {
   if (overlays.has(wanted) && left.startsWith("run:") && left !== wanted) { const place = overlays.get(wanted).place; overlays.delete(wanted); overlays.set(left, { place, curve: null }); }
   subject = wanted || ""; fresh = true;
   try { if (!subject.startsWith("watch:")) localStorage.setItem("transformer-playground-subject", subject); } catch (error) { /* a browser without a memory */ }
-  if (location.search.includes("watch=") && !subject.startsWith("watch:")) history.replaceState(null, "", location.pathname);
+  if (/[?&](watch|model)=/.test(location.search) && subject !== linked) history.replaceState(null, "", location.pathname);
   offer();
   if (!subject) { begin(); last = {}; status = "empty"; say(); draw(); return; }
   follow(mine);
@@ -139,7 +140,7 @@ function attach() {
   returnToTab();
   let remembered = "";
   try { remembered = localStorage.getItem("transformer-playground-subject") || ""; } catch (error) { /* a browser without a memory */ }
-  if (value.subject) { open(value.subject); list(); return; }
+  if (value.subject) { linked = value.subject; open(value.subject); list(); return; }
   list().then(() => { open(known(remembered) ? remembered : known(first) ? first : offered()[0] || ""); layAll(laidBefore()); });
 }
 

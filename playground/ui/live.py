@@ -26,7 +26,7 @@ from .asked import Answerer
 from .subject import checkpoint_folder, run_on_show, whole
 from .view import view
 
-SCRIPTS = ("common.js", "words.js", "paint.js", "draw.js", "live.js", "rewind.js", "runs.js")  # one program, in this order
+SCRIPTS = ("common.js", "words.js", "paint.js", "draw.js", "live.js", "rewind.js", "runs.js", "share.js")  # one program, in this order
 ANSWER_WITHIN = 15  # seconds
 MOST_CURVES = 8
 CURVE_COLUMNS = 400  # stretches of a curve that is laid over another

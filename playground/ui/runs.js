@@ -307,17 +307,6 @@ async function use(of) {
   if (told.settings) { trigger("select", { index: 0, value: told.settings }); note($(".runs-note"), "Its settings are in the form now; press Train to start from them."); }
 }
 const page = () => location.origin + location.pathname;
-async function share() {
-  const told = await about(subject);
-  if (told.error) { note($(".hand-note"), told.error, "error"); return; }
-  const watch = told.watch || (subject.startsWith("watch:") ? subject.slice(6) : "");
-  $(".watch-link").closest("label").hidden = !watch;
-  $(".watch-link").value = watch ? page() + "?watch=" + watch : "";
-  $(".settings-link").value = page() + "?settings=" + encodeURIComponent(JSON.stringify(told.settings));
-  $(".settings-json").value = JSON.stringify(told.settings, null, 1);
-  $(".sharing").showModal();
-}
-$(".share").addEventListener("click", share);
 $(".look-into").addEventListener("click", () => goTo("Inspect", { subject, step: viewed }));
 $(".use-these").addEventListener("click", () => { $(".sharing").close(); use(subject); });
 for (const button of element.querySelectorAll(".copy")) button.addEventListener("click", async () => {
@@ -339,9 +328,3 @@ function keys(event) {
 }
 document.addEventListener("keydown", keys);
 $(".show-keys").addEventListener("click", () => $(".keys").showModal());
-
-$(".sequence").value = "3 1 4 1 5";
-begin();
-watch("value", attach);
-attach();
-keepListing();

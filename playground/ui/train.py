@@ -102,7 +102,7 @@ def build_train_tab(registry: Registry, visit: gr.BrowserState) -> tuple[list[An
                 fields = filled(settings_from(asked["settings"]))
             except ValueError as error:
                 trouble = f"The settings of this link were not taken: {html.escape(str(error))}."
-        subject = WATCH + asked["watch"] if "watch" in asked else ""
+        subject = WATCH + asked["watch"] if "watch" in asked else CHECKPOINT + asked["model"] if "model" in asked else ""
         return [show(owner, subject), trouble, *fields]
 
     def copy_settings(event: gr.SelectData) -> list[Any]:

@@ -21,7 +21,7 @@ const METRICS = {
 };
 
 // What is on show, and what is known of it.
-let owner = "", subject = "", first = "", generation = 0, fresh = true;
+let owner = "", subject = "", linked = "", first = "", generation = 0, fresh = true;
 let curve, scored, count, epoch, looks; // the points, and how much of them the server has told
 let last = {}, status = "opening", stage, snapshot, scores, recorded = [];
 let shown = null, viewed = null; // the snapshot on show, and the earlier step that one has gone back to

@@ -24,6 +24,7 @@ from playground.hub.names import is_repo, is_revision
 from playground.origins import from_argument, from_text, keep
 from playground.tasks.rows import RowsError, kept_about, kept_rows
 from playground.training.config import RunConfig
+from playground.ui.api import Endpoints
 from playground.ui.app import build
 from playground.ui.asked import PATH as ASK
 from playground.ui.transfer import FILES, PATH, unpack
@@ -217,7 +218,7 @@ def test_a_link_of_such_words_opens_a_page_and_shows_them_escaped(watched):
     _, registry, _, _ = watched
 
     async def opened_with_each():  # in a loop that is closed again: Gradio leaves one behind where there is none
-        page = build(registry)
+        page = build(registry, Endpoints(registry, {}, opened=False))
         opened = next(each.fn for each in page.fns.values() if getattr(each.fn, "__name__", "") == "opened")
         wanted = [name.encode("utf-8", "replace").decode() for name in NAMES]  # as a query comes
         queries = [{"inspect": each, "settings": each, "watch": each} for each in wanted]

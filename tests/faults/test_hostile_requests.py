@@ -30,7 +30,7 @@ from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 from playground.ui import inspect as inspect_page
 from playground.ui import lab as lab_page
-from playground.ui.app import launch_options
+from playground.ui.app import answerers, launch_options
 from playground.ui.asked import PATH
 from playground.ui.hosts import LARGEST_REQUEST
 from playground.ui.visit import new_owner
@@ -95,7 +95,7 @@ def server(registries, checkpoint, tmp_path, monkeypatch):
     laboratory = Laboratory(registry)
     owner = new_owner()
     run = registry.adopt(shutil.copytree(checkpoint, tmp_path / ".sent"), owner, "mine")
-    routes = launch_options(registry, laboratory, None, 7910)["app_kwargs"]["routes"]
+    routes = launch_options(registry, answerers(registry, laboratory, opened=False), None, 7910, share=False)["app_kwargs"]["routes"]
     with TestClient(Starlette(routes=routes)) as client:  # an error that nobody catches is raised here
         yield client, registry, run, owner
     laboratory.close()

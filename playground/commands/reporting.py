@@ -1,0 +1,45 @@
+"""report: a checkpoint's story in one HTML file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from playground.training.files import write_file
+from playground.training.manifest import CheckpointError
+
+from .inspecting import run_of
+from .terminal import manifest_of, refuse
+
+
+@click.command()
+@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The HTML file that is written.")
+@click.option("--name", default="", help="What the report calls the model. [default: the name of its folder]")
+@click.option("--overwrite", is_flag=True, help="Replace the file if there is one.")
+@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
+def report(checkpoint: Path, out: Path, name: str, overwrite: bool, as_json: bool) -> None:
+    """Write a checkpoint's report: scores with intervals, curves, attention, answers, settings and how to train it again, in one file
+    that needs no server and no network."""
+    manifest = manifest_of(checkpoint)
+    if not out.resolve().parent.is_dir():
+        refuse(f"--out {out} cannot be written: there is no such folder; choose another file")
+    if out.exists() and not overwrite:
+        refuse(f"--out {out} is there already; choose another file, or add --overwrite")
+
+    from playground.plots.report import write_report
+    from playground.tasks.rows import RowsError
+
+    try:
+        text = write_report(checkpoint, run_of(checkpoint), name)
+        write_file(out, text.encode())
+    except (CheckpointError, RowsError) as error:
+        refuse(str(error))
+    except OSError as error:
+        refuse(f"--out {out} cannot be written: {error.strerror}; choose another file")
+    if as_json:
+        click.echo(json.dumps({"report": str(out), "bytes": len(text.encode()), "step": manifest.step}))
+    else:
+        click.echo(f"report of step {manifest.step:,} in {out}; open it in any browser")

@@ -1,0 +1,38 @@
+"""The command that trains a model again."""
+
+from __future__ import annotations
+
+from playground.models.config import SettingError
+from playground.tasks import ROWS
+
+from .config import RunConfig, TaskConfig
+from .manifest import Manifest
+from .presets import PRESETS, preset_config
+
+
+def command_line(manifest: Manifest) -> str | None:
+    """The command that trains this model again on such a device; None where there is none: an untrained model, a task of rows, whose
+    file the checkpoint does not know, a family or a length of training that the command line does not offer. Changes of the learning
+    rate on the way are not in it."""
+    try:
+        config = manifest.config.replace(steps=manifest.step, device=manifest.device)
+    except SettingError:
+        return None
+    if config.family != RunConfig().family or config.task.task == ROWS:
+        return None
+    task = config.task
+    fixed = {"task": task.task, "symbols": task.symbols, "min_length": task.min_length, "max_length": task.max_length}
+    ways = []
+    for name in PRESETS:
+        base = preset_config(name, fixed).to_fields()
+        ways.append((name, {key: value for key, value in config.to_fields().items() if value != base[key]}))
+    preset, options = min(ways, key=lambda way: len(way[1]))
+    words = ["python -m playground train", f"--task {task.task}"]
+    words += [f"--symbols {task.symbols}"] if task.symbols != TaskConfig().symbols else []
+    words += [f"--min-length {task.min_length}"] if task.min_length != task.max_length else []
+    words += [f"--length {task.max_length}"]
+    words += [f"--preset {preset}"] if preset != "fast" else []
+    for key, value in options.items():
+        flag = key.replace("_", "-")
+        words.append(f"--{flag} {value}" if not isinstance(value, bool) else f"--{'' if value else 'no-'}{flag}")
+    return " ".join(words)

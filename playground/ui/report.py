@@ -1,0 +1,50 @@
+"""The report of a model (plots/report.py) for those who may look at it: written by a process of its own, one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from concurrent.futures import Future
+from typing import Any
+
+from starlette.requests import Request
+
+from playground.runs.eyes import resolve
+from playground.runs.processes import Child
+from playground.runs.registry import Registry
+
+from .asked import Answerer
+from .live import answer_of
+from .subject import checkpoint_folder, run_on_show
+
+WRITTEN_WITHIN = 100  # seconds
+
+
+def report_answerers(registry: Registry) -> dict[str, Answerer]:
+    """What the Share dialog may ask: {"html": the file, "name": what to call it}, or {"error": sentence}."""
+    writing = asyncio.Semaphore(1)  # some seconds of a core each
+
+    async def report(what: object, _: Request) -> dict[str, Any]:
+        run, _own = run_on_show(registry, what)
+        found = await asyncio.to_thread(run.checkpoints) if run else []
+        folder = found[0][0] if found else None if run else checkpoint_folder(registry, what)
+        if folder is None:
+            why = "this run has no checkpoint yet; pause it, or wait for the first one"
+            return {"error": why if run else "this model is not on this server, or not yours; choose another one"}
+        if writing.locked():
+            return {"error": "somebody else's report is being written just now; try again in a moment"}
+        name = run.name if run else folder.name
+        async with writing:
+            future = Future[dict[str, Any]]()
+            child = Child(
+                "playground.plots.report:work", "report", str(folder), str(run.folder) if run else "", name,
+                on_message=lambda answer: resolve(future, answer),
+                on_end=lambda code: resolve(future, {"error": f"the process that writes it ended (exit code {code}); try again"}),
+            )  # fmt: skip
+            try:
+                told = await answer_of(future, WRITTEN_WITHIN)
+            finally:
+                child.kill()
+        return told if "error" in told else told | {"name": f"{re.sub(r'[^A-Za-z0-9]+', '-', name).strip('-') or 'model'}-report.html"}
+
+    return {"report": report}

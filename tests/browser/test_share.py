@@ -1,0 +1,140 @@
+"""What the Share dialog gives away works for whoever gets it: a link shows what its sender saw, a frame shows one view in a page of
+another site, a report is a file."""
+
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.browser.seeing import begin, colours, drawn, says, shows
+
+
+@pytest.fixture(scope="module")
+def foreign():
+    """A page of another site that holds whatever HTML one gives it."""
+    held = {"body": ""}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            content = f"<!doctype html><title>A course</title><link rel=icon href='data:,'>{held['body']}".encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+
+    def address(body):
+        held["body"] = body
+        return f"http://127.0.0.1:{server.server_port}/"
+
+    yield address
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def visiting(browser):
+    """Opens pages of another site, which may ask the playground for something."""
+    contexts = []
+
+    def visit(url):
+        contexts.append(browser.new_context(viewport={"width": 1000, "height": 800}))
+        page = contexts[-1].new_page()
+        page.goto(url)
+        return page
+
+    yield visit
+    for context in contexts:
+        context.close()
+
+
+def shared(page, field):
+    """What stands in a field of the Share dialog."""
+    if page.locator("dialog.sharing").get_attribute("open") is None:
+        page.click(".live .share")
+        page.wait_for_selector("dialog.sharing[open]")
+    return page.input_value(f".sharing {field}")
+
+
+def test_a_link_shows_what_its_sender_saw(app, open_page):
+    page = open_page(app.url, visit=False)
+    begin(page, app.url, steps=40, eval_every=10)
+    shows(page, "done")
+    page.click(".kinds [data-kind=decoder]")
+    page.click(".heads [data-head='1']")
+    page.select_option(".metric", "gradient_norm")
+    page.fill(".live .sequence", "9 8 7")
+    page.focus(".scrub")
+    page.press(".scrub", "ArrowLeft")
+    page.press(".scrub", "ArrowLeft")
+    says(page, ".viewing", "Looking at step")
+    link, seen = shared(page, ".watch-link"), page.text_content(".viewing")
+    other = open_page(link, width=1200)
+    says(other, ".viewing", seen)
+    assert other.input_value(".live .sequence") == "9 8 7"
+    assert other.input_value(".metric") == "gradient_norm"
+    assert other.get_attribute(".kinds [data-kind=decoder]", "aria-pressed") == "true"
+    assert other.get_attribute(".heads [data-head='1']", "aria-pressed") == "true"
+    assert not other.is_visible("#pause")
+
+
+def test_a_frame_shows_one_view_in_a_page_of_another_site(app, open_page, visiting, foreign):
+    page = open_page(f"{app.url}/?model=reverse")
+    shows(page, "checkpoint")
+    shared(page, ".embed-code")
+    page.click("summary:has-text('page of your own')")
+    page.select_option(".embed-view", "attention")
+    code = shared(page, ".embed-code")
+    host = visiting(foreign(code))
+    frame = host.frame_locator("iframe")
+    frame.locator(".heads canvas").first.wait_for()
+    for absent in ("#title", "#train", "#tabs [role=tab]", ".live .runs", ".live .share", ".loss-chart", "footer"):
+        assert not frame.locator(absent).first.is_visible(), absent
+    inner = next(each for each in host.frames if "embed=attention" in each.url)
+    assert inner.evaluate("localStorage.getItem('transformer-playground')") in (None, '""')  # it knows no owner
+    assert inner.locator(".open-whole").get_attribute("href") == f"{app.url}/?model=reverse"
+
+
+def test_the_whole_page_shows_in_no_frame_of_another_site(app, visiting, foreign):
+    host = visiting(foreign(f'<iframe src="{app.url}/?model=reverse" width="900" height="600"></iframe>'))
+    host.wait_for_timeout(1500)
+    inner = host.frames[1]
+    assert inner.locator(".live").count() == 0
+    assert inner.locator("gradio-app").count() == 0
+
+
+@pytest.mark.parametrize("view", ["learning", "try", "samples"])
+def test_each_view_is_there_alone_and_fits_its_frame(app, open_page, view):
+    page = open_page(f"{app.url}/?model=reverse&embed={view}", width=420, height=460)
+    page.wait_for_selector(".live[data-status=checkpoint] .samples tr", state="attached")
+    parts = {each: page.locator(f".learning > [data-part={part}]").last.is_visible() for each, part in
+             (("learning", "curves"), ("try", "try"), ("samples", "samples"))}  # fmt: skip
+    if view == "learning":
+        parts["learning"] = page.is_visible(".score-chart")
+        assert drawn(page)[-1] == 200
+        assert colours(page, ".loss-chart") > 1
+    elif view == "try":
+        parts["try"] = page.is_visible(".try")
+        page.fill(".live .sequence", "1 2 3")
+        says(page, ".answer", "3 2 1")
+    assert [each for each, there in parts.items() if there] == [view]
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.evaluate("document.documentElement.scrollHeight <= innerHeight")
+
+
+def test_a_report_is_a_file_that_opens_without_the_server(app, open_page, tmp_path):
+    page = open_page(f"{app.url}/?model=reverse")
+    shows(page, "checkpoint")
+    shared(page, ".watch-link")
+    with page.expect_download() as download:
+        page.click(".make-report")
+    assert download.value.suggested_filename == "reverse-report.html"
+    path = Path(tmp_path / "report.html")
+    download.value.save_as(path)
+    assert "<h1>reverse</h1>" in path.read_text()

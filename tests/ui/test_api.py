@@ -1,0 +1,288 @@
+"""The endpoints for programs: as a client of a server that is open to others uses them, and asked directly with whatever anybody may
+send."""
+
+import asyncio
+import itertools
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import pytest
+from gradio_client import Client
+from gradio_client.exceptions import AppError
+
+from playground.comparison.jobs import Comparer
+from playground.hub.jobs import Jobs
+from playground.runs.registry import Refused, Registry
+from playground.ui.api import Endpoints, _client
+from playground.ui.compare import ComparePage
+from playground.ui.hub import HubPage
+from playground.ui.inspect import inspect_answerers
+from playground.ui.live import live_answerers
+from playground.ui.visit import new_owner
+from tests.faults.harness import TINY
+from tests.hub.stand_in import StandInHub
+from tests.servers import ROOT, AppServer, wait_for
+
+ENDPOINTS = ("settings", "models", "start", "status", "pause", "resume", "stop", "predict", "attention", "evaluate", "compare", "push",
+             "job", "cancel")  # fmt: skip
+REVERSE = "checkpoint:reverse-one-head"
+SMALL = TINY | {"steps": 100_000, "min_length": 1, "max_length": 4}
+
+
+@pytest.fixture(scope="module")
+def hub():
+    with StandInHub() as hub:
+        yield hub
+
+
+@pytest.fixture(scope="module")
+def app(hub, tmp_path_factory):
+    """A server that is open to others, with a token of its owner's that no visitor may use."""
+    folder = tmp_path_factory.mktemp("app")
+    (folder / "home").mkdir()
+    environment = hub.environment(folder / "home", token=hub.OWNER, HF_HUB_DISABLE_IMPLICIT_TOKEN="0")
+    server = AppServer(folder, **environment, GRADIO_SERVER_NAME="0.0.0.0", PLAYGROUND_API_STARTS="5", PLAYGROUND_API_HEAVY="100")
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def ask(app):
+    """Calls an endpoint as a program does."""
+    client = Client(app.url, verbose=False)
+    yield lambda endpoint, **values: client.predict(**values, api_name=f"/{endpoint}")
+    client.close()
+
+
+@pytest.fixture(scope="module")
+def run(ask):
+    """A run that somebody started through the API: what `start` answered."""
+    return ask("start", settings=SMALL, preset="fast", name="by a program")
+
+
+@pytest.fixture(scope="module")
+def mine(ask, run):
+    wait_for(lambda: ask("status", model=run["run"], owner=run["owner"])["step"] > 0, 60, "the first step")
+    return {"model": run["run"], "owner": run["owner"]}
+
+
+def test_every_endpoint_is_explained_with_its_types(app):
+    told = json.loads(app.get("/gradio_api/info")[1])
+    assert tuple(told["named_endpoints"]) == tuple(f"/{name}" for name in ENDPOINTS)  # and nothing of the page's own
+    assert told["unnamed_endpoints"] == {}
+    for name, endpoint in told["named_endpoints"].items():
+        assert endpoint["description"], name
+        assert endpoint["returns"][0]["type"]["type"] == "object", name
+        for parameter in endpoint["parameters"]:
+            assert parameter["type"], f"{name} {parameter}"
+
+
+def test_a_run_is_started_steered_and_asked(ask, run, mine):
+    steer = {"run": run["run"], "owner": run["owner"]}
+    assert ask("pause", **steer)["status"] == "paused"
+    held = ask("status", **mine, curve=True)
+    assert (held["name"], held["steps"]) == ("by a program", SMALL["steps"])
+    assert len(held["curve"]["steps"]) == len(held["curve"]["loss"]) == held["step"]
+    assert ask("status", **mine)["step"] == held["step"]
+    assert ask("resume", **steer)["status"] == "training"
+    wait_for(lambda: ask("status", **mine)["step"] > held["step"], 60, "a step after resuming")
+    told = ask("predict", **mine, sequence="3 1")
+    assert told["answer"] == ["1", "3"]
+    assert told["right"] == (told["given"] == told["answer"])
+    scores = ask("evaluate", **mine, n=40)
+    assert scores["n"] == sum(line["n"] for line in scores["by_length"]) > 10
+    assert scores["interval"][0] <= scores["exact_match"] <= scores["interval"][1]
+    assert ask("stop", **steer)["status"] == "stopped"
+    assert ask("predict", **mine, sequence="3 1", step=0)["step"] < held["step"]
+    assert ask("models", owner=run["owner"])["runs"][0]["model"] == run["run"]
+
+
+def test_a_checkpoint_is_asked_without_a_key(ask):
+    assert ask("predict", model=REVERSE, sequence="3 1 4")["given"] == ["4", "1", "3"]
+    assert ask("evaluate", model=REVERSE, n=100)["exact_match"] > 0.9
+    assert REVERSE in [each["model"] for each in ask("models")["checkpoints"]]
+    assert ask("status", model=REVERSE)["status"] == "checkpoint"
+
+
+def test_attention_is_told_head_by_head_and_every_row_sums_to_one(ask):
+    told = ask("attention", model="checkpoint:reverse", sequence="3 1 4")
+    assert (told["rows"], told["columns"]) == (["4", "1", "3", "EOS"], ["3", "1", "4", "EOS"])
+    assert (told["layers"], told["heads"]) == ([0, 1], [0, 1, 2, 3])
+    assert all(abs(sum(row) - 1) < 0.01 for layer in told["weights"] for head in layer for row in head)
+    one = ask("attention", model="checkpoint:reverse", sequence="3 1 4", layer=1, head=2)
+    assert one["weights"] == [[told["weights"][1][2]]]
+    own = ask("attention", model="checkpoint:reverse", sequence="3 1 4", kind="decoder", layer=0, head=0)["weights"][0][0]
+    assert all(weight == 0 for i, row in enumerate(own) for weight in row[i + 1 :])  # nobody looks ahead
+
+
+def test_a_strangers_key_gets_nothing_and_a_link_to_watch_only_looks(ask, run, mine):
+    others = itertools.cycle([{"model": run["run"], "owner": new_owner()}, {"model": run["run"]}, {"model": "watch:" + run["run"]}])
+    for name, more in (("status", {}), ("predict", {"sequence": "1"}), ("attention", {"sequence": "1"}), ("evaluate", {}),
+                       ("compare", {}), ("push", {"repo": "a/b", "token": "hf_x"})):  # fmt: skip
+        with pytest.raises(AppError, match="there is no model"):
+            ask(name, **next(others), **more)
+    for name, who in (
+        ("pause", {"run": run["run"], "owner": new_owner()}), ("resume", {"run": run["run"]}),
+        ("stop", {"run": run["watch"], "owner": run["owner"]}),
+    ):  # fmt: skip
+        with pytest.raises(AppError, match=r"there is no model|not yours"):
+            ask(name, **who)
+    assert ask("models", owner=new_owner())["runs"] == ask("models")["runs"] == []
+    assert ask("predict", model=run["watch"], sequence="3 1")["answer"] == ["1", "3"]
+    with pytest.raises(AppError, match="choose one of your runs"):
+        ask("push", model=run["watch"], repo="a/b", token="hf_x")
+
+
+def test_a_comparison_is_a_job_of_whoever_began_it(ask):
+    begun = ask("compare", model=REVERSE, n=3, wait=0)
+    with pytest.raises(AppError, match="not kept any more"):
+        ask("job", job=begun["job"], owner=new_owner())
+    with pytest.raises(AppError, match="not kept any more"):
+        ask("cancel", job=begun["job"], owner=new_owner())
+    told = ask("job", job=begun["job"], owner=begun["owner"], wait=60)
+    assert told["status"] == "done", told
+    ours = next(row for row in told["rows"] if row["model"] == "reverse-one-head")
+    assert (ours["n"], ours["over"]) == (3, True)
+    assert told["result"]["asked"]["n"] == 3
+    with pytest.raises(AppError, match="ask at most 40"):
+        ask("compare", model=REVERSE, n=41)
+    again = ask("compare", model=REVERSE, n=40, wait=0)
+    assert ask("cancel", job=again["job"], owner=again["owner"])["status"] in ("cancelled", "done")
+
+
+def test_a_push_takes_the_token_that_is_given_and_never_the_owners(hub, app, ask):
+    with hub.watch() as seen:
+        with pytest.raises(AppError, match="needs a token of yours"):
+            ask("push", model=REVERSE, repo="ada/api")
+        told = ask("push", model=REVERSE, repo="ada/api", token=hub.ADA)
+    assert told["status"] == "done", told
+    assert "playground.json" in hub.files("ada/api")
+    assert {request.token for request in seen if request.host == hub.host} == {hub.ADA}
+    assert hub.ADA not in json.dumps(told)
+    assert "README.md" in json.dumps(told["result"])  # names of files, which the client does not take for files to fetch
+    assert not [path for path in app.log.parent.rglob("*") if path.is_file() and hub.ADA.encode() in path.read_bytes()]
+
+
+def test_the_example_runs_as_it_stands(app):
+    done = subprocess.run([sys.executable, "playground/examples/train_and_ask.py", app.url], cwd=ROOT, capture_output=True, text=True,
+                          check=False, timeout=120)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "3 1 4 -> 4 1 3" in done.stdout
+    assert f"{app.url}/?watch=" in done.stdout
+
+
+def test_agents_find_the_endpoints_as_tools(app):
+    mcp = pytest.importorskip("mcp")
+    from mcp.client.streamable_http import streamable_http_client
+
+    async def agent():
+        async with (
+            streamable_http_client(f"{app.url}/gradio_api/mcp/") as (reading, writing, _),
+            mcp.ClientSession(reading, writing) as session,
+        ):
+            await session.initialize()
+            tools = (await session.list_tools()).tools
+            right = await session.call_tool("predict", {"model": REVERSE, "sequence": "3 1 4"})
+            wrong = await session.call_tool("predict", {"model": "nobody's", "sequence": "3 1 4"})
+            return tools, right, wrong
+
+    with ThreadPoolExecutor(1) as thread:
+        tools, right, wrong = thread.submit(asyncio.run, agent()).result()
+    assert [tool.name for tool in tools] == list(ENDPOINTS)
+    assert all(tool.description and all("description" in each for each in tool.inputSchema["properties"].values()) for tool in tools)
+    assert not right.isError
+    assert "['4', '1', '3']" in right.content[0].text
+    assert wrong.isError
+    assert "there is no model" in wrong.content[0].text
+
+
+def test_pages_of_other_sites_may_not_ask(app):
+    client = Client(app.url, verbose=False, headers={"Origin": "https://evil.example"})
+    with pytest.raises(AppError, match="pages of other sites"):
+        client.predict(model=REVERSE, sequence="3 1 4", api_name="/predict")
+    client.close()
+
+
+def test_who_starts_too_many_runs_is_told_when_to_try_again(ask):
+    def start_many():
+        for _ in range(6):
+            ask("start", settings=SMALL | {"steps": 1})
+
+    with pytest.raises(AppError, match=r"one address may start 5 runs a minute; try again in \d+ s"):
+        start_many()
+
+
+# Asked directly
+
+
+@pytest.fixture(scope="module")
+def endpoints(tmp_path_factory):
+    registry = Registry(tmp_path_factory.mktemp("direct"), lease=0, reap=0)
+    answers = live_answerers(registry) | inspect_answerers(registry)
+    answers |= ComparePage(registry, Comparer(hosted=True)).answerers() | HubPage(registry, Jobs(registry)).answerers()
+    yield Endpoints(registry, answers, opened=False)
+    registry.shutdown()
+
+
+def request_of(address="10.0.0.1", session=None, **headers):
+    headers = {name.replace("_", "-"): value for name, value in headers.items()}
+    return SimpleNamespace(headers=headers, client=SimpleNamespace(host=address), scope={"session": session or {}})
+
+
+def asked(endpoints, endpoint, **values):
+    with ThreadPoolExecutor(1) as thread:  # the browser tests' event loop may be running in this one
+        return thread.submit(asyncio.run, getattr(endpoints, endpoint)(**values, request=request_of())).result()
+
+
+ODD = (None, -7, True, [], {}, "x" * 10_000, "run:", "watch:", "checkpoint:../..", "\ud800", "\0", float("nan"), [["x"]])
+
+
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: repr(odd)[:20])
+def test_hostile_arguments_are_refused_in_a_sentence(endpoints, odd):
+    calls = [("status", {"model": odd}), ("pause", {"run": odd}), ("predict", {"model": odd, "sequence": "1"}),
+             ("attention", {"model": odd, "sequence": odd}), ("evaluate", {"model": odd}), ("compare", {"model": odd, "models": odd}),
+             ("push", {"model": odd, "repo": odd, "token": odd}), ("job", {"job": odd, "owner": odd}),
+             ("cancel", {"job": odd, "owner": odd}), ("job", {"job": "compare:x", "owner": new_owner(), "wait": odd})]  # fmt: skip
+    calls += [] if odd in (None, {}) else [("start", {"settings": odd})]
+    calls += [] if odd in ("",) else [("start", {"settings": {"task": odd}})]
+    calls += [("start", {"settings": {"steps": odd}}), ("start", {"preset": odd}) if odd else ("start", {"name": odd or 7})]
+    if odd not in (None, ""):
+        calls += [("start", {"owner": odd}), ("models", {"owner": odd})]
+    for name, values in calls:
+        with pytest.raises((Refused, ValueError)) as refused:
+            asked(endpoints, name, **values)
+        assert len(str(refused.value)) < 1000, name
+    assert endpoints.registry.of_owner(endpoints.registry.local_owner) == []
+
+
+def test_on_a_machine_of_ones_own_a_missing_key_is_its_owners_and_a_strangers_is_not(endpoints, monkeypatch):
+    monkeypatch.setattr(endpoints.registry, "local_owner", "l" * 32)
+    started = asked(endpoints, "start", settings=TINY | {"steps": 1})
+    assert started["owner"] == "l" * 32
+    assert asked(endpoints, "status", model=started["run"])["name"] == started["name"]
+    with pytest.raises(Refused, match="there is no model"):
+        asked(endpoints, "status", model=started["run"], owner=new_owner())
+
+
+def test_on_a_space_only_who_signed_in_publishes(endpoints, monkeypatch):
+    monkeypatch.setenv("SPACE_ID", "owner/space")
+    monkeypatch.setenv("HF_TOKEN", "hf_owner")
+    (endpoints.registry.root / "digits").mkdir()
+    for name in ("config.json", "model.safetensors"):
+        (endpoints.registry.root / "digits" / name).write_bytes((ROOT / "checkpoints/reverse-one-head" / name).read_bytes())
+    with pytest.raises(Refused, match="after signing in"):
+        asked(endpoints, "push", model="checkpoint:digits", repo="a/b", token="hf_typed")
+
+
+def test_the_address_that_counts_is_the_one_that_the_proxy_of_a_space_writes(monkeypatch):
+    monkeypatch.delenv("SPACE_ID", raising=False)
+    assert _client(request_of(x_forwarded_for="1.1.1.1")) == "10.0.0.1"
+    monkeypatch.setenv("SPACE_ID", "owner/space")
+    assert _client(request_of(x_forwarded_for="1.1.1.1, 2.2.2.2")) == "2.2.2.2"
+    monkeypatch.setenv("PLAYGROUND_API_PROXIES", "2")
+    assert _client(request_of(x_forwarded_for="9.9.9.9, 1.1.1.1, 2.2.2.2")) == "1.1.1.1"
+    assert _client(request_of(x_forwarded_for="2.2.2.2")) == "2.2.2.2"
+    assert _client(request_of()) == "10.0.0.1"

@@ -1,0 +1,85 @@
+"""How often one client may ask: buckets that fill evenly, and places with a short line before them."""
+
+import asyncio
+import re
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from playground.runs.registry import Refused
+from playground.ui.limits import A_MINUTE, MOST_CLIENTS, Limits, Places
+
+
+def taken(limits, kind, client, *times):
+    """How many of the calls at these seconds are served."""
+    served = 0
+    for now in times:
+        try:
+            limits.take(kind, client, now)
+            served += 1
+        except Refused:
+            pass
+    return served
+
+
+def test_a_bucket_holds_a_minutes_calls_and_fills_evenly():
+    limits = Limits({"starts": 6})
+    assert taken(limits, "starts", "ada", *[0.0] * 9) == 6
+    assert taken(limits, "starts", "ada", 9.0) == 0
+    assert taken(limits, "starts", "ada", 10.5, 10.6) == 1  # one in ten seconds
+    assert taken(limits, "starts", "ada", *[1000.0] * 9) == 6  # it holds no more than that, however long one waits
+
+
+def test_who_is_refused_is_told_when_to_come_again_and_is_served_then():
+    limits = Limits({"heavy": 2})
+    taken(limits, "heavy", "ada", 0.0, 0.0)
+    with pytest.raises(Refused, match=r"ask for 2 evaluations, comparisons and pushes a minute; try again in (\d+) s") as refused:
+        limits.take("heavy", "ada", 4.0)
+    seconds = int(re.search(r"in (\d+) s", str(refused.value))[1])
+    assert taken(limits, "heavy", "ada", 4.0 + seconds) == 1
+
+
+def test_clients_and_kinds_have_buckets_of_their_own():
+    limits = Limits({"starts": 1, "calls": 1})
+    assert taken(limits, "starts", "ada", 0.0, 0.0) == 1
+    assert taken(limits, "starts", "bob", 0.0) == 1
+    assert taken(limits, "calls", "ada", 0.0) == 1
+
+
+def test_a_crowd_of_addresses_takes_no_memory_for_good():
+    limits = Limits({"calls": 5})
+    for number in range(MOST_CLIENTS + 100):
+        limits.take("calls", str(number), 0.0)
+    assert len(limits._left) == MOST_CLIENTS
+
+
+def test_the_environment_says_how_many_and_somebody_alone_has_no_limit(monkeypatch):
+    for name, _ in A_MINUTE.values():
+        monkeypatch.delenv(name, raising=False)
+    assert not any(Limits.from_environment(False).a_minute.values())
+    assert Limits.from_environment(True).a_minute == {kind: usual for kind, (_, usual) in A_MINUTE.items()}
+    assert taken(Limits.from_environment(False), "starts", "ada", *[0.0] * 500) == 500
+    monkeypatch.setenv("PLAYGROUND_API_STARTS", "3")
+    assert Limits.from_environment(False).a_minute["starts"] == Limits.from_environment(True).a_minute["starts"] == 3
+
+
+def test_a_place_is_waited_for_and_a_full_line_is_refused():
+    async def crowd():
+        places, inside, most = Places(2, waiting=3), 0, 0
+
+        async def come():
+            nonlocal inside, most
+            async with places.one():
+                inside += 1
+                most = max(most, inside)
+                await asyncio.sleep(0.01)
+                inside -= 1
+
+        return await asyncio.gather(*(come() for _ in range(9)), return_exceptions=True), most
+
+    with ThreadPoolExecutor(1) as thread:  # the browser tests' event loop may be running in this one
+        came, most = thread.submit(asyncio.run, crowd()).result()
+    refused = [each for each in came if each is not None]
+    assert most == 2
+    assert all("try again in a minute" in str(each) for each in refused)
+    assert len(refused) == 4  # two inside, three in line
