@@ -269,7 +269,7 @@ def compare(name: str, seed: int, steps: int, tell: Callable[[dict[str, Any]], N
             tell({"done": at, "total": steps, "curves": {"right": right.curve, "broken": broken.curve}})
     source = source_of(mistake)
     return {
-        "seed": seed, "steps": steps, "n": len(held_out.lengths_B), "parameters": config.model.parameter_count(),
+        "seed": seed, "steps": steps, "n": len(held_out.lengths_B), "vocabulary": config.model.target_vocabulary,
         "curves": {"right": right.curve, "broken": broken.curve},
         "right": seen(right, held_out), "broken": seen(broken, held_out),
         "unnoticed": unnoticed(mistake, config) if mistake.unnoticed else None,
@@ -290,6 +290,7 @@ def seen(learner: Learner, held_out: HeldOut) -> dict[str, Any]:
     batch = make_batch(task, torch.tensor([tokens]), torch.tensor([len(tokens)]))
     record = family.record(batch)
     written, sure = answered(family, batch.source_BS, learner.config.task.max_length + 1)
+    said = [(token, p) for token, p in zip(written[0].tolist(), sure[0].tolist(), strict=True) if p > 0]
     sure_NT = answered(family, held_out.batch.source_BS, learner.config.task.max_length + 1)[1]
     names = [[task.vocabulary.name(token) for token in each[0].tolist()] for each in (batch.source_BS, batch.decoder_input_BT)]
     return {
@@ -298,7 +299,7 @@ def seen(learner: Learner, held_out: HeldOut) -> dict[str, Any]:
         "given": given,
         "alone": alone,
         "sure": float(sure_NT[sure_NT > 0].mean()),
-        "answer": [[task.vocabulary.name(token), round(p, 3)] for token, p in zip(written[0].tolist(), sure[0].tolist(), strict=True) if p > 0],
+        "answer": [[task.vocabulary.name(token), round(p, 3)] for token, p in said],
         "source": names[0],
         "target": names[1],
         "attention": {
@@ -319,13 +320,26 @@ def answered(family: Copy, source_BS: Tensor, max_tokens: int) -> tuple[Tensor, 
 
 
 def unnoticed(mistake: Mistake, config: RunConfig) -> dict[str, Any]:
-    """The same mistake where shapes happen to fit, and python does not complain: the loss of both copies after some steps."""
+    """The same mistake where shapes happen to fit, and python does not complain: the loss of both copies after some steps, and whether
+    either lets a position of the answer know what comes later."""
     fitting = config.replace(**mistake.unnoticed, steps=UNNOTICED_STEPS + 1)  # one more, so that nobody is scored at the end
-    losses = {}
+    told: dict[str, Any] = {}
     for which, each in (("right", None), ("broken", mistake)):
         learner = Learner(fitting, each)
         for _ in range(UNNOTICED_STEPS):
             if learner.trouble is None:
                 learner.learn()
-        losses[which] = None if learner.trouble else learner.loss
-    return {"when": mistake.unnoticed_when, "steps": UNNOTICED_STEPS, **losses}
+        told[which] = None if learner.trouble else {"loss": learner.loss, "leaks": leaks(learner)}
+    return {"when": mistake.unnoticed_when, "steps": UNNOTICED_STEPS, **told}
+
+
+@torch.no_grad()
+def leaks(learner: Learner) -> bool:
+    """Whether what is given last changes what is said before it."""
+    longest, rows = learner.config.task.max_length, learner.config.training.batch_size
+    batch = held_out_set(learner.trainer.task, rows, longest, longest).batch
+    given_BT = batch.decoder_input_BT.clone()
+    given_BT[:, -1] = (given_BT[:, -1] + 1).clamp(max=learner.config.model.target_vocabulary - 1)
+    with looking(learner.family):
+        before_BTV, after_BTV = (learner.family(batch.source_BS, each) for each in (batch.decoder_input_BT, given_BT))
+    return not torch.equal(before_BTV[:, :-1], after_BTV[:, :-1])

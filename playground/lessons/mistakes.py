@@ -7,6 +7,7 @@ is the source that runs everywhere else; the difference is the mistake, and noth
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -64,8 +65,8 @@ MISTAKES = {
         "return self.dropout(x_BSD)",
         "self.dropout(x_BSD)",
         "notebooks whose class was shown but never run",
-        "A python function without a return gives None. The embedding says nothing is wrong; the first module that is handed the None does, "
-        "one call later: the line that python names is not the line that is wrong.",
+        "A python function without a return gives None. The embedding says nothing is wrong; the first module that "
+        "is handed the None does, one call later: the line that python names is not the line that is wrong.",
     ),
     "lost-positions": Mistake(
         "Positions that are looked up and never handed on",
@@ -73,8 +74,8 @@ MISTAKES = {
         "return None if self.positions is None else self.positions[self.rows(tokens_BS, first)]",
         "None if self.positions is None else self.positions[self.rows(tokens_BS, first)]",
         "the same forgotten return, in a place where None is allowed",
-        "Where None means that there are no positions to add, a forgotten return is no error: the model trains, sees every source as a bag of "
-        "symbols, and cannot know their order. Only the scores tell.",
+        "Where None means that there are no positions to add, a forgotten return is no error: the model trains, sees every source as a bag "
+        "of symbols, and cannot know their order. Only the scores tell.",
     ),
     "mask-shape": Mistake(
         "A mask of three dimensions for scores of four",
@@ -82,8 +83,8 @@ MISTAKES = {
         "return (tokens_BM != 0)[:, None, None, :]",
         "return (tokens_BM != 0)[:, None, :]",
         "code written for one head and then used for several",
-        "Broadcasting lines shapes up from the right, so the batch of the mask meets the heads of the scores. Python refuses it, unless the "
-        "batch is as large as there are heads: then every head goes by the padding of another sequence.",
+        "Broadcasting lines shapes up from the right, so the batch of the mask meets the heads of the scores. Python refuses it, unless "
+        "the batch is as large as there are heads: then every head goes by the padding of another sequence.",
         unnoticed={"batch_size": 2},
         unnoticed_when="the batch is as large as there are heads (2 and 2)",
     ),
@@ -139,3 +140,30 @@ def chosen(name: str, seed: int) -> str:
     if name not in MISTAKES:
         raise ValueError(f"bug is {name[:40]!r}; choose one of {', '.join((*MISTAKES, MYSTERY))}")
     return name
+
+
+def clue(result: Mapping[str, Any]) -> str:
+    """Where to look, for somebody who has named another mistake: what stands out of what was measured."""
+    right, broken = result["right"], result["broken"]
+    if broken["trouble"]:
+        trouble = broken["trouble"]
+        return (
+            f"Python gave up in line {trouble['line']} of {trouble['file']}, after {trouble['step']} steps. Read its last line: which "
+            "shapes, or which None, does it complain of?"
+        )
+    if broken["loss"] == right["loss"]:
+        return "Loss and scores are the same to the last digit, so nothing that is computed differs: look at what was recorded."
+    if broken["given"] - broken["alone"] > 0.5:
+        return (
+            f"Given the right answer so far it is right in {broken['given']:.0%} of the sequences, by itself in {broken['alone']:.0%}: "
+            "what does it have in the first case that it lacks in the second?"
+        )
+    tokens = result["vocabulary"]
+    if broken["loss"] > 0.9 * math.log(tokens):
+        return (
+            f"Its loss, {broken['loss']:.2f}, is that of guessing among {tokens} tokens, {math.log(tokens):.2f}: it learns nothing at all."
+        )
+    return (
+        f"It learns, but ends at a loss of {broken['loss']:.2f} against {right['loss']:.4f}, with exact match {broken['alone']:.0%}. Look "
+        "at its answers: is it the symbols that are wrong, or their order?"
+    )

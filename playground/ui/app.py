@@ -20,6 +20,7 @@ import gradio as gr
 from playground.comparison.jobs import Comparer
 from playground.hub.jobs import Jobs
 from playground.lab.laboratory import Laboratory
+from playground.lessons.classroom import Classroom
 from playground.runs.processes import warm_up
 from playground.runs.registry import Registry
 
@@ -29,6 +30,7 @@ from .hosts import middleware
 from .hub import HubPage, can_sign_in, hub_view
 from .inspect import inspect_answerers, inspect_view
 from .lab import LabPage, lab_view
+from .learn import LearnPage, learn_view
 from .live import live_answerers
 from .rows import Bringing
 from .train import build_train_tab
@@ -59,17 +61,19 @@ def build(registry: Registry) -> gr.Blocks:
                 if can_sign_in():
                     gr.LoginButton(elem_id="sign-in", size="sm")
                 hub = hub_view()
+            with gr.Tab("Learn", id="learn"):
+                learn = learn_view()
 
         def opened(visit_value: Any, request: gr.Request) -> list[Any]:
             owner = registry.local_owner or known(visit_value) or new_owner()
             wanted = dict(request.query_params).get("inspect", "") if request else ""
             mine = json.dumps({"owner": owner})
-            return [visited(owner), mine, mine, mine, json.dumps({"owner": owner, "wanted": wanted}), *opening(owner, request)]
+            return [visited(owner), mine, mine, mine, mine, json.dumps({"owner": owner, "wanted": wanted}), *opening(owner, request)]
 
         page.load(
             opened,
             [visit],
-            [visit, hub, lab, compare, inspect, *shown],
+            [visit, learn, hub, lab, compare, inspect, *shown],
             show_progress="hidden",
             concurrency_limit=None,
             api_visibility="private",
@@ -112,9 +116,10 @@ def launch_options(registry: Registry, laboratory: Laboratory, host: str | None,
     """How the page is served. With a `host`, and on a Space, anybody may come; otherwise only this machine."""
     host = host or os.environ.get("GRADIO_SERVER_NAME") or None
     pages = ComparePage(registry, Comparer(hosted=is_open(host))), LabPage(registry, laboratory), HubPage(registry, Jobs(registry))
+    learn = LearnPage(registry, Classroom(registry))
     bringing = Bringing(registry)
     answers = live_answerers(registry) | inspect_answerers(registry) | {"rows": bringing.answer}
-    for page in pages:
+    for page in (*pages, learn):
         answers |= page.answerers()
     return {
         "theme": theme(),
