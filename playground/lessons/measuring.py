@@ -76,8 +76,8 @@ class Trained:
 
 
 def percent(share: float) -> str:
-    """As the page writes it; 100 % only where nothing is missing."""
-    return "100 %" if share == 1 else f"{int(1000 * share) / 10:.1f} %"
+    """As the page writes it; 100 % only where nothing is missing. The blank does not break."""
+    return "100\u00a0%" if share == 1 else f"{int(1000 * share) / 10:.1f}\u00a0%"
 
 
 def exact_match_curves(runs: list[Trained]) -> dict[str, Any]:
@@ -115,15 +115,15 @@ def first_look(runs: list[Trained], options: Mapping[str, Any]) -> Told:
     source, target = (subject.names(tokens[0].tolist()) for tokens in (batch.source_BS, batch.decoder_input_BT))
     wanted = subject.task.alignment(len(source) - 1)
     n_heads, agreeing = row_LHS.shape[0] * row_LHS.shape[1], int((row_LHS.argmax(-1) == at).sum())
-    right = (
-        ""
-        if wanted is None
-        else (" That is where the right symbol stands." if wanted[0] == at else f" The right symbol stands at position {wanted[0] + 1}.")
+    right = "" if wanted is None else f" The right symbol stands at position {wanted[0] + 1}."
+    heads_agree = (
+        f"All {n_heads} heads have their largest weight there."
+        if agreeing == n_heads
+        else f"{agreeing} of {n_heads} heads have their largest weight there; the others look elsewhere, and the average hides it."
     )
     says = (
         f"On average {percent(float(mean_S[at]))} of the weight lies on position {at + 1} ({source[at]}); spread evenly it would be "
-        f"{percent(1 / len(source))}.{right} {agreeing} of {n_heads} heads have their largest weight there: heads differ, and what the "
-        "average shows no single one has to."
+        f"{percent(1 / len(source))}.{right} {heads_agree}"
     )
     picture = {
         "kind": "map", "title": f"Cross-attention, mean of {n_heads} heads", "rows": target, "columns": source,
@@ -206,7 +206,7 @@ def most_missed(runs: list[Trained], options: Mapping[str, Any]) -> Told:
         "and a picture of one does not tell."
     )
     bars = [{"label": each.name, "value": each.log_probability_lost, "note": percent(each.after.exact_match)} for each in effects]
-    picture = {"kind": "bars", "title": "What each head is worth: nats that the right answer loses without it", "bars": bars}
+    picture = {"kind": "bars", "title": "Without each head: nats that the right answer loses · exact match", "bars": bars}
     return {"answer": kind, "told": first.name, "says": says, "pictures": [picture]}
 
 

@@ -1,5 +1,5 @@
-"""The Learn tab: a tour whose questions are answered by measuring, mistakes to be found, and a page for teachers (learn.html, .css and the
-scripts beside it). What is measured belongs to the classroom (lessons/classroom.py); the page asks how it goes. Nothing here loads torch."""
+"""The Learn tab: a tour whose questions are answered by measuring, mistakes to be found, and a page for teachers (learn.html, .css and
+the scripts beside it). What is measured belongs to the classroom (lessons/classroom.py); the page asks how it goes. No torch in here."""
 
 from __future__ import annotations
 
