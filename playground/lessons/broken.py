@@ -39,13 +39,14 @@ from playground.tasks.task import Batch, make_batch
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 
+from .measuring import same_symbols
 from .mistakes import MISTAKES, SETTINGS, Mistake
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS: tuple[type[nn.Module], ...] = (Transformer, Embedding, EncoderLayer, DecoderLayer, AddAndNorm, FeedForward, MultiHeadAttention)
 COPY_MARK = " (the broken copy)"  # behind a file's name
 SCORED = 128  # held-out sequences
-SHOWN = "3 1 4 1 5"  # the sequence whose attention and answers are shown
+SHOWN = "3 1 4 1 5"  # the sequence whose attention and answers are shown, as much of it as is trained
 LOOK_EVERY = 20  # steps
 LAST = 10  # steps whose mean loss is told
 UNNOTICED_STEPS = 60
@@ -286,18 +287,19 @@ def seen(learner: Learner, held_out: HeldOut) -> dict[str, Any]:
         return {"trouble": {"step": trouble.step, "lines": trouble.lines, "line": trouble.line, "file": trouble.file}}
     family, task = learner.family.eval(), learner.trainer.task
     given, alone = exact_match(family, held_out)
-    tokens = task.vocabulary.encode(SHOWN)
+    tokens = task.vocabulary.encode(SHOWN)[: learner.config.task.max_length]
     batch = make_batch(task, torch.tensor([tokens]), torch.tensor([len(tokens)]))
     record = family.record(batch)
     written, sure = answered(family, batch.source_BS, learner.config.task.max_length + 1)
     said = [(token, p) for token, p in zip(written[0].tolist(), sure[0].tolist(), strict=True) if p > 0]
-    sure_NT = answered(family, held_out.batch.source_BS, learner.config.task.max_length + 1)[1]
+    answers_NT, sure_NT = answered(family, held_out.batch.source_BS, learner.config.task.max_length + 1)
     names = [[task.vocabulary.name(token) for token in each[0].tolist()] for each in (batch.source_BS, batch.decoder_input_BT)]
     return {
         "trouble": None,
         "loss": learner.loss,
         "given": given,
         "alone": alone,
+        "symbols": float(same_symbols(answers_NT, held_out.batch.labels_BT).float().mean()),
         "sure": float(sure_NT[sure_NT > 0].mean()),
         "answer": [[task.vocabulary.name(token), round(p, 3)] for token, p in said],
         "source": names[0],

@@ -18,6 +18,7 @@ from statistics import mean
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from playground.evaluation import right_at
@@ -267,8 +268,10 @@ def same(written_BT: Tensor, labels_BT: Tensor) -> Tensor:
 
 
 def same_symbols(written_BT: Tensor, labels_BT: Tensor) -> Tensor:
-    """Which answers have the right symbols, in whatever order (B booleans)."""
-    return (symbols_alone(written_BT).sort(1).values == symbols_alone(labels_BT).sort(1).values).all(1)
+    """Which answers have the right symbols, in whatever order (B booleans). Either may be wider than the other."""
+    width = max(written_BT.shape[1], labels_BT.shape[1])
+    written_BT, labels_BT = (F.pad(symbols_alone(each), (0, width - each.shape[1])) for each in (written_BT, labels_BT))
+    return (written_BT.sort(1).values == labels_BT.sort(1).values).all(1)
 
 
 def symbols_alone(tokens_BT: Tensor) -> Tensor:

@@ -92,8 +92,9 @@ function drawSeen(result) {
     ["mean loss of the last 10 steps", (c) => number(c.loss)],
     ["exact match, right answer so far given", (c) => share(c.given)],
     ["exact match, writing by itself", (c) => share(c.alone)],
+    ["right symbols, in whatever order", (c) => share(c.symbols)],
     ["probability of what it chooses, on average", (c) => share(c.sure)],
-    ["its answer to 3 1 4 1 5", (c) => c.answer.map((each) => each[0]).join(" ")],
+    ["its answer to " + result.right.source.slice(0, -1).join(" "), (c) => c.answer.map((each) => each[0]).join(" ")],
     ["attention recorded, layers", (c) => ATTENTION.map(([kind, name]) => name.toLowerCase() + " " + c.attention[kind].length).join(", ")],
   ];
   const row = (tag, cells) => el("tr", {}, ...cells.map((text) => el(tag, { textContent: text })));
@@ -108,7 +109,7 @@ function drawLooks(result) {
   const box = $(".looks"), both = [[RIGHT, result.right], [BROKEN, result.broken]].filter(([, copy]) => !copy.trouble);
   box.hidden = both.length < 2;
   if (box.hidden) return;
-  if (!box.firstChild) box.append(el("p", { className: "title", textContent: "Attention on 3 1 4 1 5, right answer given, mean over heads" }), choice(ATTENTION, bugPicture, (kind) => { bugPicture = kind; drawLooks(bug.told.result); }, "Kind of attention"), el("div", { className: "maps" }));
+  if (!box.firstChild) box.append(el("p", { className: "title", textContent: "Attention on " + result.right.source.slice(0, -1).join(" ") + ", right answer given, mean over heads" }), choice(ATTENTION, bugPicture, (kind) => { bugPicture = kind; drawLooks(bug.told.result); }, "Kind of attention"), el("div", { className: "maps" }));
   const { source, target } = result.right, rows = bugPicture === "encoder" ? source : target, columns = bugPicture === "decoder" ? target : source;
   const pictures = both.flatMap(([label, copy]) => copy.attention[bugPicture].map((weights, layer) => ({ kind: "map", title: label + ", record " + (layer + 1) + " of " + copy.attention[bugPicture].length, rows, columns, weights, size: 24, rest: " " })));
   drawPictures(box.querySelector(".maps"), pictures);

@@ -63,7 +63,7 @@ def test_seeds_and_options_are_those_of_the_runs():
     (config,) = configs(stop, checked_options(stop, {"positions": "rope", "seed": 7})).values()
     assert (config.model.positions, config.training.seed, config.task.max_length) == ("rope", 7, tour.TRAINED_TO)
     assert config.model.max_positions == tour.ASKED_TO + 1
-    first, second = (list(configs(STOPS[name], {"seed": 0}).values())[0] for name in ("stop-1", "stop-4"))
+    first, second = (next(iter(configs(STOPS[name], {"seed": 0}).values())) for name in ("stop-1", "stop-4"))
     assert first == second == RunConfig()  # the tour trains it once
 
 
