@@ -89,8 +89,10 @@ class Source:
 
     @property
     def diff(self) -> list[str]:
-        """The broken version against the right one, as `diff -u` writes it."""
-        return list(unified_diff(self.lines, self.wrong, self.file, self.file + COPY_MARK, lineterm=""))
+        """The broken version of the file against the right one, as `diff -u` writes it."""
+        right = (ROOT / self.file).read_text(encoding="utf-8").splitlines()
+        wrong = [*right[: self.first - 1], *self.wrong, *right[self.first - 1 + len(self.wrong) :]]
+        return list(unified_diff(right, wrong, self.file, self.file + COPY_MARK, lineterm=""))
 
 
 def source_of(mistake: Mistake) -> Source:

@@ -86,15 +86,12 @@ class Classroom:
         asked = {"prediction": tour.checked_prediction(stop, prediction), "options": chosen_options}
         with self._lock:
             question = self._new("stop", str(name), asked, owner)
-            for label, config in tour.configs(stop, chosen_options, self.base).items():
-                run = self._run_of(owner, config)
-                if run is None:
-                    run = self.registry.start(config, owner, name=f"{stop.title}: {label}")
-                    question.begun.append(run)
-                elif run.status in ("paused", "stopped"):
-                    self.registry.control(run, "resume")
-                    question.begun.append(run)
-                question.runs[label] = run
+            try:
+                for label, config in tour.configs(stop, chosen_options, self.base).items():
+                    question.runs[label] = self._take_up(question, config, owner, f"{stop.title}: {label}")
+            except (Refused, SettingError):
+                self._stop(question)
+                raise
             self._questions[question.id] = question
             self._go_on(question)
         return question.id
@@ -140,6 +137,25 @@ class Classroom:
         ]  # fmt: skip
         return max(mine, key=lambda run: (run.status == "done", run.created), default=None)
 
+    def _take_up(self, question: Question, config: RunConfig, owner: str, name: str) -> Run:
+        """A run with these settings that is done, or under way from now on."""
+        run = self._run_of(owner, config)
+        if run is None:
+            run = self.registry.start(config, owner, name=name)
+        elif run.status in ("paused", "stopped"):
+            self.registry.control(run, "resume")
+        else:
+            return run
+        question.begun.append(run)
+        return run
+
+    def _stop(self, question: Question) -> None:
+        """Stop the runs that were begun for a question."""
+        for run in question.begun:
+            if run.live or run.status == "waiting":
+                with suppress(Refused):  # a process that does not listen is ended by the registry
+                    self.registry.control(run, "stop")
+
     # What an owner does
 
     def cancel(self, question_id: object, owner: str) -> None:
@@ -153,10 +169,7 @@ class Classroom:
             if question.status not in UNDER_WAY:
                 return
             question.end("cancelled", "cancelled; nothing was measured")
-            for run in question.begun:
-                if run.live or run.status == "waiting":
-                    with suppress(Refused):  # a process that does not listen is ended by the registry
-                        self.registry.control(run, "stop")
+            self._stop(question)
             if question.child:
                 question.child.kill()
 
@@ -288,8 +301,8 @@ class Classroom:
                     question.end("failed", content)
 
         def ended(code: int | None) -> None:
-            timer.cancel()
             with self._lock:
+                timer.cancel()
                 question.child = None
                 late = f"it took longer than {LONGEST:.0f} s and was ended; lower the steps, or wait until fewer others measure"
                 question.end("failed", late if code == -9 else f"the process that measures ended (exit code {code}); measure again")

@@ -53,7 +53,7 @@ MISTAKES = {
         "playground.models.attention:attend",
         "scores_BHQM = query_BHQK @ key_BHMK.transpose(-2, -1) / math.sqrt(query_BHQK.shape[-1])",
         "scores_BHQM = query_BHQK @ key_BHMK / math.sqrt(query_BHQK.shape[-1])",
-        "articles that write the formula as Q K and forget the small T",
+        "a write-up that turns the formula into Q @ K",
         "A query is to be compared with every key, number by number, so the keys' last two dimensions change places. Without it the "
         "product runs over the positions instead, and python refuses it, unless a head happens to be as wide as the sequence is long.",
         unnoticed={"d_k": 7},
@@ -64,7 +64,7 @@ MISTAKES = {
         "playground.models.positions:Embedding.forward",
         "return self.dropout(x_BSD)",
         "self.dropout(x_BSD)",
-        "notebooks whose class was shown but never run",
+        "a write-up whose PositionalEncoding ends without its return",
         "A python function without a return gives None. The embedding says nothing is wrong; the first module that "
         "is handed the None does, one call later: the line that python names is not the line that is wrong.",
     ),
@@ -73,7 +73,7 @@ MISTAKES = {
         "playground.models.positions:Embedding.placed",
         "return None if self.positions is None else self.positions[self.rows(tokens_BS, first)]",
         "None if self.positions is None else self.positions[self.rows(tokens_BS, first)]",
-        "the same forgotten return, in a place where None is allowed",
+        "no write-up: it is the forgotten return once more, in a place where None is allowed",
         "Where None means that there are no positions to add, a forgotten return is no error: the model trains, sees every source as a bag "
         "of symbols, and cannot know their order. Only the scores tell.",
     ),
@@ -82,7 +82,7 @@ MISTAKES = {
         "playground.models.attention:padding_mask",
         "return (tokens_BM != 0)[:, None, None, :]",
         "return (tokens_BM != 0)[:, None, :]",
-        "code written for one head and then used for several",
+        "a write-up that hands a mask for one head to several",
         "Broadcasting lines shapes up from the right, so the batch of the mask meets the heads of the scores. Python refuses it, unless "
         "the batch is as large as there are heads: then every head goes by the padding of another sequence.",
         unnoticed={"batch_size": 2},
@@ -93,7 +93,7 @@ MISTAKES = {
         "playground.models.transformer:Transformer._decode",
         "record.cross_attention.append(cross_weights_BHTS)",
         "record.cross_attention = [cross_weights_BHTS]",
-        "walk-throughs that keep the weights in one variable, written anew by every layer",
+        "a walk-through that keeps the weights in one variable, written anew by every layer",
         "Nothing that is trained or answered changes. What is missing is a picture: of the decoder's layers only the last one's "
         "cross-attention is there, and whoever reads it as layer 1 is told about another layer.",
     ),
@@ -102,7 +102,7 @@ MISTAKES = {
         "playground.models.transformer:Transformer.forward",
         "return self.output(self.decode(target_BT, self.encode(source_BS), source_BS))",
         "return nn.Linear(self.config.d_model, self.config.target_vocabulary)(self.decode(target_BT, self.encode(source_BS), source_BS))",
-        "classifiers that load a pretrained model, add a fresh head, and print POSITIVE",
+        "a write-up that puts a fresh head on a pretrained model, and prints POSITIVE",
         "A layer made inside forward is a new one at every call; no optimizer knows it, so it stays at chance, and so does the layer that "
         "answers. It answers all the same: a softmax always names a winner, and its probability says nothing about training.",
     ),
@@ -111,7 +111,7 @@ MISTAKES = {
         "playground.models.positions:token_table",
         "nn.init.normal_(table.weight, std=d_model**-0.5)",
         "nn.init.normal_(table.weight)",
-        "tutorials that scale nn.Embedding's own N(0, 1) by the square root of d_model, as the paper scales its smaller ones",
+        "a write-up that scales nn.Embedding's own N(0, 1) by the square root of d_model, as the paper scales its smaller ones",
         "The paper multiplies embeddings by the square root of d_model because its tables begin small. Begun at N(0, 1) they become that "
         "many times louder than the sine waves, whose height is 1: the symbols are heard, their places are not.",
         settings={"positions": "sinusoidal"},
@@ -121,7 +121,7 @@ MISTAKES = {
         "playground.models.attention:causal_mask",
         "return torch.ones(length, length, dtype=torch.bool, device=device).tril()",
         "return torch.ones(length, length, dtype=torch.bool, device=device)",
-        "decoders built from encoder layers; one well-known library had it for years",
+        "decoders built without it, of which a known library had one for years",
         "In training the decoder is given the right answer, shifted by one. Without the mask each position may look at the next one, which "
         "is what it is asked for: it learns to copy it, the loss falls faster than it should, and when it has to write by itself there is "
         "nothing to copy.",

@@ -14,7 +14,7 @@ function buildBugs() {
   names.addEventListener("change", () => openBug({ ...asked(), name: names.value }));
   seed.addEventListener("input", () => openBug({ ...asked(), seed: Math.max(0, Math.floor(+seed.value || 0)) }));
   $(".bugs").replaceChildren(
-    paragraph("Each of these mistakes was made in a published write-up, and is one line of this project's own source, written wrong. A small copy of the model gets that line, and learns beside a right copy: same seed, same batches. What do you see in the loss, in the answers, in the attention; and which line is it?", "hint"),
+    paragraph("Mistakes that write-ups of the transformer have made, each as one line of this project's own source, written wrong. A small copy of the model gets that line, and learns beside a right copy: same seed, same batches. What do you see in the loss, in the answers, in the attention; and which line is it?", "hint"),
     el("div", { className: "options" }, el("label", {}, el("span", { textContent: "Mistake" }), names), el("label", {}, el("span", { textContent: "Seed" }), seed)),
     el("div", { className: "act" }, button("Train both", beginBug, "A few seconds each", "quiet main begin-bug"), button("Cancel", cancelBug, "", "quiet cancel-bug")),
     paragraph("", "problem bug-note"), el("div", { className: "state" }, paragraph("", "words"), el("span", { className: "share" }, el("i"))),
@@ -123,24 +123,23 @@ function drawQuestions(result) {
       paragraph("", "clue"), el("p", {}, button("Tell me", () => guess({ tell: true }), "", "quiet tell")));
     put(name.querySelector(".clue"), guessed.name || "");
   }
-  line.hidden = !told.named;
+  line.hidden = !told.named || told.found;
   if (!line.hidden) {
-    const source = result.source, key = source.file + source.first + told.found;
+    const source = result.source, key = bug.id + told.name;
     if (line.dataset.key !== key) {
       line.dataset.key = key;
       line.replaceChildren(
-        el("p", { className: "question", textContent: told.found ? "" : (told.mystery ? "Yes: " + told.title + ". " : "") + "Below is the right source, as it runs everywhere else. In which line is the broken copy different?" }),
+        paragraph((told.mystery ? "Yes: " + told.title + ". " : "") + "Below is the right source, as it runs everywhere else. In which line is the broken copy different?", "question"),
         paragraph(source.file, "file"),
-        el("ol", { className: "source", start: source.first }, ...source.lines.map((text, i) => el("li", { value: source.first + i }, told.found ? el("code", { textContent: text || " " }) : button(text || " ", () => guess({ line: i }), "Line " + (source.first + i), "line")))),
+        el("ol", { className: "source", start: source.first }, ...source.lines.map((text, i) => el("li", { value: source.first + i }, button(text || " ", () => guess({ line: i }), "Line " + (source.first + i), "line")))),
         paragraph("", "clue"), el("p", {}, button("Tell me", () => guess({ tell: true }), "", "quiet tell")));
-      line.querySelector(".source").hidden = line.querySelector(".tell").hidden = told.found;
     }
-    put(line.querySelector(".clue"), told.found ? "" : guessed.line || "");
+    put(line.querySelector(".clue"), guessed.line || "");
   }
   const solved = $(".solved");
   solved.hidden = !told.found;
-  if (told.found && solved.dataset.key !== told.name) {
-    solved.dataset.key = told.name;
+  if (told.found && solved.dataset.key !== bug.id) {
+    solved.dataset.key = bug.id;
     solved.replaceChildren(
       el("p", { className: "verdict ok", textContent: told.title }),
       el("pre", { className: "diff", tabIndex: 0 }, ...result.diff.map((text) => el("span", { className: text[0] === "+" ? "plus" : text[0] === "-" ? "minus" : "", textContent: text + "\n" }))),
