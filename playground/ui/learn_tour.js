@@ -125,7 +125,7 @@ function drawStop() {
   $(".outcome").hidden = !result;
   if (!result) return;
   const worded = stop.kind === "choice" ? (stop.choices.find(([value]) => value === told.prediction) || ["", ""])[1] : told.prediction + (stop.unit === "%" ? " %" : "");
-  put($(".yours"), stop.kind === "choice" || stop.unit === "%" ? String(worded) : stop.unit + " " + worded);
+  put($(".yours"), stop.kind === "choice" ? worded.split(":")[0] : stop.unit === "%" ? worded : stop.unit + " " + worded);
   put($(".measured"), result.told);
   put($(".stop .verdict"), result.answer === null ? "There was nothing to compare with." : result.right ? "✓ Right" + (stop.within ? ", within " + stop.within + "." : ".") : "Not this time.").className = "verdict " + (result.right ? "ok" : "off");
   put($(".says"), result.says);

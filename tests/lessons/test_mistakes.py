@@ -16,7 +16,7 @@ from playground.training.checkpoint import CheckpointError, save_checkpoint
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 
-SMALL = {**SETTINGS, "max_length": 3, "symbols": 8, "d_model": 16, "d_ff": 32, "learning_rate": 2e-2, "steps": 60, "decay_steps": 60}
+SMALL = {**SETTINGS, "max_length": 3, "symbols": 8, "d_model": 16, "d_ff": 32, "learning_rate": 2e-2, "steps": 80, "decay_steps": 80}
 FAILING = ("transpose", "no-return", "mask-shape")
 
 
@@ -34,7 +34,7 @@ def compared(small):
     """What each mistake came to; trained once."""
     results = {}
 
-    def result(name, seed=0, steps=60):
+    def result(name, seed=0, steps=80):
         if (name, seed, steps) not in results:
             told = []
             results[name, seed, steps] = compare(name, seed, steps, told.append) | {"told": told}
@@ -80,7 +80,7 @@ def test_both_copies_begin_with_the_same_weights(name):
 
 
 def test_the_right_copy_learns_what_the_trainer_learns_by_itself():
-    config = RunConfig.from_fields(SMALL | {"steps": 5, "decay_steps": 60})
+    config = RunConfig.from_fields(SMALL | {"steps": 5, "decay_steps": 80})
     ours, theirs = Learner(config, None), Trainer(config)
     for _ in range(5):
         ours.learn()
@@ -186,9 +186,9 @@ def test_loud_embeddings_learn_worse(compared):
 
 def test_how_far_it_is_comes_while_it_trains(compared):
     result = compared("causal-mask")
-    assert [each["done"] for each in result["told"]] == [10, 20, 30, 40, 50, 60]
+    assert [each["done"] for each in result["told"]] == [10, 20, 30, 40, 50, 60, 70, 80]
     assert len(result["told"][1]["curves"]["broken"]["loss"]) == 20
-    assert [step for step, *_ in result["curves"]["right"]["scored"]] == [20, 40, 60]
+    assert [step for step, *_ in result["curves"]["right"]["scored"]] == [20, 40, 60, 80]
 
 
 def test_free_running_is_what_counts_for_a_copy():
