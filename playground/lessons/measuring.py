@@ -37,7 +37,6 @@ LAST = 20  # steps whose losses are compared
 SCORED = 256  # held-out sequences
 AT_A_LENGTH = 100
 SHOWN = 5  # answers that are written out
-KINDS = {"encoder": "encoder self-attention", "decoder": "decoder self-attention", "cross": "cross-attention"}
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from playground.evaluation import right_at
+from playground.inspection.components import Component
 from playground.lessons import measuring, tour
 from playground.lessons.measuring import MEASURES, Trained, same, same_symbols
 from playground.lessons.tour import CHOICE, NUMBER, STOPS, checked_options, checked_prediction, configs, is_right
@@ -181,7 +182,7 @@ def test_the_head_that_is_missed_most_leads_the_list(trained):
     assert len(bars) == 6  # three kinds, one layer, two heads
     assert bars[0]["value"] == max(bar["value"] for bar in bars)
     assert bars[0]["label"] == told["told"]
-    assert told["told"].startswith(measuring.KINDS[told["answer"]])
+    assert told["told"].startswith(Component(told["answer"], 0).name)
     agrees(STOPS["stop-6"], told)
 
 
