@@ -74,7 +74,7 @@ def right_function(place: str) -> Callable[..., Any]:
     found: Any = import_module(module)
     for name in path.split("."):
         found = getattr(found, name)
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def broken_function(mistake: Mistake) -> FunctionType:
     exec(compile(whole, file, "exec"), right.__globals__, space)
     made = space[right.__name__]
     made.__qualname__ = right.__qualname__
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 def changed_methods(mistake: Mistake) -> dict[type[nn.Module], dict[str, FunctionType]]:

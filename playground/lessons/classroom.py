@@ -214,7 +214,7 @@ class Classroom:
             return told | (self._of_stop(question) if question.kind == "stop" else self._of_bug(question))
 
     def _of_stop(self, question: Question) -> dict[str, Any]:
-        runs = [
+        runs: list[dict[str, Any]] = [
             {
                 "label": label, "run": f"run:{run.id}", "status": run.status, "step": run.step, "steps": run.steps,
                 "place": self.registry.place(run),
