@@ -14,6 +14,7 @@ The floors, lowest first; a module imports only from floors below its own, or fr
     7  plots/        figures for papers and cards
     7  data          a task's data as a dataset
     7  lab/          experiments, lengths, published claims
+    7  lessons/      a tour whose answers are measured, mistakes to be found
     8  origins       where rows of a task come from, and where they are kept
     8  hub/          publishing, fetching, what others published
     9  comparison/   pretrained models, asked the same questions

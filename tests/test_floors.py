@@ -82,6 +82,7 @@ def test_files_in_models_import_each_other_from_their_own_folder_only():
         "lab.laboratory",
         "lab.questions",
         "lab.published",
+        "lessons.classroom",
     ],
 )
 def test_what_the_page_needs_before_the_first_run_does_not_load_torch(module):

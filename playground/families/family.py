@@ -23,6 +23,7 @@ class Family(nn.Module, ABC):
     """A model that knows its loss, its own answers and where it looked, and nothing of runs or pages."""
 
     config: ModelConfig
+    kept = True  # whether its weights may be written down: not those of a lesson's copy with a mistake in it
 
     @abstractmethod
     def loss(self, batch: Batch, label_smoothing: float = 0.0) -> Tensor:

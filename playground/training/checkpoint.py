@@ -194,7 +194,13 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
 
 
 def own_tensors(family: Family) -> dict[str, Tensor]:
-    """The weights by name; one that serves two layers appears once, under its first name."""
+    """The weights by name; one that serves two layers appears once, under its first name.
+
+    Raises:
+        CheckpointError: for a copy with a mistake in it, which would look like a model once it is written down.
+    """
+    if not family.kept:
+        raise CheckpointError("this copy has a mistake in it on purpose: it is shown in a lesson, and never saved")
     return dict(family.named_parameters())
 
 

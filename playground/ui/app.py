@@ -21,6 +21,7 @@ from starlette.middleware import Middleware
 from playground.comparison.jobs import Comparer
 from playground.hub.jobs import Jobs
 from playground.lab.laboratory import Laboratory
+from playground.lessons.classroom import Classroom
 from playground.runs.home import find_home
 from playground.runs.limits import Limits
 from playground.runs.processes import Child, warm_up
@@ -36,6 +37,7 @@ from .hosts import middleware
 from .hub import HubPage, can_sign_in, hub_view
 from .inspect import inspect_answerers, inspect_view
 from .lab import LabPage, lab_view
+from .learn import LearnPage, learn_view
 from .live import live_answerers
 from .report import report_answerers
 from .rows import Bringing
@@ -67,6 +69,8 @@ def build(registry: Registry, endpoints: Endpoints) -> gr.Blocks:
                 if can_sign_in():
                     gr.LoginButton(elem_id="sign-in", size="sm")
                 hub = hub_view()
+            with gr.Tab("Learn", id="learn"):
+                learn = learn_view()
 
         def opened(visit_value: Any, request: gr.Request) -> list[Any]:
             query = dict(request.query_params) if request else {}
@@ -74,12 +78,12 @@ def build(registry: Registry, endpoints: Endpoints) -> gr.Blocks:
             owner = "" if embedded else registry.local_owner or known(visit_value) or new_owner()
             wanted = query.get("inspect", "")
             mine, kept = json.dumps({"owner": owner}), gr.skip() if embedded else visited(owner)
-            return [kept, mine, mine, mine, json.dumps({"owner": owner, "wanted": wanted}), *opening(owner, request)]
+            return [kept, mine, mine, mine, mine, json.dumps({"owner": owner, "wanted": wanted}), *opening(owner, request)]
 
         page.load(
             opened,
             [visit],
-            [visit, hub, lab, compare, inspect, *shown],
+            [visit, learn, hub, lab, compare, inspect, *shown],
             show_progress="hidden",
             concurrency_limit=None,
             api_visibility="private",
@@ -122,7 +126,7 @@ def answerers(registry: Registry, laboratory: Laboratory, opened: bool) -> dict[
     """What the scripts of all tabs may ask, by the names that they use. `opened`: others than this machine may come."""
     pages = ComparePage(registry, Comparer(hosted=opened)), LabPage(registry, laboratory), HubPage(registry, Jobs(registry))
     answers = live_answerers(registry) | inspect_answerers(registry) | report_answerers(registry)
-    for page in pages:
+    for page in (*pages, LearnPage(registry, Classroom(registry))):
         answers |= page.answerers()
     return answers
 

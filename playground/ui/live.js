@@ -136,7 +136,8 @@ function attach() {
   let value = {};
   try { value = JSON.parse(props.value) || {}; } catch (error) { return; }
   owner = value.owner || ""; first = value.first || "";
-  if (new URLSearchParams(location.search).has("inspect") && !window.playground.linked) { window.playground.linked = true; setTimeout(() => goTo("Inspect"), 0); }
+  const asked = new URLSearchParams(location.search), elsewhere = asked.has("inspect") ? "Inspect" : asked.has("learn") || asked.has("bug") ? "Learn" : "";
+  if (elsewhere && !window.playground.linked) { window.playground.linked = true; setTimeout(() => goTo(elsewhere), 0); }
   returnToTab();
   let remembered = "";
   try { remembered = localStorage.getItem("transformer-playground-subject") || ""; } catch (error) { /* a browser without a memory */ }

@@ -1,0 +1,317 @@
+"""Who measures what in the lessons: a stop of the tour trains runs of the owner's in the registry, in its line and within its places, and
+is then measured; a mistake is trained and looked at in a process of its own. No torch in here.
+
+Processes that measure are few, wait for each other, are ended after a while, and at once when their owner cancels. A stop whose runs the
+owner has already, with just these settings, does not train them again. Threads: any thread may call in.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from playground.models.config import SettingError, shown
+from playground.runs.processes import Child
+from playground.runs.registry import Refused, Registry
+from playground.runs.run import Run, fingerprint
+from playground.training.config import RunConfig
+
+from . import tour
+from .mistakes import MISTAKES, MYSTERY, STEPS, chosen, clue
+
+AN_OWNER = 2  # questions that one owner may have under way
+IN_ALL = 200
+LONGEST = 180.0  # seconds that one process may take
+KEPT_FOR = 1800.0  # seconds without a poll after which a question and its answer are forgotten
+LEFT_AFTER = 30.0  # seconds without a poll after which nobody is taken to wait for it
+UNDER_WAY = ("training", "waiting", "measuring")
+HIDDEN = ("changed", "diff")  # of a mistake, until its line was found
+MYSTERIOUS = ("source", "unnoticed", *HIDDEN)  # of one that nobody has named yet
+
+
+@dataclass
+class Question:
+    """Something that is to be measured, and what came of it."""
+
+    id: str
+    owner: str  # the owner's fingerprint
+    kind: str  # stop or bug
+    name: str
+    asked: dict[str, Any]
+    status: str = "training"  # waiting (for a process), measuring, done, failed, cancelled
+    sentence: str = ""
+    share: dict[str, Any] = field(default_factory=dict)  # the latest news of its process
+    runs: dict[str, Run] = field(default_factory=dict)  # of a stop, by what they are called
+    begun: list[Run] = field(default_factory=list)  # those that were begun for it
+    result: dict[str, Any] | None = None
+    child: Child | None = None
+    named: bool = False  # of a mistake: whether somebody said which one it is,
+    found: bool = False  # and found its line
+    polled_at: float = field(default_factory=time.monotonic)
+
+    def end(self, status: str, sentence: str = "") -> None:
+        if self.status in UNDER_WAY:
+            self.status, self.sentence = status, sentence
+
+
+class Classroom:
+    """Begins questions for their owners, and tells what came of them. Everything that it returns can be written as JSON.
+
+    `base`: settings that lie beneath those of every stop's runs.
+    """
+
+    def __init__(self, registry: Registry, base: Mapping[str, Any] | None = None) -> None:
+        self.registry, self.base = registry, dict(base or {})
+        self.places = max(1, registry.slots // 2)
+        self._questions: dict[str, Question] = {}
+        self._lock = threading.RLock()
+        self._closed = False
+
+    # Asking
+
+    def begin_stop(self, name: object, prediction: object, options: object, owner: str) -> str:
+        """Measure what a stop of the tour asks; the id of the question.
+
+        Raises:
+            SettingError: for what is no stop, prediction or option of it; `field` names it.
+            Refused: when the owner has too many questions or runs under way.
+        """
+        stop = tour.find(name)
+        chosen_options = tour.checked_options(stop, options)
+        asked = {"prediction": tour.checked_prediction(stop, prediction), "options": chosen_options}
+        with self._lock:
+            question = self._new("stop", str(name), asked, owner)
+            try:
+                for label, config in tour.configs(stop, chosen_options, self.base).items():
+                    question.runs[label] = self._take_up(question, config, owner, f"{stop.title}: {label}")
+            except (Refused, SettingError):
+                self._stop(question)
+                raise
+            self._questions[question.id] = question
+            self._go_on(question)
+        return question.id
+
+    def begin_bug(self, name: object, seed: object, steps: object, owner: str) -> str:
+        """Train a copy with this mistake beside a right one; with "mystery", the seed says with which. The id of the question.
+
+        Raises:
+            SettingError: for what is no mistake, seed or number of steps.
+            Refused: when the owner has too many questions under way.
+        """
+        if not isinstance(name, str) or name not in (*MISTAKES, MYSTERY):
+            raise SettingError("bug", f"bug is {shown(name)}; choose one of {', '.join((*MISTAKES, MYSTERY))}")
+        if type(seed) is not int or not 0 <= seed < 2**31:
+            raise SettingError("seed", f"seed is {shown(seed)}; it must be a whole number from 0 to 2,147,483,647")
+        if type(steps) is not int or not STEPS[0] <= steps <= STEPS[1]:
+            raise SettingError("steps", f"steps is {shown(steps)}; it must be a whole number from {STEPS[0]} to {STEPS[1]:,}")
+        with self._lock:
+            question = self._new("bug", chosen(name, seed), {"seed": seed, "steps": steps, "mystery": name == MYSTERY}, owner)
+            question.named, question.status = name != MYSTERY, "waiting"
+            self._questions[question.id] = question
+            self._dispatch()
+        return question.id
+
+    def _new(self, kind: str, name: str, asked: dict[str, Any], owner: str) -> Question:
+        now, mark = time.monotonic(), fingerprint(owner)
+        self._questions = {
+            key: each for key, each in self._questions.items() if now - each.polled_at < KEPT_FOR or each.status == "measuring"
+        }
+        mine = [each for each in self._questions.values() if each.owner == mark and each.status in UNDER_WAY]
+        if sum(now - each.polled_at < LEFT_AFTER or each.status == "measuring" for each in mine) >= AN_OWNER:
+            raise Refused(f"{AN_OWNER} of your measurements are still going; wait for one, or cancel it")
+        if self._closed or len(self._questions) >= IN_ALL:
+            raise Refused("many others are measuring just now; try again in a minute")
+        return Question(secrets.token_urlsafe(12), mark, kind, name, asked)
+
+    def _run_of(self, owner: str, config: RunConfig) -> Run | None:
+        """A run of the owner's with just these settings, rather a finished one; none that broke down or was changed on the way."""
+        mine = [
+            run for run in self.registry.of_owner(owner)
+            if run.config == config and run.deleted_at is None and run.status != "failed" and not run.changed and not run.origin
+            and (run.status != "done" or run.checkpoints())
+        ]  # fmt: skip
+        return max(mine, key=lambda run: (run.status == "done", run.created), default=None)
+
+    def _take_up(self, question: Question, config: RunConfig, owner: str, name: str) -> Run:
+        """A run with these settings that is done, or under way from now on."""
+        run = self._run_of(owner, config)
+        if run is None:
+            run = self.registry.start(config, owner, name=name)
+        elif run.status in ("paused", "stopped"):
+            self.registry.control(run, "resume")
+        else:
+            return run
+        question.begun.append(run)
+        return run
+
+    def _stop(self, question: Question) -> None:
+        """Stop the runs that were begun for a question."""
+        for run in question.begun:
+            if run.live or run.status == "waiting":
+                with suppress(Refused):  # a process that does not listen is ended by the registry
+                    self.registry.control(run, "stop")
+
+    # What an owner does
+
+    def cancel(self, question_id: object, owner: str) -> None:
+        """End a measurement. Runs that were begun for it stop and are saved.
+
+        Raises:
+            Refused: when this owner has no such question.
+        """
+        with self._lock:
+            question = self._find(question_id, owner)
+            if question.status not in UNDER_WAY:
+                return
+            question.end("cancelled", "cancelled; nothing was measured")
+            self._stop(question)
+            if question.child:
+                question.child.kill()
+
+    def guess(self, question_id: object, owner: str, mistake: object = None, line: object = None, give_up: bool = False) -> dict[str, Any]:
+        """Say which mistake it is, or which line (counted from 0) of the source holds it; or ask to be told. The answer says whether
+        that is right, and why it may not be.
+
+        Raises:
+            Refused: before there is anything to guess from.
+        """
+        with self._lock:
+            question = self._find(question_id, owner)
+            if question.kind != "bug" or question.result is None:
+                raise Refused("nothing was measured yet; wait for it, or begin it again")
+            if give_up:
+                question.named = question.found = True
+                return {"right": True, "says": ""}
+            if mistake is not None:
+                right = mistake == question.name
+                question.named = question.named or right
+                title = MISTAKES[mistake].title if isinstance(mistake, str) and mistake in MISTAKES else "that"
+                return {"right": right, "says": "" if right else f"It is not “{title}”. {clue(question.result)}"}
+            right = question.named and line == question.result["changed"]
+            question.found = question.found or right
+            return {"right": right, "says": "" if right else "That line is the same in both copies; another one is not."}
+
+    # What a page is told
+
+    def poll(self, question_id: object, owner: str) -> dict[str, Any]:
+        """How a question stands, and its answer once there is one. Whoever asks is there: its runs go on.
+
+        Raises:
+            Refused: when this owner has no such question, any more.
+        """
+        with self._lock:
+            question = self._find(question_id, owner)
+            question.polled_at = time.monotonic()
+            if question.status == "training":
+                self._go_on(question)
+            self._dispatch()
+            told = {"id": question.id, "kind": question.kind, "status": question.status, "sentence": question.sentence}
+            return told | (self._of_stop(question) if question.kind == "stop" else self._of_bug(question))
+
+    def _of_stop(self, question: Question) -> dict[str, Any]:
+        runs: list[dict[str, Any]] = [
+            {
+                "label": label, "run": f"run:{run.id}", "status": run.status, "step": run.step, "steps": run.steps,
+                "place": self.registry.place(run),
+            }
+            for label, run in question.runs.items()
+        ]  # fmt: skip
+        told: dict[str, Any] = {"name": question.name, **question.asked, "runs": runs, "result": None}
+        told |= {"done": sum(run["step"] for run in runs), "total": sum(run["steps"] for run in runs)}
+        if question.status == "training":
+            told["curves"] = [{"label": label, "scored": [each[:2] for each in run.load().scored]} for label, run in question.runs.items()]
+        if question.result is not None:
+            right = tour.is_right(tour.STOPS[question.name], question.asked["prediction"], question.result["answer"])
+            told["result"] = question.result | {"right": right}
+        return told
+
+    def _of_bug(self, question: Question) -> dict[str, Any]:
+        told: dict[str, Any] = {**question.asked, "name": question.name if question.named else MYSTERY, "result": None}
+        told |= {"named": question.named, "found": question.found, **question.share}
+        if question.named:
+            told["title"] = MISTAKES[question.name].title
+        if question.found:
+            told |= {"why": MISTAKES[question.name].why, "met_in": MISTAKES[question.name].met_in}
+        if question.result is not None:
+            hidden = () if question.found else HIDDEN if question.named else MYSTERIOUS
+            told["result"] = {name: value for name, value in question.result.items() if name not in hidden}
+        return told
+
+    def close(self) -> None:
+        """End every process. Runs that were begun belong to the registry."""
+        with self._lock:
+            self._closed = True
+            for question in self._questions.values():
+                question.end("cancelled", "the playground is ending")
+                if question.child:
+                    question.child.kill()
+
+    # With the lock held
+
+    def _find(self, question_id: object, owner: str) -> Question:
+        found = self._questions.get(question_id) if isinstance(question_id, str) else None
+        if found is None or not owner or not secrets.compare_digest(found.owner, fingerprint(owner)):
+            raise Refused("this measurement is not kept any more; measure again")
+        return found
+
+    def _go_on(self, question: Question) -> None:
+        """See how the runs of a stop are; when all have ended, it joins the line of those that are to be measured."""
+        now = time.monotonic()
+        for label, run in question.runs.items():
+            run.watched_at = now
+            if run.status in ("failed", "stopped", "paused") or run.deleted_at is not None:
+                how = run.message or ("the run was deleted" if run.deleted_at is not None else f"the run is {run.status}")
+                question.end("failed", f"{label}: {how}; measure again to go on")
+        if question.status == "training" and all(run.status == "done" and not run.live for run in question.runs.values()):
+            question.status = "waiting"
+            self._dispatch()
+
+    def _dispatch(self) -> None:
+        """Begin to measure for those who wait, first come first, as far as there are places."""
+        waiting = [each for each in self._questions.values() if each.status == "waiting"]
+        busy = sum(each.child is not None for each in self._questions.values())
+        for question in waiting[: max(0, self.places - busy)] if not self._closed else ():
+            if question.kind == "bug":
+                what: dict[str, Any] = {"name": question.name, "seed": question.asked["seed"], "steps": question.asked["steps"]}
+            else:
+                saved = {label: run.checkpoints() for label, run in question.runs.items()}
+                if lost := next((label for label, found in saved.items() if not found), None):
+                    question.end("failed", f"{lost}: the run has no checkpoint that can be read; delete it and measure again")
+                    continue
+                runs = [[label, str(run.folder), str(saved[label][0][0])] for label, run in question.runs.items()]
+                what = {"measure": tour.STOPS[question.name].measure, "options": question.asked["options"], "runs": runs}
+            self._measure(question, what)
+
+    def _measure(self, question: Question, what: dict[str, Any]) -> None:
+        def take(word: str, content: Any) -> None:
+            with self._lock:
+                if question.status != "measuring":
+                    return
+                if word == "share":
+                    question.share = content
+                elif word == "result":
+                    question.result, question.share = content, {}
+                    question.end("done")
+                else:
+                    question.end("failed", content)
+
+        def ended(code: int | None) -> None:
+            with self._lock:
+                timer.cancel()
+                question.child = None
+                late = f"it took longer than {LONGEST:.0f} s and was ended; lower the steps, or wait until fewer others measure"
+                question.end("failed", late if code == -9 else f"the process that measures ended (exit code {code}); measure again")
+                self._dispatch()
+
+        question.status = "measuring"
+        question.child = child = Child(
+            "playground.lessons.work:work", f"lesson-{question.kind}", question.kind, what, on_message=take, on_end=ended
+        )
+        timer = threading.Timer(LONGEST, child.kill)
+        timer.daemon = True
+        timer.start()

@@ -1,0 +1,4 @@
+// Everything is known by now.
+watch("value", attach);
+attach();
+goOn();

@@ -1,0 +1,76 @@
+"""The Learn tab in a real browser: links open exercises, a prediction is held against what was measured, a mistake is found."""
+
+import re
+
+from playwright.sync_api import expect
+
+# Somebody was told that it is not this mistake, or that it is; that it is not this line, or that it is.
+NAMED = """title => document.querySelector('.ask-name').hidden
+    || document.querySelector('.ask-name .clue').textContent.includes(title)"""
+SAID = "!document.querySelector('.solved').hidden || document.querySelector('.ask-line .clue').textContent"
+
+
+def test_a_link_opens_a_stop_whose_answer_is_measured_and_remembered(app, open_page):
+    page = open_page(f"{app.url}/?learn=stop-7&positions=rope&seed=1")
+    expect(page.locator(".stop h3")).to_have_text("7. Train short, test long")
+    expect(page.locator(".stop .option")).to_have_value("rope")
+    page.click(".measure")
+    expect(page.locator(".stop-note")).to_contain_text("rite a number from 1 to 21 first")
+    page.fill(".prediction", "21")
+    page.click(".measure")
+    expect(page.locator(".stop .words")).to_contain_text("raining: step")
+    expect(page.locator(".outcome")).to_be_visible(timeout=120_000)
+    measured = re.search(r"\d+", page.text_content(".measured"))[0]
+    expect(page.locator(".yours")).to_have_text("length 21")
+    expect(page.locator(".verdict").first).to_have_text("✓ Right, within 1." if int(measured) >= 20 else "Not this time.")
+    page.wait_for_function("document.querySelector('.outcome canvas:not(.legend canvas)').series?.[0].xs.length > 10")
+    page.fill(".prediction", measured)  # another prediction: what was measured for the last one goes
+    expect(page.locator(".outcome")).to_be_hidden()
+    page.click(".measure")
+    expect(page.locator(".verdict").first).to_have_text("✓ Right, within 1.")
+    page.goto(app.url)
+    page.wait_for_selector(".live:not([data-status=opening])", state="attached")
+    page.get_by_role("tab", name="Learn").click()
+    expect(page.locator(".station[data-state=right]")).to_have_text("7")
+    expect(page.locator(".measured")).to_contain_text(measured)
+    page.click(".stop .links button >> nth=0")
+    expect(page.locator(".runs tbody tr .name")).to_have_text("Train short, test long: trained to 5")
+
+
+def test_a_mystery_is_solved(app, open_page):
+    page = open_page(f"{app.url}/?bug=mystery&seed=3&steps=40")
+    expect(page.locator(".which")).to_have_value("mystery")
+    expect(page.locator(".seed")).to_have_value("3")
+    page.click(".begin-bug")
+    expect(page.locator(".ask-name .question")).to_have_text("Which mistake is it?", timeout=120_000)
+    assert page.locator(".ask-line").is_hidden()
+    for title in page.locator(".guesses button").all_text_contents():
+        page.locator(".guesses button", has_text=title).click()
+        page.wait_for_function(NAMED, arg=title)
+        if page.locator(".ask-name").is_hidden():
+            break
+    expect(page.locator(".ask-line .question")).to_contain_text(f"Yes: {title}.")
+    for line in page.locator(".source .line").all():
+        page.locator(".ask-line .clue").evaluate("box => { box.textContent = ''; }")
+        line.click()
+        page.wait_for_function(SAID)
+        if page.locator(".solved").is_visible():
+            break
+    expect(page.locator(".solved .verdict")).to_have_text(title)
+    expect(page.locator(".diff .minus")).to_have_count(2)
+    expect(page.locator(".diff .plus")).to_have_count(2)
+
+
+def test_links_for_teachers_open_what_they_say_and_answers_are_hidden_until_asked_for(app, open_page):
+    page = open_page(f"{app.url}/?learn=teach")
+    expect(page.locator(".teach h3").first).to_have_text("Exercises by link")
+    assert page.locator(".told").text_content() == ""
+    page.get_by_role("button", name="Show which mistakes these are").click()
+    expect(page.locator(".told li")).to_have_count(8)
+    addresses = page.locator(".teach > .links-list a").evaluate_all("links => links.map((link) => link.href)")
+    assert len(addresses) > 20
+    causal = next(address for address in addresses if "causal-mask&" in address)
+    page.goto(causal)
+    expect(page.locator(".which")).to_have_value("causal-mask")
+    page.goto(f"{app.url}/?learn=stop-99")
+    expect(page.locator(".learn-note")).to_contain_text("The link asks for stop-99")

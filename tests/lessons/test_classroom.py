@@ -1,0 +1,180 @@
+"""Who may ask, who waits, and what a visitor is told: nothing before it was measured, and nothing that they are to find out."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from playground.lessons import classroom as classrooms
+from playground.lessons.classroom import Classroom
+from playground.lessons.mistakes import MISTAKES, MYSTERY, chosen
+from playground.models.config import SettingError
+from playground.runs.processes import warm_up
+from playground.runs.registry import Refused, Registry
+from tests.servers import wait_for
+
+OWNER, OTHER = "o" * 32, "x" * 32
+SMALL = {
+    "max_length": 3, "d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 32, "batch_size": 32, "steps": 60, "eval_n": 32, "eval_every": 10,
+}  # fmt: skip
+SLOW = {**SMALL, "steps": 100_000}
+
+
+@pytest.fixture
+def registry(tmp_path):
+    warm_up().join()
+    registry = Registry(tmp_path, slots=2)
+    yield registry
+    registry.shutdown()
+
+
+@pytest.fixture
+def room(registry):
+    room = Classroom(registry, SMALL)
+    yield room
+    room.close()
+
+
+def over(room, question, owner=OWNER):
+    return wait_for(lambda: (told := room.poll(question, owner))["status"] not in classrooms.UNDER_WAY and told, what="an answer")
+
+
+def test_a_stop_trains_a_run_of_the_owner_s_and_measures_it(room, registry):
+    question = room.begin_stop("stop-1", 10, {}, OWNER)
+    told = over(room, question)
+    assert told["status"] == "done"
+    (run,) = registry.of_owner(OWNER)
+    assert told["runs"] == [
+        {"label": "the default model", "run": f"run:{run.id}", "status": "done", "step": 60, "steps": 60, "place": None}
+    ]
+    scored = [[step, exact] for step, exact, *_ in run.load().scored]
+    series = told["result"]["pictures"][0]["series"][0]
+    assert [series["xs"], series["ys"]] == [[step for step, _ in scored], [exact for _, exact in scored]]
+    crossing = next((step for step, exact in scored if exact >= 0.5), None)
+    assert told["result"]["answer"] == crossing
+    assert told["result"]["right"] == (crossing is not None and abs(crossing - 10) <= 20)
+
+    again = over(room, room.begin_stop("stop-2", 1, {"text": "3 1"}, OWNER))  # the same model: nothing is trained again
+    assert again["result"]["answer"] in (1, 2, 3)
+    assert registry.of_owner(OWNER) == [run]
+    other = over(room, room.begin_stop("stop-1", 10, {"seed": 1}, OWNER))
+    assert other["runs"][0]["run"] != told["runs"][0]["run"]
+    with pytest.raises(Refused, match="not kept any more"):
+        room.poll(question, OTHER)
+
+
+def test_cancelling_stops_what_was_begun(registry):
+    room = Classroom(registry, SLOW)
+    question = room.begin_stop("stop-4", "same", {}, OWNER)
+    wait_for(lambda: any(run["step"] for run in room.poll(question, OWNER)["runs"]), what="a step")
+    room.cancel(question, OWNER)
+    assert room.poll(question, OWNER)["status"] == "cancelled"
+    wait_for(lambda: all(run.status == "stopped" for run in registry.of_owner(OWNER)), what="the runs to stop")
+    with pytest.raises(Refused):
+        room.cancel(question, OTHER)
+    room.close()
+
+
+def test_a_run_that_is_stopped_elsewhere_ends_the_question_and_goes_on_with_the_next(registry):
+    room = Classroom(registry, SLOW)
+    question = room.begin_stop("stop-1", 10, {}, OWNER)
+    (run,) = registry.of_owner(OWNER)
+    wait_for(lambda: run.step > 3, what="some steps")
+    registry.control(run, "stop")
+    told = over(room, question)
+    assert (told["status"], "measure again" in told["sentence"]) == ("failed", True)
+    wait_for(lambda: not run.live, what="its process to end")
+    again = room.begin_stop("stop-1", 10, {}, OWNER)
+    wait_for(lambda: run.status == "training", what="the same run to go on")
+    room.cancel(again, OWNER)
+    room.close()
+
+
+def test_nothing_is_begun_for_what_cannot_be(room, registry):
+    for ask in (
+        lambda: room.begin_stop("stop-9", 1, {}, OWNER),
+        lambda: room.begin_stop("stop-1", None, {}, OWNER),
+        lambda: room.begin_stop("stop-7", 6, {"positions": "no"}, OWNER),
+        lambda: room.begin_bug("typo", 0, 60, OWNER),
+        lambda: room.begin_bug(MYSTERY, -1, 60, OWNER),
+        lambda: room.begin_bug(MYSTERY, 0, 10**6, OWNER),
+    ):
+        with pytest.raises(SettingError):
+            ask()
+    assert registry.of_owner(OWNER) == []
+
+
+def test_an_owner_has_two_questions_at_a_time_and_those_that_were_left_do_not_count(registry, monkeypatch):
+    room = Classroom(registry, SLOW)
+    for seed in (0, 1):
+        room.begin_stop("stop-1", 10, {"seed": seed}, OWNER)
+    with pytest.raises(Refused, match="2 of your measurements"):
+        room.begin_stop("stop-1", 10, {"seed": 2}, OWNER)
+    monkeypatch.setattr(classrooms, "LEFT_AFTER", -1.0)
+    room.begin_stop("stop-1", 10, {"seed": 2}, OWNER)
+    room.close()
+
+
+def test_a_mystery_tells_nothing_that_is_to_be_found(room):
+    seed = next(seed for seed in range(100) if chosen(MYSTERY, seed) == "causal-mask")
+    question = room.begin_bug(MYSTERY, seed, 20, OWNER)
+    with pytest.raises(Refused, match="nothing was measured yet"):
+        room.guess(question, OWNER, mistake="causal-mask")
+    told = over(room, question)
+    mistake = MISTAKES["causal-mask"]
+    assert told["name"] == MYSTERY
+    assert not {"title", "why"} & set(told)
+    assert not {"source", "changed", "diff", "unnoticed"} & set(told["result"])
+    assert "causal" not in str(told)
+
+    wrong = room.guess(question, OWNER, mistake="transpose")
+    assert not wrong["right"]
+    assert "It is not" in wrong["says"]
+    assert not room.guess(question, OWNER, line=0)["right"]  # the mistake comes first
+    assert room.guess(question, OWNER, mistake="causal-mask")["right"]
+    told = room.poll(question, OWNER)
+    assert (told["title"], "changed" in told["result"]) == (mistake.title, False)
+    changed = next(at for at, line in enumerate(told["result"]["source"]["lines"]) if line.strip() == mistake.right)
+    assert not room.guess(question, OWNER, line=changed - 1)["right"]
+    assert room.guess(question, OWNER, line=changed)["right"]
+    told = room.poll(question, OWNER)
+    assert told["why"] == mistake.why
+    assert any(line.strip("+ ") == mistake.wrong for line in told["result"]["diff"])
+    with pytest.raises(Refused):
+        room.guess(question, OTHER, line=changed)
+
+
+def test_who_gives_up_is_told(room):
+    question = room.begin_bug(MYSTERY, 0, 20, OWNER)
+    over(room, question)
+    room.guess(question, OWNER, give_up=True)
+    told = room.poll(question, OWNER)
+    assert told["title"] == MISTAKES[chosen(MYSTERY, 0)].title
+    assert told["result"]["diff"]
+
+
+def test_measuring_is_bounded_cancelled_and_survives_its_process(room, monkeypatch):
+    question = room.begin_bug("last-layer", 0, 1000, OWNER)
+    wait_for(lambda: room.poll(question, OWNER).get("done"), what="some steps")
+    room.cancel(question, OWNER)
+    assert room.poll(question, OWNER)["status"] == "cancelled"
+    wait_for(lambda: room._questions[question].child is None, what="the process to end")
+
+    question = room.begin_bug("last-layer", 0, 1000, OWNER)
+    wait_for(lambda: room.poll(question, OWNER).get("done"), what="some steps")
+    os.kill(room._questions[question].child.process.pid, signal.SIGTERM)
+    assert "ended (exit code -15)" in over(room, question)["sentence"]
+
+    monkeypatch.setattr(classrooms, "LONGEST", 0.5)
+    late = over(room, room.begin_bug("last-layer", 0, 1000, OWNER))
+    assert (late["status"], "took longer" in late["sentence"]) == ("failed", True)
+
+
+def test_who_comes_later_waits_for_a_place(room):
+    assert room.places == 1
+    first, second = room.begin_bug("last-layer", 0, 1000, OWNER), room.begin_bug("no-return", 0, 20, OTHER)
+    assert room.poll(second, OTHER)["status"] == "waiting"
+    room.cancel(first, OWNER)
+    assert over(room, second, OTHER)["status"] == "done"
+    assert time.monotonic() - room._questions[second].polled_at < 5

@@ -1,0 +1,216 @@
+"""Every mistake is one line of the real source, and really one: what it does shows on a small trained copy."""
+
+import inspect
+import random
+
+import pytest
+import torch
+
+from playground.lessons import broken
+from playground.lessons.broken import Broken, Learner, broken_copy, broken_function, compare, leaks, right_copy, right_function, source_of
+from playground.lessons.mistakes import MISTAKES, MYSTERY, SETTINGS, chosen, clue
+from playground.models.attention import attend
+from playground.models.transformer import Transformer
+from playground.tasks.held_out import held_out_set
+from playground.training.checkpoint import CheckpointError, save_checkpoint
+from playground.training.config import RunConfig
+from playground.training.trainer import Trainer
+
+SMALL = {**SETTINGS, "max_length": 3, "symbols": 8, "d_model": 16, "d_ff": 32, "learning_rate": 2e-2, "steps": 80, "decay_steps": 80}
+FAILING = ("transpose", "no-return", "mask-shape")
+
+
+@pytest.fixture(scope="module")
+def small():
+    """Settings with which a copy learns in a second or two."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(broken, "SETTINGS", SMALL)
+        patch.setattr(broken, "UNNOTICED_STEPS", 15)
+        yield
+
+
+@pytest.fixture(scope="module")
+def compared(small):
+    """What each mistake came to; trained once."""
+    results = {}
+
+    def result(name, seed=0, steps=80):
+        if (name, seed, steps) not in results:
+            told = []
+            results[name, seed, steps] = compare(name, seed, steps, told.append) | {"told": told}
+        return results[name, seed, steps]
+
+    return result
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_one_line_of_the_real_source(name):
+    source = source_of(MISTAKES[name])
+    lines = inspect.getsource(right_function(MISTAKES[name].place)).splitlines()
+    assert list(source.lines) == lines
+    assert [at for at, (a, b) in enumerate(zip(source.lines, source.wrong, strict=True)) if a != b] == [source.changed]
+    assert sum(line.startswith("+") for line in source.diff) == sum(line.startswith("-") for line in source.diff) == 2  # with the headers
+
+
+def test_a_line_that_is_not_in_the_source_is_refused():
+    mistake = MISTAKES["causal-mask"]
+    with pytest.raises(ValueError, match=r"stands in .* 0 times"):
+        source_of(type(mistake)(**{**vars(mistake), "right": "return nothing_of_the_kind"}))
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_the_real_modules_stay_as_they_are(name):
+    right = right_function(MISTAKES[name].place)
+    before, globals_before = right.__code__, dict(right.__globals__)
+    made = broken_function(MISTAKES[name])
+    config = RunConfig.from_fields(SMALL | dict(MISTAKES[name].settings)).model
+    broken_copy(config, MISTAKES[name])
+    assert made.__code__ is not before
+    assert right_function.__wrapped__(MISTAKES[name].place).__code__ is before
+    assert {key for key in right.__globals__ if right.__globals__[key] is not globals_before.get(key)} == set()
+    assert attend.__module__ == "playground.models.attention"
+
+
+@pytest.mark.parametrize("name", sorted(set(MISTAKES) - {"loud-embeddings"}))
+def test_both_copies_begin_with_the_same_weights(name):
+    config = RunConfig.from_fields(SMALL)
+    right, wrong = Learner(config, None), Learner(config, MISTAKES[name])
+    pairs = zip(right.family.parameters(), wrong.family.parameters(), strict=True)
+    assert all(torch.equal(a, b) for a, b in pairs)
+
+
+def test_the_right_copy_learns_what_the_trainer_learns_by_itself():
+    config = RunConfig.from_fields(SMALL | {"steps": 5, "decay_steps": 80})
+    ours, theirs = Learner(config, None), Trainer(config)
+    for _ in range(5):
+        ours.learn()
+    assert ours.losses == pytest.approx([metrics.loss for metrics in theirs], abs=1e-5)  # written out, not fused
+
+
+def test_a_broken_copy_cannot_be_saved(tmp_path):
+    learner = Learner(RunConfig.from_fields(SMALL), MISTAKES["causal-mask"])
+    learner.learn()
+    assert isinstance(learner.family, Broken)
+    with pytest.raises(CheckpointError, match="mistake in it on purpose"):
+        save_checkpoint(tmp_path / "broken", learner.trainer, [])
+    assert not (tmp_path / "broken").exists()
+    right = Learner(RunConfig.from_fields(SMALL), None)
+    save_checkpoint(tmp_path / "right", right.trainer, [])
+    assert (tmp_path / "right" / "config.json").is_file()
+
+
+@pytest.mark.parametrize("name", FAILING)
+def test_a_mistake_that_python_refuses_says_where(compared, name):
+    result = compared(name)
+    trouble = result["broken"]["trouble"]
+    assert trouble["step"] == 0
+    assert trouble["lines"][0] == "Traceback (most recent call last):"
+    assert not any(":\\" in line or '"/' in line for line in trouble["lines"])  # no folder of this machine
+    source, named = result["source"], (trouble["file"], trouble["line"])
+    place = (source["file"] + broken.COPY_MARK, source["first"] + result["changed"])
+    if name == "transpose":
+        assert named == place
+        assert "size" in trouble["lines"][-1]
+    else:  # python names the line that stumbles, not the one that is wrong
+        assert named != place
+    if name == "no-return":
+        assert "NoneType" in trouble["lines"][-1]
+    assert result["right"]["alone"] > 0.5
+
+
+def test_a_shape_that_happens_to_fit_hides_the_missing_transpose_and_lets_the_future_in(small):
+    config = RunConfig.from_fields(SMALL | {"max_length": 6, "symbols": 10})
+    quiet = broken.unnoticed(MISTAKES["transpose"], config)
+    assert quiet["broken"]["leaks"]
+    assert not quiet["right"]["leaks"]
+
+
+def test_a_mask_of_three_dimensions_goes_unnoticed_where_there_are_as_many_heads_as_sequences(compared):
+    quiet = compared("mask-shape")["unnoticed"]
+    assert quiet["broken"] is not None
+    assert quiet["broken"]["loss"] != quiet["right"]["loss"]
+    config = RunConfig.from_fields(SMALL | {"batch_size": 2})
+    wrong = broken_copy(config.model, MISTAKES["mask-shape"]).eval()
+    sources = torch.tensor([[3, 4, 5, 2], [6, 2, 0, 0]])
+    record = wrong.forward_with_attention(sources, torch.tensor([[1, 5], [1, 6]]))[1]
+    assert float(record.encoder_attention[0][1, 0, :, 2:].detach().sum()) > 0.1  # head 0 goes by the padding of sequence 0
+
+
+def test_without_the_causal_mask_the_loss_falls_and_nothing_can_be_written(compared):
+    result = compared("causal-mask")
+    right, wrong = result["right"], result["broken"]
+    assert wrong["given"] > 0.9 > 0.3 > wrong["alone"]
+    assert right["alone"] > 0.8
+    assert wrong["loss"] < right["loss"]
+    assert leaks(Learner(RunConfig.from_fields(SMALL), MISTAKES["causal-mask"]))
+
+
+def test_positions_that_are_not_handed_on_leave_a_bag_of_symbols(compared):
+    result = compared("lost-positions")
+    assert result["broken"]["alone"] < result["right"]["alone"] - 0.3
+    wrong = broken_copy(RunConfig.from_fields(SMALL).model, MISTAKES["lost-positions"]).eval()
+    vectors = wrong.encode(torch.tensor([[3, 4, 5, 2], [5, 4, 3, 2]]))
+    assert torch.allclose(vectors[0, 0], vectors[1, 2], atol=1e-6)
+
+
+def test_attention_of_the_last_layer_only_changes_nothing_but_the_record(compared):
+    result = compared("last-layer")
+    right, wrong = result["right"], result["broken"]
+    assert result["curves"]["right"] == result["curves"]["broken"]
+    assert (len(right["attention"]["cross"]), len(wrong["attention"]["cross"])) == (2, 1)
+    assert wrong["attention"]["cross"][0] == right["attention"]["cross"][1]
+
+
+def test_an_untrained_head_answers_all_the_same(compared):
+    result = compared("untrained-head")
+    assert result["broken"]["loss"] > 0.9 * torch.tensor(result["vocabulary"]).log()
+    assert result["broken"]["alone"] < 0.1
+    assert result["broken"]["sure"] > 1 / result["vocabulary"]
+    assert result["broken"]["answer"]
+
+
+def test_loud_embeddings_drown_the_sine_waves():
+    config = RunConfig.from_fields(SMALL | {"positions": "sinusoidal"}).model
+    torch.manual_seed(0)
+    right = right_copy(config)
+    torch.manual_seed(0)
+    wrong = broken_copy(config, MISTAKES["loud-embeddings"])
+    loudness = (wrong.source_embedding.tokens.weight.std() / right.source_embedding.tokens.weight.std()).detach()
+    assert float(loudness) == pytest.approx(config.d_model**0.5, rel=1e-5)
+
+
+def test_loud_embeddings_learn_worse(compared):
+    result = compared("loud-embeddings")
+    assert result["broken"]["alone"] < result["right"]["alone"] - 0.1
+
+
+def test_how_far_it_is_comes_while_it_trains(compared):
+    result = compared("causal-mask")
+    assert [each["done"] for each in result["told"]] == [10, 20, 30, 40, 50, 60, 70, 80]
+    assert len(result["told"][1]["curves"]["broken"]["loss"]) == 20
+    assert [step for step, *_ in result["curves"]["right"]["scored"]] == [20, 40, 60, 80]
+
+
+def test_free_running_is_what_counts_for_a_copy():
+    config = RunConfig.from_fields(SMALL)
+    family, held_out = right_copy(config.model).eval(), held_out_set(config.task.load(), 40, 1, 3)
+    given, alone = broken.exact_match(family, held_out)
+    assert given == alone  # for a decoder that cannot look ahead, both ways agree
+    assert isinstance(family, Transformer)
+
+
+def test_clues_differ_and_name_no_mistake(compared):
+    clues = {name: clue(compared(name)) for name in MISTAKES}
+    assert clues["causal-mask"] != clues["lost-positions"] != clues["last-layer"] != clues["untrained-head"]
+    assert "None" in clues["no-return"]
+    assert not any(mistake.title in text for mistake in MISTAKES.values() for text in clues.values())
+
+
+def test_a_mystery_is_the_same_for_the_same_seed_and_every_mistake_can_be_one():
+    assert {chosen(MYSTERY, seed) for seed in range(60)} == set(MISTAKES)
+    state = random.getstate()
+    assert chosen(MYSTERY, 3) == chosen(MYSTERY, 3)
+    assert random.getstate() == state
+    assert chosen("transpose", 9) == "transpose"
+    with pytest.raises(ValueError, match="bug is 'typo'; choose one of"):
+        chosen("typo", 0)

@@ -1,0 +1,69 @@
+"""What the Learn tab's page is told."""
+
+import asyncio
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from playground.lessons.classroom import Classroom
+from playground.lessons.mistakes import MISTAKES, MYSTERY, chosen
+from playground.lessons.tour import STOPS
+from playground.runs.registry import Registry
+from playground.ui.learn import MYSTERIES, LearnPage
+
+OWNER = "o" * 32
+
+
+@pytest.fixture
+def page(tmp_path):
+    registry = Registry(tmp_path, slots=3)
+    yield LearnPage(registry, Classroom(registry))
+    registry.shutdown()
+
+
+def asked(page, name, **what):
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, page.answerers()[name](what, None)).result()
+
+
+def test_the_page_is_told_every_question_and_no_answer(page):
+    told = asked(page, "learn-lessons", owner=OWNER)
+    assert [stop["name"] for stop in told["stops"]] == list(STOPS)
+    assert [bug["name"] for bug in told["bugs"]] == list(MISTAKES)
+    text = json.dumps(told)
+    for mistake in MISTAKES.values():
+        assert json.dumps(mistake.wrong)[1:-1] not in text
+        assert json.dumps(mistake.why)[1:-1] not in text
+    assert told["machine"] == {"slots": 3, "an_owner": 3, "measuring": 1, "longest": 180.0, "open": True}
+
+
+def test_what_is_behind_a_mystery_is_told_to_who_asks(page):
+    told = asked(page, "learn-mysteries", owner=OWNER, first=3)
+    assert told["mysteries"] == [[seed, MISTAKES[chosen(MYSTERY, seed)].title] for seed in range(3, 3 + MYSTERIES)]
+    assert asked(page, "learn-mysteries", owner=OWNER, first="x")["mysteries"][0][0] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "what", "field", "says"),
+    [
+        ("stop", {"stop": "stop-1"}, "prediction", "write a number from 0 to 200 first"),
+        ("stop", {"stop": "stop-4", "prediction": "five"}, "prediction", "choose what you expect first"),
+        ("stop", {"stop": ["x"], "prediction": 1}, "stop", "choose one of stop-1"),
+        ("bug", {"bug": "typo", "seed": 0, "steps": 60}, "bug", "choose one of transpose"),
+        ("bug", {"bug": "mystery", "seed": 0.5, "steps": 60}, "seed", "a whole number"),
+        ("bug", {"bug": "mystery", "seed": 0, "steps": 5}, "steps", "from 20 to 1,000"),
+        ("poll", {"id": "nobody's"}, None, "not kept any more"),
+        ("guess", {"id": None}, None, "not kept any more"),
+        ("cancel", {}, None, "not kept any more"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_sentence(page, name, what, field, says):
+    told = asked(page, f"learn-{name}", owner=OWNER, **what)
+    assert says in told["error"]
+    assert told.get("field") == field
+
+
+def test_a_page_that_does_not_say_whose_it_is_gets_nothing(page):
+    for name in page.answerers():
+        assert "reload it" in asked(page, name, owner="somebody")["error"]
