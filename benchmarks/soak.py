@@ -14,7 +14,8 @@ import random
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import median
@@ -305,7 +306,8 @@ def table(rows: dict[str, Any]) -> str:
         "",
         f"{rows['minutes']:g} minutes; before it began, {rows['busy_before']:.0f} % of the cores were busy with other things. Fairness of "
         f"the {SESSIONS} sessions (Jain) {rows['fairness']:.3f}; {away} requests met no server while it was started again. Visitors did: "
-        f"{listed(rows['done'])}; were told no, in a sentence: {listed(rows['refused'])}. {rows['runs']} runs with {rows['points']:,} "
+        f"{listed(rows['done'])}; were told no, in a sentence: {listed(rows['refused'])}. Errors: {listed(Counter(rows['errors']))}. "
+        f"{rows['runs']} runs with {rows['points']:,} "
         f"points read from disk afterwards: {rows['points_missing']} missing, {rows['points_twice']} twice, {rows['shown_twice']} shown "
         f"twice to a page; {rows['checkpoints']} checkpoints, {rows['checkpoints_unreadable']} unreadable, and "
         f"{rows['begun_before_a_checkpoint']} times a run was seen before its newest one. The server's memory: {memory['idle']:.0f} MB "
@@ -316,7 +318,7 @@ def table(rows: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def listed(counts: dict[str, int]) -> str:
+def listed(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name}: {count:,}" for name, count in sorted(counts.items())) or "nothing"
 
 
