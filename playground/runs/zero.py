@@ -22,10 +22,12 @@ from contextlib import suppress
 from multiprocessing.connection import Client, Listener
 from types import SimpleNamespace
 
+from playground.training.environment import number
+
 from .processes import UNSENT, Child
 from .run import Order
 
-SLICE = float(os.environ.get("PLAYGROUND_ZERO_SECONDS", 20))  # seconds of training in a slice
+SLICE = number("ZERO_SECONDS")  # seconds of training in a slice
 MARGIN = 15.0  # seconds more that are asked for: to wake the GPU, to score and to save
 LEAVES_WITHIN = 10.0  # seconds for the last words of a slice that is over
 

@@ -40,6 +40,12 @@ NUMBERS = {
     "MAX_MINUTES": Number(15),
     "RUNS_MB": Number(200),
     "RUNS_IN_ALL_MB": Number(5000),
+    "ZERO_SECONDS": Number(20, low=1, high=3600),
+    "API_STARTS": Number(10),
+    "API_HEAVY": Number(20),
+    "API_CALLS": Number(600),
+    "API_AT_ONCE": Number(2, low=1, high=1000, whole=True),
+    "API_PROXIES": Number(1, low=1, high=100, whole=True),
 }
 
 
@@ -80,6 +86,11 @@ def check_numbers() -> None:
             wrong.append(str(error))
     if wrong:
         raise NumberError("\n".join(wrong))
+
+
+def is_set(name: str) -> bool:
+    """Whether PLAYGROUND_`name` is set to anything."""
+    return bool(os.environ.get(f"PLAYGROUND_{name}", "").strip())
 
 
 def megabytes(name: str) -> int:

@@ -12,7 +12,6 @@ buttons stand.
 
 import asyncio
 import base64
-import os
 import time
 from array import array
 from collections.abc import Awaitable, Callable, Mapping
@@ -31,13 +30,14 @@ from playground.runs.run import WORKING
 from playground.statistics import wilson
 from playground.tasks import ROWS, TASKS
 from playground.training.config import RunConfig, field_owner, setting_of
+from playground.training.environment import number
 from playground.training.manifest import CheckpointError
 from playground.training.presets import PRESETS, family_config, preset_config
 
 from .asked import Answerer, is_ours
 from .form import of_rows
 from .hub import on_a_space
-from .limits import AT_ONCE, Limits, Places
+from .limits import Limits, Places
 from .live import answer_of
 from .subject import CHECKPOINT, RUN, WATCH, checkpoint_folder, run_on_show
 from .visit import OWNER, new_owner
@@ -75,7 +75,7 @@ class Endpoints:
         self.registry, self.answers = registry, answers
         self.limits = Limits.from_environment(opened)
         self.looking = Places(LOOKS_AT_ONCE, 4 * LOOKS_AT_ONCE)
-        self.evaluating = Places(int(os.environ.get(AT_ONCE[0]) or AT_ONCE[1]))
+        self.evaluating = Places(int(number("API_AT_ONCE")))  # of everybody together
 
     def place(self) -> None:
         """Make the endpoints part of the page that is being built."""
@@ -477,7 +477,7 @@ def _client(request: Request) -> str:
     """The address that asks. A Space stands behind proxies, each of which writes down last who asked it; what stands before these may be
     anybody's invention."""
     forwarded = [each.strip() for each in request.headers.get("x-forwarded-for", "").split(",")] if on_a_space() else [""]
-    proxies = int(os.environ.get("PLAYGROUND_API_PROXIES") or 1)
+    proxies = int(number("API_PROXIES"))
     return forwarded[-min(proxies, len(forwarded))] or (request.client.host if request.client else "")
 
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from playground.runs.registry import Refused
+from playground.training.environment import is_set, number
 
 MOST_CLIENTS = 10_000  # remembered; the one that asked longest ago goes first
-# Calls a minute of one client: the variable that sets them, and what holds where others may come. Alone on a machine nothing does.
-A_MINUTE = {"starts": ("PLAYGROUND_API_STARTS", 10), "heavy": ("PLAYGROUND_API_HEAVY", 20), "calls": ("PLAYGROUND_API_CALLS", 600)}
+# Calls a minute of one client, by the number of the environment that sets them. Alone on a machine none holds but what was set.
+A_MINUTE = {"starts": "API_STARTS", "heavy": "API_HEAVY", "calls": "API_CALLS"}
 IN_WORDS = {"starts": "start {} runs", "heavy": "ask for {} evaluations, comparisons and pushes", "calls": "send {} calls"}
-AT_ONCE = ("PLAYGROUND_API_AT_ONCE", 2)  # evaluations that are under way, of everybody together
 WAITING = 16  # that wait for one of so many places
 
 
@@ -34,7 +33,7 @@ class Limits:
     @classmethod
     def from_environment(cls, opened: bool) -> Limits:
         """What the environment says, else what suits an instance that is `opened` to others, or is not."""
-        return cls({kind: float(os.environ.get(name) or (usual if opened else 0)) for kind, (name, usual) in A_MINUTE.items()})
+        return cls({kind: number(name) if opened or is_set(name) else 0 for kind, name in A_MINUTE.items()})
 
     def take(self, kind: str, client: str, now: float | None = None) -> None:
         """Count one call.

@@ -118,7 +118,7 @@ function sentHere() {
 window.addEventListener("playground-Train", sentHere);
 
 // The browser remembers the tab, too; a link that says what to show comes first.
-const LAST_TAB = "transformer-playground-tab", LINKS = ["inspect", "watch", "settings"];
+const LAST_TAB = "transformer-playground-tab", LINKS = ["inspect", "watch", "settings", "learn", "bug", "embed", "model"];
 function returnToTab() {
   if (window.playground.returned) return;
   window.playground.returned = true;

@@ -226,7 +226,7 @@ def test_a_link_of_such_words_opens_a_page_and_shows_them_escaped(watched):
 
     with ThreadPoolExecutor(1) as thread:
         told = thread.submit(asyncio.run, opened_with_each()).result()
-    for wanted, (_, *views, inspect, live, trouble) in ((wanted, values[:7]) for wanted, values in told):
+    for wanted, (_, *views, inspect, live, trouble) in ((wanted, values[:8]) for wanted, values in told):
         assert json.loads(inspect)["wanted"] == wanted
         assert json.loads(live)["subject"] == f"watch:{wanted}"
         assert all(set(json.loads(view)) == {"owner"} for view in views)
