@@ -27,6 +27,7 @@ from benchmarks import (
     tasks,
     watching,
 )
+from benchmarks.crowd import A_SECOND
 from benchmarks.keeping import keep, kept
 
 HERE = Path(__file__).parent
@@ -109,7 +110,7 @@ SUBSETS: dict[str, tuple[Any, str, str]] = {  # what has measure() and table(row
     "soak": (
         soak,
         "Many at once, for long, with faults",
-        f"Four owners' runs hold the four places, {soak.SESSIONS} sessions watch at {soak.A_SECOND} Hz, {soak.VISITORS} visitors at a time "
+        f"Four owners' runs hold the four places, {soak.SESSIONS} sessions watch at {A_SECOND} Hz, {soak.VISITORS} visitors at a time "
         "come, start runs that wait in line, pause, inspect, ask, send, fetch and publish, and go. Survived: every owner's run goes on, or "
         "waits in line again. Client, Hub and app share the machine. `python -m benchmarks.soak --minutes 120 --keep` takes as long as one "
         "likes.",

@@ -160,7 +160,7 @@ def measure(minutes: float = 10.0, seed: int = 0) -> dict[str, Any]:
         folder.mkdir()
         environment = ENVIRONMENT | hub.environment(Path(scratch) / "hub")
         with small_disk(folder) as mounted:
-            stage = Stage(lambda port: AppServer(folder, port, ROOT, (), **environment))
+            stage = Stage(lambda port: AppServer(folder, port, ROOT, (), None, **environment))
             try:
                 rows = soak(stage, folder, 60 * minutes, hub.ADA, random.Random(seed), mounted)
             finally:

@@ -218,8 +218,8 @@ def carried_out(spec: dict[str, Any], out: Path) -> dict[str, Any]:
     signal saves and ends."""
     from playground.lab.experiment import Experiment
     from playground.lab.laboratory import Laboratory
-    from playground.runs.registry import Refused, Registry
-    from playground.runs.run import fingerprint
+    from playground.runs.registry import Registry
+    from playground.runs.run import Refused, fingerprint
 
     owner = "the command line"
     told_to_end: list[int] = []

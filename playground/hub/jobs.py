@@ -19,8 +19,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from playground.runs.processes import Child
-from playground.runs.registry import Refused, Registry
-from playground.runs.run import WORKING, Run
+from playground.runs.registry import Registry
+from playground.runs.run import WORKING, Refused, Run
 
 from .names import is_repo
 from .work import Errand

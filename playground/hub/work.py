@@ -73,7 +73,7 @@ def work(pipe: Connection, errand: Errand, scratch: str) -> None:
         prepare()
         threading.Thread(target=_end_with, args=(pipe,), daemon=True).start()
         if hasattr(os, "nice"):
-            os.nice(15)  # those who train come first
+            os.nice(10)  # the page comes first; beside training, which is as patient, it gets its share
         if errand.kind not in KINDS:
             raise HubError(f"{errand.kind!r} is nothing that can be done on the Hub")
         runner = Runner(Hub(errand.token, errand.endpoint), errand, pipe, Path(scratch))

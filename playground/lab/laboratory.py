@@ -24,8 +24,8 @@ from typing import Any
 
 from playground.models.config import SettingError, shown
 from playground.runs.eyes import Eyes
-from playground.runs.registry import LONGEST_PROOF, RUNS_AN_OWNER, WATCHED_FOR, Refused, Registry
-from playground.runs.run import Run, fingerprint
+from playground.runs.registry import LONGEST_PROOF, RUNS_AN_OWNER, WATCHED_FOR, Registry
+from playground.runs.run import Refused, Run, fingerprint
 from playground.training.config import RunConfig
 from playground.training.files import sweep, way_out, write_file
 from playground.training.manifest import read_json

@@ -17,8 +17,8 @@ from typing import Any
 
 from playground.models.config import SettingError, shown
 from playground.runs.processes import Child
-from playground.runs.registry import Refused, Registry
-from playground.runs.run import Run, fingerprint
+from playground.runs.registry import Registry
+from playground.runs.run import Refused, Run, fingerprint
 from playground.training.config import RunConfig
 
 from . import tour

@@ -7,8 +7,8 @@ import asyncio
 import time
 from typing import Any
 
-from playground.runs.registry import COMMANDS, Refused, Registry
-from playground.runs.run import KEPT, Run, of_family, size_of, task_in_words
+from playground.runs.registry import COMMANDS, Registry
+from playground.runs.run import KEPT, Refused, Run, of_family, size_of, task_in_words
 from playground.training.config import RunConfig
 from playground.training.files import remove_folder
 from playground.training.manifest import CheckpointError, parse_json, read_manifest

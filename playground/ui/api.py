@@ -25,8 +25,8 @@ from starlette.requests import Request
 from playground.comparison.sheet import standing
 from playground.families import FAMILIES
 from playground.models.config import SettingError, shown
-from playground.runs.registry import Refused, Registry
-from playground.runs.run import WORKING
+from playground.runs.registry import Registry
+from playground.runs.run import WORKING, Refused
 from playground.statistics import wilson
 from playground.tasks import ROWS, TASKS
 from playground.training.config import RunConfig, field_owner, setting_of

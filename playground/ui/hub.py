@@ -23,8 +23,8 @@ from starlette.requests import Request
 from playground.hub.jobs import Job, Jobs, cancel
 from playground.hub.work import Errand
 from playground.models.config import SettingError
-from playground.runs.registry import Refused, Registry
-from playground.runs.run import Run
+from playground.runs.registry import Registry
+from playground.runs.run import Refused, Run
 from playground.training.manifest import CheckpointError
 
 from .asked import Answerer

@@ -22,8 +22,8 @@ from playground.lab.questions import questions, spec
 from playground.models.config import SettingError, plain, shown
 from playground.runs.eyes import resolve
 from playground.runs.processes import Child
-from playground.runs.registry import Refused, Registry
-from playground.runs.run import Run, fingerprint
+from playground.runs.registry import Registry
+from playground.runs.run import Refused, Run, fingerprint
 from playground.tasks import ROWS
 from playground.training.config import field_owner, setting_of
 from playground.training.manifest import read_manifest

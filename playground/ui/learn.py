@@ -14,7 +14,8 @@ from playground.lessons.classroom import LONGEST, Classroom
 from playground.lessons.mistakes import MISTAKES, MYSTERY, SETTINGS, STEPS, chosen
 from playground.lessons.tour import SCHEMES, STOPS, Stop
 from playground.models.config import SettingError
-from playground.runs.registry import Refused, Registry
+from playground.runs.registry import Registry
+from playground.runs.run import Refused
 
 from .asked import Answerer
 from .subject import whole

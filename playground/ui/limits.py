@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
-from playground.runs.registry import Refused
+from playground.runs.run import Refused
 from playground.training.environment import is_set, number
 
 MOST_CLIENTS = 10_000  # remembered; the one that asked longest ago goes first

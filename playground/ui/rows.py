@@ -28,8 +28,8 @@ from starlette.routing import Route
 
 from playground.runs.eyes import resolve
 from playground.runs.processes import Child
-from playground.runs.registry import Refused, Registry
-from playground.runs.run import fingerprint, size_of
+from playground.runs.registry import Registry
+from playground.runs.run import Refused, fingerprint, size_of
 from playground.tasks import ROWS
 from playground.tasks.rows import CONTENT, MissingRows, RowsError, kept_about, rows_root
 from playground.training.environment import number

@@ -10,8 +10,8 @@ from playground.comparison.known import FAMILIES as KNOWN
 from playground.comparison.known import TREE
 from playground.families import FAMILIES
 from playground.models.config import SettingError
-from playground.runs.registry import Refused as Full
 from playground.runs.registry import Registry
+from playground.runs.run import Refused as Full
 from playground.runs.run import Run, task_in_words
 from playground.training.budget import same_budget
 from playground.training.config import RunConfig

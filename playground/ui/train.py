@@ -11,7 +11,8 @@ from typing import Any
 import gradio as gr
 
 from playground.families import FAMILIES
-from playground.runs.registry import Refused, Registry
+from playground.runs.registry import Registry
+from playground.runs.run import Refused
 from playground.tasks import ROWS, TASKS
 from playground.training.config import Change, RunConfig
 from playground.training.devices import ZERO, on_zero

@@ -30,8 +30,8 @@ from starlette.types import Receive, Scope, Send
 
 from playground.models.config import SettingError
 from playground.runs.gather import FILES, gather
-from playground.runs.registry import Refused, Registry
-from playground.runs.run import LONGEST_NAME, Run
+from playground.runs.registry import Registry
+from playground.runs.run import LONGEST_NAME, Refused, Run
 from playground.training.environment import megabytes
 from playground.training.files import way_out
 from playground.training.manifest import CheckpointError, read_manifest

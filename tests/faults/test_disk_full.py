@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from playground.runs.registry import Refused
+from playground.runs.run import Refused
 from playground.training.checkpoint import load_trainer
 from tests.faults.harness import (
     IN_CI,

@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from playground.runs.registry import COMMANDS, WAITING_AN_OWNER, Refused
+from playground.runs.registry import COMMANDS, WAITING_AN_OWNER
+from playground.runs.run import Refused
 from playground.ui.acts import act, rows
 from playground.ui.live import ANSWERERS, told
 from playground.ui.visit import new_owner

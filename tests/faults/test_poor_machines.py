@@ -12,8 +12,7 @@ import psutil
 import pytest
 
 from playground.runs.processes import context
-from playground.runs.registry import Refused
-from playground.runs.run import Order
+from playground.runs.run import Order, Refused
 from playground.runs.worker import Worker
 from playground.training.checkpoint import load_trainer
 from playground.ui.visit import new_owner

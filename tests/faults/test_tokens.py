@@ -14,7 +14,7 @@ import pytest
 from huggingface_hub import constants
 
 from playground.hub.jobs import Jobs
-from playground.runs.registry import Refused
+from playground.runs.run import Refused
 from playground.ui.hub import HubPage, token_of
 from playground.ui.visit import new_owner
 from tests.faults.client import Page

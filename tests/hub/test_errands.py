@@ -19,7 +19,8 @@ from playground.hub.work import Errand, work
 from playground.runs.gather import FILES
 from playground.runs.limits import Limits
 from playground.runs.processes import warm_up
-from playground.runs.registry import Refused, Registry
+from playground.runs.registry import Registry
+from playground.runs.run import Refused
 from playground.training.checkpoint import load_trainer, own_tensors, pack, save_checkpoint
 from playground.training.trainer import Trainer
 from tests.faults.harness import held, newest_step, start, tiny, wait_for_status

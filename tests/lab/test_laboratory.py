@@ -7,7 +7,8 @@ from playground.lab.laboratory import AHEAD, EXPERIMENTS_AN_OWNER, Laboratory
 from playground.lab.lengths import FILE
 from playground.models.config import SettingError
 from playground.runs.processes import warm_up
-from playground.runs.registry import Refused, Registry
+from playground.runs.registry import Registry
+from playground.runs.run import Refused
 from playground.training.config import Change, RunConfig
 from tests.servers import wait_for
 

@@ -11,7 +11,8 @@ from playground.lessons.classroom import Classroom
 from playground.lessons.mistakes import MISTAKES, MYSTERY, chosen
 from playground.models.config import SettingError
 from playground.runs.processes import warm_up
-from playground.runs.registry import Refused, Registry
+from playground.runs.registry import Registry
+from playground.runs.run import Refused
 from tests.servers import wait_for
 
 OWNER, OTHER = "o" * 32, "x" * 32

@@ -14,9 +14,9 @@ from playground.models.config import SettingError
 from playground.runs.history import kept_states, kept_steps, read_lines
 from playground.runs.limits import Limits, kept_by
 from playground.runs.processes import warm_up
-from playground.runs.registry import Refused, Registry
+from playground.runs.registry import Registry
 from playground.runs.room import bytes_in, thin
-from playground.runs.run import EMPTIED, THINNED, Run, fingerprint
+from playground.runs.run import EMPTIED, THINNED, Refused, Run, fingerprint
 from playground.training.checkpoint import save_checkpoint
 from playground.training.config import Change, RunConfig
 from playground.training.environment import NUMBERS, NumberError, check_numbers, number

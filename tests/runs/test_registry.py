@@ -14,8 +14,8 @@ import pytest
 from playground.models.config import SettingError
 from playground.runs.history import kept_states, kept_steps, read_lines, weights_path
 from playground.runs.processes import Child, warm_up
-from playground.runs.registry import ASKING, UNDO_FOR, WAITING_AN_OWNER, Refused, Registry
-from playground.runs.run import LONGEST_NAME, Run
+from playground.runs.registry import ASKING, UNDO_FOR, WAITING_AN_OWNER, Registry
+from playground.runs.run import LONGEST_NAME, Refused, Run
 from playground.training.checkpoint import save_checkpoint
 from playground.training.config import Change, RunConfig
 from playground.training.manifest import CheckpointError, read_manifest

@@ -15,7 +15,8 @@ from gradio_client.exceptions import AppError
 
 from playground.comparison.jobs import Comparer
 from playground.hub.jobs import Jobs
-from playground.runs.registry import Refused, Registry
+from playground.runs.registry import Registry
+from playground.runs.run import Refused
 from playground.ui.api import Endpoints, _client
 from playground.ui.compare import ComparePage
 from playground.ui.hub import HubPage

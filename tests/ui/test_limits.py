@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from playground.runs.registry import Refused
+from playground.runs.run import Refused
 from playground.ui.limits import A_MINUTE, MOST_CLIENTS, Limits, Places
 
 

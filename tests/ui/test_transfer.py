@@ -11,7 +11,8 @@ from contextlib import suppress
 import pytest
 
 from playground.runs import tickets as tickets_module
-from playground.runs.registry import Refused, Registry
+from playground.runs.registry import Registry
+from playground.runs.run import Refused
 from playground.runs.tickets import Tickets
 from playground.training.checkpoint import save_checkpoint
 from playground.training.config import RunConfig
