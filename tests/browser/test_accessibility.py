@@ -31,7 +31,7 @@ def go_to(page, tab):
 
 @pytest.fixture(scope="module")
 def tabs(app):
-    return "Train", "Inspect", "Compare", "Lab", "Hub"
+    return "Train", "Inspect", "Compare", "Lab", "Hub", "Learn"
 
 
 @pytest.mark.parametrize(("size", "theme"), [(WIDE, "light"), (WIDE, "dark"), (NARROW, "light")], ids=["wide", "dark", "narrow"])
