@@ -221,7 +221,7 @@ def test_a_link_of_such_words_opens_a_page_and_shows_them_escaped(watched):
         page = build(registry, Endpoints(registry, {}, opened=False))
         opened = next(each.fn for each in page.fns.values() if getattr(each.fn, "__name__", "") == "opened")
         wanted = [name.encode("utf-8", "replace").decode() for name in NAMES]  # as a query comes
-        queries = [{"inspect": each, "settings": each, "watch": each} for each in wanted]
+        queries = [{"inspect": each, "settings": json.dumps({each: 1}), "watch": each} for each in wanted]
         return [(query["inspect"], opened(query["inspect"], SimpleNamespace(query_params=query))) for query in queries]
 
     with ThreadPoolExecutor(1) as thread:
