@@ -43,7 +43,6 @@ from .run import (
     WORKING,
     Answer,
     Order,
-    Refused,
     Run,
     better,
     fingerprint,
@@ -51,6 +50,7 @@ from .run import (
     summary,
     task_in_words,
 )
+from .run import Refused as Refused  # whoever asks the registry catches it by this name
 from .tickets import Tickets
 from .zero import SLICE, Lender, Slice, in_words
 
