@@ -110,7 +110,7 @@ def theme() -> Any:
     )
 
 
-def launch_options(registry: Registry, laboratory: Laboratory, host: str | None, port: int | None, share: bool) -> dict[str, Any]:
+def launch_options(registry: Registry, laboratory: Laboratory, host: str | None, port: int | None, share: bool = False) -> dict[str, Any]:
     """How the page is served. With a `host`, shared, and on a Space, anybody may come; otherwise only this machine."""
     host = host or os.environ.get("GRADIO_SERVER_NAME") or None
     opened = is_open(host, share)
