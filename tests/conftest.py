@@ -24,6 +24,8 @@ processes.PRELOAD += ["pandas", "scipy.stats", "sklearn.metrics", "matplotlib.ba
 # The files that take longest, in this order, before all others: none of the processes is left alone with one of them at the end.
 # The last of all is the one that measures how soon answers come while four runs train: it takes the whole machine.
 LONG = (
+    "browser/test_accessibility.py", "browser/test_learn.py", "browser/test_markup.py", "lessons/test_mistakes.py",
+    "faults/test_hostile_requests.py", "faults/test_poor_machines.py", "test_recipes.py", "faults/test_hostile_weights.py",
     "browser/test_compare.py", "browser/test_runs.py", "hub/test_errands.py", "browser/test_compare_views.py", "test_hub_commands.py",
     "browser/test_inspect.py", "faults/test_hub.py", "runs/test_registry.py", "test_command_line.py", "browser/test_lab.py",
     "faults/test_tokens.py", "test_code.py", "comparison/test_compare_command.py", "browser/test_hub.py", "browser/test_train_tab.py",

@@ -131,7 +131,9 @@ def answerers(registry: Registry, laboratory: Laboratory, opened: bool) -> dict[
     return answers
 
 
-def launch_options(registry: Registry, answers: dict[str, Answerer], host: str | None, port: int | None, share: bool) -> dict[str, Any]:
+def launch_options(
+    registry: Registry, answers: dict[str, Answerer], host: str | None, port: int | None, share: bool = False
+) -> dict[str, Any]:
     """How the page is served. With a `host`, shared, and on a Space, anybody may come; otherwise only this machine."""
     host = host or os.environ.get("GRADIO_SERVER_NAME") or None
     bringing = Bringing(registry)
