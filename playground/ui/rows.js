@@ -29,7 +29,7 @@ async function read() {
   say(way === "hub" ? "Reading the dataset" : size > 2e6 ? "Sending and reading " + bytes(size) : "Reading");
   let reply;
   try {
-    const headers = { "Content-Type": "application/octet-stream", "X-Owner": owner, "X-Name": encodeURIComponent(given.name.slice(0, 90)), "X-Columns": encodeURIComponent(columns()), "X-Words": $(".words").value };
+    const headers = { "Content-Type": "application/octet-stream", "X-Owner": owner, "X-Name": encodeURIComponent([...given.name].slice(-90).join("")), "X-Columns": encodeURIComponent(columns()), "X-Words": $(".words").value };
     const answer = await fetch(new URL("rows", base), { method: "POST", headers, body: given.body, signal: AbortSignal.any([mine.signal, AbortSignal.timeout(300000)]) });
     reply = answer.headers.get("content-type")?.includes("json") ? await answer.json() : { error: await answer.text() };
   } catch (error) {
