@@ -24,7 +24,7 @@ function shadeCell(cell, share) {
   // Whichever ink stands out more on it: relative luminance and contrast as in WCAG 2.
   const light = rampTable()[thousandths].map((c) => (c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4));
   const luminance = 0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2];
-  cell.style.color = 1.05 / (luminance + 0.05) > (luminance + 0.05) / 0.0565 ? "#ffffff" : "#0b1520";
+  cell.style.color = 1.05 / (luminance + 0.05) > (luminance + 0.05) / 0.05 ? "#ffffff" : "#000000";
 }
 // A bar from zero to `value` on an axis from `low` to `high`.
 function signedBar(value, low, high, className) {

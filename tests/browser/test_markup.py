@@ -110,7 +110,9 @@ def page(app, window):
 
 def shown(page, selector):
     """The payloads that can be read letter by letter in what these elements show, or offer to be edited."""
-    text = page.eval_on_selector_all(selector, "all => all.map((each) => (each.localName !== 'option' && each.value) || each.textContent).join('\\n')")
+    text = page.eval_on_selector_all(
+        selector, "all => all.map((each) => (each.localName !== 'option' && each.value) || each.textContent).join('\\n')"
+    )
     return [payload for payload in PAYLOADS if payload in text]
 
 

@@ -21,6 +21,9 @@ from playground.hub import jobs
 from playground.inspection.ablation import SEQUENCES
 from playground.inspection.shown import VIEWS, proof
 from playground.lab.laboratory import Laboratory
+from playground.lessons.classroom import Classroom
+from playground.lessons.mistakes import MISTAKES, MYSTERY
+from playground.lessons.tour import STOPS
 from playground.runs.inspector import Inspector
 from playground.runs.points import MOST_AT_ONCE, Points
 from playground.runs.registry import COMMANDS
@@ -89,6 +92,7 @@ def server(registries, checkpoint, tmp_path, monkeypatch):
     monkeypatch.setattr(inspect_page, "Child", nothing_drawn)
     monkeypatch.setattr(lab_page, "Child", nothing_drawn)
     monkeypatch.setattr(proof, "PATIENCE", 0.0)
+    monkeypatch.setattr(Classroom, "_measure", lambda self, question, what: None)
     registry = registries()
     registry._dispatch = lambda: None
     registry.eyes = registry.prover = registry.checker = Here()
@@ -129,6 +133,8 @@ PLAUSIBLE = {
         "base": ODD, "name": ODD, "kind": st.sampled_from(["grid", "lengths"]), "times": ODD, "n": ODD}),
     "question": st.sampled_from(["heads", "positions", "x"]), "open": ODD, "experiment": ODD, "content": st.just("0" * 64),
     "repo": st.sampled_from(["ada/digits", "../x", ""]), "revision": st.sampled_from(["main", "..", "a/b"]), "token": st.just("hf_x"),
+    "stop": st.sampled_from([*STOPS, "x"]), "prediction": st.integers(0, 100), "bug": st.sampled_from([*MISTAKES, MYSTERY, "x"]),
+    "seed": st.integers(0, 9), "steps": st.integers(20, 300), "mistake": st.sampled_from([*MISTAKES, "x"]), "line": st.integers(0, 99),
     "minutes": st.integers(1, 9), "expected": ODD, "main": st.booleans(), "private": st.booleans(), "data": st.booleans(),
 }  # fmt: skip
 
@@ -142,7 +148,8 @@ ASKED = {  # what a page's script sends along, beside whose page it is and what 
     "lab-do": ["experiment", "do"],
     "lab-csv": ["experiment"], "lab-figures": ["experiment"], "lab-claim": ["name"], "lab-verdict": ["name"],
     "hub-start": ["kind", "repo", "revision", "token", "expected"],
-    "hub-job": ["job"], "hub-keep": ["do", "repo", "token", "minutes"],
+    "learn-stop": ["stop", "prediction", "options"], "learn-bug": ["bug", "seed", "steps"], "learn-poll": [], "learn-cancel": [],
+    "learn-guess": ["mistake", "line"], "hub-job": ["job"], "hub-keep": ["do", "repo", "token", "minutes"],
 }  # fmt: skip
 
 
@@ -172,9 +179,11 @@ def begin_something(client, owner):
     experiment = asked("lab-begin", form={"grid": [["d_model", "8, 16"]], "seeds": "0, 1"})["experiment"]
     claim = {"name": asked("lab-claims")["claims"][0]["name"]}
     mine = {"experiment": experiment, "do": "cancel"}
+    question = {"id": asked("learn-bug", bug=MYSTERY, seed=0, steps=60)["id"]}
     return {
         "lab-do": mine, "lab-csv": mine, "lab-figures": mine, "compare-poll": job, "compare-cancel": job,
         "hub-job": {"job": asked("hub-start", kind="gallery").get("job")},
+        "learn-poll": question, "learn-cancel": question, "learn-guess": question,
         "lab-poll": {"open": experiment}, "lab-claim": claim, "lab-verdict": claim,
     }  # fmt: skip
 
@@ -211,8 +220,9 @@ def test_whatever_is_asked_is_answered_or_refused_in_a_sentence(server, count):
     assert unanswered <= set(NEVER_ANSWERED), unanswered
 
 
-# No errand reaches the Hub here, no experiment has finished, no family is as small: these refuse in a sentence, whatever they are asked.
-NEVER_ANSWERED = ("hub-job", "lab-figures", "rows", "hub-keep", "compare-train")
+# No errand reaches the Hub here, no experiment has finished, no family is as small, nothing is measured: these refuse in a sentence,
+# whatever they are asked, or once the places for measuring are taken.
+NEVER_ANSWERED = ("hub-job", "lab-figures", "rows", "hub-keep", "compare-train", "learn-guess", "learn-stop", "learn-bug")
 
 
 BODIES = {
