@@ -108,7 +108,7 @@ def open_page(browser: Browser, idle: list[Page]) -> Iterator[Callable[..., Page
             reusable.append((page, url))
         page.set_default_timeout(60_000)
         if not may_complain:  # where the test takes the network or the server away, Chromium logs it
-            listen(page, "console", lambda said: said.text if said.type == "error" and REFUSED not in said.text else None)
+            listen(page, "console", lambda said: said.text if said.type == "error" and not harmless(said.text) else None)
         listen(page, "pageerror", lambda error: None if cut_off(str(error)) else str(error))
         listen(page, "request", lambda request: request.url if foreign(request.url, url) else None)
         if visit:
@@ -144,9 +144,13 @@ def forget(page: Page, url: str) -> bool:
     return True
 
 
+def harmless(said: str) -> bool:
+    return REFUSED in said or cut_off(said)
+
+
 def cut_off(error: str) -> bool:
     """Whether Gradio's own script tells that a page was left, or loaded again, while it waited for an answer."""
-    return error.startswith("AbortError") and "/assets/" in error
+    return (error.startswith("AbortError") and "/assets/" in error) or error.strip() == "Unexpected error Connection errored out."
 
 
 def foreign(requested: str, page: str) -> bool:

@@ -11,6 +11,16 @@ from playwright.sync_api import Page
 SMALL = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "batch_size": 8, "max_length": 5, "eval_n": 32, "eval_every": 50}
 
 
+def go_to(page: Page, tab: str) -> None:
+    """Open a tab, by its button or, where there is no room for that, out of the menu of the others."""
+    page.wait_for_selector("#tabs")
+    button = page.get_by_role("tab", name=tab, exact=True)
+    if not button.is_visible():
+        page.locator(".overflow-menu > button").click()
+        button = page.locator(".overflow-dropdown button", has_text=tab)
+    button.click()
+
+
 def shows(page: Page, *statuses: str, seconds: float = 120) -> None:
     """Wait until the live view shows one of these statuses."""
     script = "names => names.includes(document.querySelector('.live')?.dataset.status)"

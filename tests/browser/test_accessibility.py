@@ -4,6 +4,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
+from tests.browser.seeing import go_to
+
 LONG = 120_000
 WIDE, NARROW = {"width": 1440, "height": 950}, {"width": 390, "height": 844}
 
@@ -18,15 +20,6 @@ def findings(page, where):
     page.wait_for_function(SETTLED)
     violations = Axe().run(page).response["violations"]
     return [(where, each["id"], each["impact"], [node["html"][:160] for node in each["nodes"]]) for each in violations]
-
-
-def go_to(page, tab):
-    """A tab, by its button or, where there is no room for that, out of the menu of the others."""
-    button = page.get_by_role("tab", name=tab, exact=True)
-    if not button.is_visible():
-        page.locator(".overflow-menu > button").click()
-        button = page.locator(".overflow-dropdown button", has_text=tab)
-    button.click()
 
 
 @pytest.fixture(scope="module")

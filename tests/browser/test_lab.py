@@ -7,14 +7,14 @@ import zipfile
 
 from playwright.sync_api import expect
 
-from tests.browser.seeing import colours, shows
+from tests.browser.seeing import colours, go_to, shows
 
 BASE = "checkpoint:reverse-one-head"
 
 
 def to_lab(page):
     page.wait_for_selector(".live:not([data-status=opening])", state="attached")
-    page.get_by_role("tab", name="Lab").click()
+    go_to(page, "Lab")
     page.wait_for_selector(".lab .questions li")
 
 
