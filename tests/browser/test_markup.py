@@ -86,7 +86,7 @@ def window(app, browser):
     context = browser.new_context(viewport={"width": 1440, "height": 950})
     context.add_init_script(ARMED)
     page, asked = context.new_page(), []
-    page.set_default_timeout(60_000)
+    page.set_default_timeout(180_000)
     page.on("request", lambda request: asked.append(request.url))
     page.on("dialog", lambda dialog: dialog.dismiss())
     yield page, asked
