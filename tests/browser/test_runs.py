@@ -94,7 +94,7 @@ def test_one_goes_back_in_time_while_it_trains_and_afterwards(app, open_page):
 
 def test_a_branch_waits_at_its_step_and_goes_its_own_way(app, open_page):
     page = open_page(app.url, visit=False)
-    begin(page, app.url, steps=300)
+    begin(page, app.url, steps=300, batch_size=16)
     shows(page, "done")
     name = names(page)[0]
     page.focus(".scrub")
