@@ -175,5 +175,5 @@ def test_sigterm_saves_the_active_run_and_exits_with_0(tmp_path, open_page):
     runs = [path for path in (own.checkpoints / "runs").iterdir() if not path.name.startswith(".")]
     assert len(runs) == 1
     saved = list((runs[0] / "checkpoints").iterdir())
-    assert len(saved) == 1
-    assert read_manifest(saved[0]).step > 3
+    assert 1 <= len(saved) <= 2  # the one before, where a quarter of a minute had passed
+    assert max(read_manifest(each).step for each in saved) > 3
