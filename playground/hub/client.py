@@ -399,7 +399,8 @@ class Hub:
         if found(OSError) and not isinstance(error, ValueError):
             problem = found(OSError)
             return HubError(f"could not {doing}: {problem.strerror or self._safe(str(problem))}; make room on the disk and try again", True)
-        return HubError(f"the Hub answered with something else than was asked, when asked to {doing}; try again", again=True)
+        unforeseen = f"{type(chain[-1]).__name__}: {self._safe(str(chain[-1]))}".split("\n")[0][:200]  # for whoever reports it
+        return HubError(f"the Hub answered with something else than was asked, when asked to {doing}; try again ({unforeseen})", again=True)
 
     def _status(self, status: int, error: Any, doing: str) -> HubError:
         said = self._safe((error.server_message or "").split("\n")[0])[:200]

@@ -30,7 +30,7 @@ class Eyes:
         threading.Thread(target=self.ask, args=("warm", {}), name="warm-eyes", daemon=True).start()
 
     def ask(self, kind: str, what: dict[str, Any] | Path, text: str = "") -> Future[Answer]:
-        """The answer that will come; its `error` says what was wrong."""
+        """The answer that will come; its `error` says what was wrong, and `again` that the same question may be answered soon."""
         what = {"checkpoint": str(what)} if isinstance(what, Path) else what
         number, future = next(self._numbers), Future[Answer]()
         with self._lock:
@@ -47,7 +47,7 @@ class Eyes:
             self._since = {n: at for n, at in self._since.items() if n in self._asked} | {number: time.monotonic()}
             if not self._child.send(number, kind, what, text):
                 self._asked.pop(number, None)
-                resolve(future, {"error": "too many are asking at once; ask again in a moment"})
+                resolve(future, passing("too many are asking at once; ask again in a moment"))
         return future
 
     def supervise(self, seconds: float) -> None:
@@ -67,7 +67,12 @@ class Eyes:
                 self._child = None
         for number in list(asked):
             if future := asked.pop(number, None):
-                resolve(future, {"error": reason})
+                resolve(future, passing(reason))
+
+
+def passing(error: str) -> Answer:
+    """An error that is about this moment, not about what was asked: a page asks `again` by itself."""
+    return {"error": error, "again": True}
 
 
 def resolve(future: Future[Answer], answer: Answer) -> None:

@@ -28,7 +28,7 @@ from playground.training.environment import number
 from playground.training.files import sweep, way_out
 from playground.training.manifest import read_manifest
 
-from .eyes import Eyes, resolve
+from .eyes import Eyes, passing, resolve
 from .history import weights_path
 from .limits import WARNED_BEFORE, Limits, kept_by
 from .memory import check_memory
@@ -579,7 +579,7 @@ class Registry:
             run.records()
             step = run.newest if step is None else step
         if step is None:
-            return _settled({"error": "this run has no weights yet; ask again in a moment"})
+            return _settled(passing("this run has no weights yet; ask again in a moment"))
         return self._ask(run, "ask", step, text)
 
     def show(self, run: Run | Path, request: str, step: int | None = None, slow: bool = False) -> Future[Answer]:
@@ -591,14 +591,14 @@ class Registry:
             run.records()
             step = run.newest if step is None else step
         if step is None:
-            return _settled({"error": "this run has no weights yet; ask again in a moment"})
+            return _settled(passing("this run has no weights yet; ask again in a moment"))
         return self._ask(run, "show", step, request, eyes)
 
     def _ask(self, run: Run, kind: str, step: int, text: str = "", eyes: Eyes | None = None) -> Future[Answer]:
         with run.lock:
             run.asked = {future for future in run.asked if not future.done()}
             if len(run.asked) >= ASKING:
-                return _settled({"error": "the model is still busy with earlier questions; ask again in a moment"})
+                return _settled(passing("the model is still busy with earlier questions; ask again in a moment"))
             future = (eyes or self.eyes).ask(kind, self._what(run, step), text)
             run.asked.add(future)
         return future
@@ -623,7 +623,7 @@ class Registry:
             answer = future.result()
             with run.lock:
                 run.looking = False
-                if "error" in answer and not run.live:
+                if "error" in answer and not answer.get("again") and not run.live:
                     run.newest, run.message = None, run.message or answer["error"]  # asking again would not help
                 elif "error" not in answer:
                     run.stage, run.snapshot, run.looks = answer["stage"], answer["snapshot"], run.looks + 1

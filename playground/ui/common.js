@@ -16,6 +16,16 @@ async function call(name, request, within = 20000) {
   if (!reply.ok) throw new Error("the server answered " + reply.status);
   return reply.json();
 }
+// Ask until an answer comes that is not `again`, a few times and ever more slowly, for as long as it is wanted. `told` hears why it takes long.
+async function persist(ask, wanted, told) {
+  for (let wait = 500; ; wait *= 2) {
+    const reply = await ask();
+    if (!reply.again || wait > 8000 || !wanted()) return reply;
+    if (wait > 1000) told(reply.error);
+    await sleep(wait);
+    if (!wanted()) return reply;
+  }
+}
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 function note(box, text, kind = "") {
   box.textContent = text; box.classList.toggle("error", kind === "error"); delete box.dataset.lost;

@@ -17,28 +17,28 @@ function refresh(view = state.view, after = 40) {
 async function ask(view, options, extra = {}) {
   const request = { owner, subject: state.subject, text: state.text, view, options, ...(state.step === null ? {} : { step: state.step }), ...extra };
   try { return await call("inspect", request, SLOW.includes(view) ? 300000 : 20000); }
-  catch (error) { return { error: error.name === "TimeoutError" ? "it took too long; try again" : "no answer from the server; try again" }; }
+  catch (error) { return { error: error.name === "TimeoutError" ? "it took too long; try again" : "no answer from the server; try again", again: !SLOW.includes(view) }; }
 }
 async function fetchView(view) {
   if (!state.subject || !VIEWS[view]) return;
   const mine = ++asked, spec = VIEWS[view];
   spec.asked = mine;
   $(".stage").classList.add("waiting");
-  const data = await ask(spec.asks || view, spec.want ? spec.want() : {});
+  const data = await persist(() => ask(spec.asks || view, spec.want ? spec.want() : {}), () => spec.asked === mine, (error) => { if (view === state.view) problem(error, true); });
   if (spec.asked !== mine) return; // a newer question is under way
   if (view === state.view) $(".stage").classList.remove("waiting");
   if (propose($(".sequence"), data.question)) { state.text = $(".sequence").value; remember(); refresh(view, 0); return; }
-  if (data.error) { if (view === state.view) problem(data.error); return; } // the last picture stays
+  if (data.error) { if (view === state.view) problem(data.error, data.again); return; } // the last picture stays
   if (view === state.view) problem("");
   answers[view] = data;
   said(data);
   redraw(view);
   root.dataset.drawn = view + " " + state.text; // tests and benchmarks wait for it
 }
-function problem(text) {
+function problem(text, passing = false) { // what passes is no fault of the sequence
   $(".problem").textContent = sentenceOf(text);
-  $(".sequence").toggleAttribute("aria-invalid", Boolean(text));
-  if (text) $(".sequence").setAttribute("aria-invalid", "true");
+  if (text && !passing) $(".sequence").setAttribute("aria-invalid", "true");
+  else $(".sequence").removeAttribute("aria-invalid");
 }
 function redraw(view = state.view) { if (answers[view] && VIEWS[view].box && VIEWS[view].box.offsetParent) VIEWS[view].draw(answers[view]); }
 

@@ -86,11 +86,13 @@ async function ask() {
   askedAt = Date.now();
   if (!text.trim()) { $(".answer").replaceChildren(); note($(".try-note"), ""); $(".sequence").removeAttribute("aria-invalid"); return; }
   if (!shown) return; // there is nothing to ask yet; it is asked when there is
-  let reply;
-  try { reply = await call("try", { owner, subject, text, ...(step === null ? {} : { step }) }); } catch (error) { reply = { error: "no answer from the server; try again" }; }
+  const once = async () => {
+    try { return await call("try", { owner, subject, text, ...(step === null ? {} : { step }) }); } catch (error) { return { error: "no answer from the server; try again", again: true }; }
+  };
+  const reply = await persist(once, () => mine === asked, (error) => note($(".try-note"), error));
   if (mine !== asked) return;
   note($(".try-note"), reply.error || [step !== null && "with the weights of step " + reply.step.toLocaleString("en"), reply.note].filter(Boolean).join("; "), reply.error ? "error" : "");
-  if (reply.error) { $(".answer").replaceChildren(); $(".sequence").setAttribute("aria-invalid", "true"); }
+  if (reply.error) { $(".answer").replaceChildren(); if (!reply.again) $(".sequence").setAttribute("aria-invalid", "true"); }
   else { $(".sequence").removeAttribute("aria-invalid"); reply.answer ? spell($(".answer"), reply.given, reply.answer) : $(".answer").replaceChildren(reply.given.join(" ")); }
 }
 

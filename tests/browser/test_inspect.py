@@ -67,6 +67,26 @@ def test_what_cannot_be_read_is_said_and_the_last_picture_stays(app, open_page):
     expect(page.locator(".inspect .problem")).to_be_empty()
 
 
+def test_what_fails_for_a_moment_is_asked_again_by_the_page_itself(app, open_page):
+    page = open_page(app.url)
+    inspect(page)
+    troubles = [{"error": "the model is still busy with earlier questions; ask again in a moment", "again": True}] * 3
+
+    def trouble(route):
+        if troubles:
+            route.fulfill(json=troubles.pop())
+        else:
+            route.continue_()
+
+    page.route("**/ask/inspect", trouble)
+    page.fill(".inspect .sequence", "4 5 6")
+    expect(page.locator(".inspect .problem")).to_contain_text("busy with earlier questions")
+    assert page.get_attribute(".inspect .sequence", "aria-invalid") is None  # nothing is wrong with what was typed
+    page.wait_for_function("document.querySelector('.inspect').dataset.drawn.endsWith(' 4 5 6')")
+    expect(page.locator(".inspect .problem")).to_be_empty()
+    page.unroute("**/ask/inspect")
+
+
 def test_the_answer_step_by_step(app, open_page):
     page = open_page(app.url)
     inspect(page)

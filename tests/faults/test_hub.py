@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from huggingface_hub import constants, set_client_factory
-from huggingface_hub.utils import logging
+from huggingface_hub.utils import disable_progress_bars, enable_progress_bars, logging
 from huggingface_hub.utils._http import default_client_factory
 
 from playground.hub.client import REACHED_WITHIN, Hub, HubError, prepare
@@ -100,13 +100,14 @@ def prepared():
     verbosity = logging.get_verbosity()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(constants, "HF_HUB_DISABLE_XET", True)
-        patch.setattr(constants, "HF_HUB_DISABLE_PROGRESS_BARS", True)
         patch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 5)  # and not 10 s, six times over; an errand of its own has those
         for name in ("NO_PROXY", "no_proxy"):
             patch.setenv(name, "127.0.0.1,localhost")
+        disable_progress_bars()  # they are drawn by many threads, on a stream that pytest changes beneath them
         prepare()
         yield
         set_client_factory(default_client_factory)
+        enable_progress_bars()
         logging.set_verbosity(verbosity)
 
 

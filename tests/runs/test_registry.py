@@ -934,7 +934,7 @@ def test_a_flood_of_questions_is_turned_away_and_the_run_and_others_go_on(regist
     assert "answer" in answer(registry.ask(other, "1 2"))
     told = [answer(reply) for reply in replies]
     assert sum("answer" in reply for reply in told) >= ASKING
-    assert any("still busy with earlier questions" in reply.get("error", "") for reply in told)
+    assert any("still busy with earlier questions" in reply.get("error", "") and reply["again"] for reply in told)
     registry.control(run, "stop")
     wait_for_status(run, "stopped")
 
@@ -950,6 +950,18 @@ def test_when_the_process_that_looks_is_killed_the_next_question_has_a_new_one(r
     looks = page.looks
     page.poll_until(lambda told: told["looks"] > looks + 1)
     assert run.status == "training"
+
+
+def test_the_weights_of_a_run_that_is_over_are_still_asked_for_after_a_process_that_looked_at_them_was_killed(registry, monkeypatch):
+    run = start(registry, steps=4)
+    wait_for_status(run, "done")
+    assert "given" in answer(registry.ask(run, "1 2 3"))
+    with monkeypatch.context() as patch:
+        patch.setattr(Child, "send", lambda child, *message: True)  # the process is at it for as long as it lives
+        registry._look(run)
+    registry.eyes.close()
+    wait_for(lambda: not run.looking, what="the end of that look")
+    assert "given" in answer(registry.ask(run, "1 2 3"))
 
 
 def test_who_asks_the_moment_the_process_that_looks_has_ended_is_answered_by_the_next_one(registry, monkeypatch):
