@@ -18,7 +18,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from playground.models.config import SettingError
+from playground.runs.run import Refused
 from playground.training.manifest import parse_json
+
+from .visit import OWNER
 
 PATH = "/playground/ask/"
 Answerer = Callable[[object, Request], Awaitable[dict[str, Any]]]
@@ -41,6 +45,20 @@ def _route(answerer: Answerer) -> Callable[[Request], Awaitable[Response]]:
         return Response(answer, media_type="application/json")
 
     return serve
+
+
+def answer_owner(answer: Callable[[str, dict[str, Any]], dict[str, Any]], what: object) -> dict[str, Any]:
+    """An answer to a page that says whose it is, or the sentence that says what is wrong, and with which `field`."""
+    what = what if isinstance(what, dict) else {}
+    owner = what.get("owner")
+    if not isinstance(owner, str) or not OWNER.fullmatch(owner):
+        return {"error": "this page does not say whose it is; reload it and try again"}
+    try:
+        return answer(owner, what)
+    except SettingError as error:
+        return {"error": str(error), "field": error.field}
+    except (Refused, ValueError, OSError, TimeoutError) as error:
+        return {"error": str(error) or "this took too long; try again"}
 
 
 def is_ours(request: Request) -> bool:

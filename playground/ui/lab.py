@@ -29,12 +29,11 @@ from playground.training.config import field_owner, setting_of
 from playground.training.manifest import read_manifest
 
 from .acts import describe, settings_of
-from .asked import Answerer
+from .asked import Answerer, answer_owner
 from .form import ADVANCED, FITTED, label_of
 from .live import answer_of
 from .subject import RUN, checkpoint_folder, run_on_show
 from .view import view
-from .visit import OWNER
 
 SHELL = ("common.js", "elements.js", "paint.js", "lab.js", "lab_chart.js")
 SCRIPTS = (*SHELL, "lab_asking.js", "lab_found.js", "lab_published.js", "lab_begin.js")
@@ -70,7 +69,7 @@ class LabPage:
 
     def _route(self, answer: Callable[[str, dict[str, Any]], dict[str, Any]]) -> Answerer:
         async def serve(what: object, _: Request) -> dict[str, Any]:
-            return await asyncio.to_thread(_told, answer, what)
+            return await asyncio.to_thread(answer_owner, answer, what)
 
         return serve
 
@@ -170,7 +169,7 @@ class LabPage:
 
     async def figures(self, what: object, _: Request) -> dict[str, Any]:
         """Every figure of an experiment, for print: {"zip": base64}."""
-        found = await asyncio.to_thread(_told, self._to_draw, what)
+        found = await asyncio.to_thread(answer_owner, self._to_draw, what)
         if "error" in found:
             return found
         if not self._drawing.acquire(blocking=False):
@@ -259,7 +258,7 @@ class LabPage:
 
     async def verdict(self, what: object, _: Request) -> dict[str, Any]:
         """A finished trial beside the published figure."""
-        return await asyncio.get_running_loop().run_in_executor(self._judging, _told, self._verdict, what)
+        return await asyncio.get_running_loop().run_in_executor(self._judging, answer_owner, self._verdict, what)
 
     def _verdict(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
         name = _claim(what)
@@ -276,20 +275,6 @@ class LabPage:
                 return told
             self._verdicts[key] = told
         return self._verdicts[key]
-
-
-def _told(answer: Callable[[str, dict[str, Any]], dict[str, Any]], what: object) -> dict[str, Any]:
-    """An answer to a page that says whose it is, or the sentence that says what is wrong, and with which `field`."""
-    what = what if isinstance(what, dict) else {}
-    owner = what.get("owner")
-    if not isinstance(owner, str) or not OWNER.fullmatch(owner):
-        return {"error": "this page does not say whose it is; reload it and try again"}
-    try:
-        return answer(owner, what)
-    except SettingError as error:
-        return {"error": str(error), "field": error.field}
-    except (Refused, ValueError, OSError, TimeoutError) as error:
-        return {"error": str(error) or "this took too long; try again"}
 
 
 def _not_run(name: str) -> dict[str, Any]:

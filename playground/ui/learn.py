@@ -13,14 +13,11 @@ from starlette.requests import Request
 from playground.lessons.classroom import LONGEST, Classroom
 from playground.lessons.mistakes import MISTAKES, MYSTERY, SETTINGS, STEPS, chosen
 from playground.lessons.tour import SCHEMES, STOPS, Stop
-from playground.models.config import SettingError
 from playground.runs.registry import Registry
-from playground.runs.run import Refused
 
-from .asked import Answerer
+from .asked import Answerer, answer_owner
 from .subject import whole
 from .view import view
-from .visit import OWNER
 
 SHELL = ("common.js", "elements.js", "paint.js", "matrix.js", "learn.js", "lab_chart.js")
 SCRIPTS = (*SHELL, "learn_pictures.js", "learn_tour.js", "learn_bugs.js", "learn_teach.js", "learn_begin.js")
@@ -92,20 +89,6 @@ def _stop(stop: Stop) -> dict[str, Any]:
 
 def _route(answer: Callable[[str, dict[str, Any]], dict[str, Any]]) -> Answerer:
     async def serve(what: object, _: Request) -> dict[str, Any]:
-        return await asyncio.to_thread(_told, answer, what)
+        return await asyncio.to_thread(answer_owner, answer, what)
 
     return serve
-
-
-def _told(answer: Callable[[str, dict[str, Any]], dict[str, Any]], what: object) -> dict[str, Any]:
-    """An answer to a page that says whose it is, or the sentence that says what is wrong, and with which `field`."""
-    what = what if isinstance(what, dict) else {}
-    owner = what.get("owner")
-    if not isinstance(owner, str) or not OWNER.fullmatch(owner):
-        return {"error": "this page does not say whose it is; reload it and try again"}
-    try:
-        return answer(owner, what)
-    except SettingError as error:
-        return {"error": str(error), "field": error.field}
-    except (Refused, OSError) as error:
-        return {"error": str(error)}
