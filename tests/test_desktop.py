@@ -14,6 +14,7 @@ import urllib.request
 from pathlib import Path
 from xml.etree import ElementTree
 
+import psutil
 import pytest
 from click.testing import CliRunner
 
@@ -62,8 +63,8 @@ class Terminal:
             return answer.read().decode()
 
     def end(self) -> int:
-        """Ctrl-C."""
-        self.process.send_signal(signal.SIGINT)
+        """Ctrl-C, which a terminal sends to the whole group."""
+        os.killpg(self.process.pid, signal.SIGINT)
         code = self.process.wait(30)
         self.says("")
         os.close(self.screen)
@@ -87,6 +88,13 @@ def test_it_opens_the_browser_says_where_it_trains_can_be_installed_and_ends_on_
     assert (told["device"], told["note"]) == (line, "")  # a laptop's disk lasts
     assert app.end() == 0
     assert app.visits.read_text().strip().rstrip("/") == address
+    assert "Traceback" not in app.said
+
+
+def test_ctrl_c_while_it_still_begins_ends_it_without_a_word_of_its_processes(tmp_path):
+    app = Terminal(tmp_path)
+    wait_for(psutil.Process(app.process.pid).children, 60, "the first process of its own, which imports torch for seconds")
+    assert app.end() in (0, 1)  # 1: "Aborted!", before there is anything to save
     assert "Traceback" not in app.said
 
 

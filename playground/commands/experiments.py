@@ -17,6 +17,7 @@ from tqdm import tqdm
 
 from playground.models.config import SettingError
 from playground.runs.memory import check_memory
+from playground.runs.run import DIVERGED
 from playground.tasks import TASKS
 from playground.tasks.rows import RowsError
 from playground.training.config import RunConfig
@@ -51,8 +52,8 @@ def lab_home(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--schemes", cls=Several, multiple=True, help=f"Positions to compare. [default: {' '.join(SCHEMES)}]")
 @click.option("--seeds", type=click.IntRange(1, 20), default=3, show_default=True, help="Runs of each scheme, seeds 0, 1, ...")
 @click.option("--length", type=int, default=10, show_default=True, help="Longest sequence in training.")
-@click.option("--times", type=int, default=5, show_default=True, help="Ask sequences up to so many times as long.")
-@click.option("--n", type=int, default=200, show_default=True, help="Held-out sequences of each length.")
+@click.option("--times", type=click.IntRange(1, 20), default=5, show_default=True, help="Ask sequences up to so many times as long.")
+@click.option("--n", type=click.IntRange(20, 2000), default=200, show_default=True, help="Held-out sequences of each length.")
 @lab_home
 @lab_options
 def lengths(
@@ -228,6 +229,8 @@ def carried_out(spec: dict[str, Any], out: Path) -> dict[str, Any]:
         out.mkdir(parents=True, exist_ok=True)
         TemporaryFile(dir=out).close()
         asked = Experiment(owner=fingerprint(owner), **spec)
+        for cell in asked.cells:  # or it would wait for ever for memory that this machine does not have
+            check_memory(cell.config(asked.seeds[0]))
         registry = Registry(out, lease=0, reap=0)
         lab = Laboratory(registry)
         found = next((each for each in lab.of_owner(owner) if each.same_as(asked)), None)
@@ -238,12 +241,17 @@ def carried_out(spec: dict[str, Any], out: Path) -> dict[str, Any]:
         estimate = lab.estimate(found, owner)["sentence"]
         click.echo(f"{found.n_runs} runs; {estimate}", err=True)
         at, of = lab.progress(found, owner)
+        said = ""
         with tqdm(total=of, initial=at, unit="step", disable=None, file=sys.stderr) as bar:
             while (state := lab.state(found, owner)) == "going" and not told_to_end:
                 time.sleep(0.2)
                 at, _ = lab.progress(found, owner)
                 bar.update(at - bar.n)
-                bar.set_postfix(lab.row(found, owner)["statuses"])
+                row = lab.row(found, owner)
+                if row["message"] not in ("", said):
+                    said = row["message"]
+                    bar.write(f"playground: {said}", file=sys.stderr)
+                bar.set_postfix(row["statuses"])
         report = lab.report(found, owner)
     except SettingError as error:
         refuse(speak_flags(error))
@@ -256,7 +264,8 @@ def carried_out(spec: dict[str, Any], out: Path) -> dict[str, Any]:
             lab.close()
         if registry:
             registry.shutdown(20)
-    failed = [line for line in report["lines"] if line["status"] == "failed"]
+    # That training diverged is a result as others are.
+    failed = [line for line in report["lines"] if line["status"] == "failed" and not line["message"].startswith(DIVERGED)]
     if told_to_end or state != "done" or failed:
         why = report["message"] or next((line["message"] for line in failed), "told to end")
         click.echo(f"playground: {why}; the same command goes on from here", err=True)
@@ -320,6 +329,9 @@ def tell_lengths(found: dict[str, Any], out: Path | None, table: Path | None, as
         sides = ", ".join(f"{first} to {last} of its {side}" for side, (first, last) in (row["untrained"] or {}).items())
         rows = f"; no step trained positions {sides}" if sides else ""
         reach = row["reach"]
+        if reach is None:
+            click.echo(f"{row['label']:24} no run that could be asked{rows}")
+            continue
         click.echo(f"{row['label']:24} 99 % up to length {reach['median']:g} (range {reach['low']:g} to {reach['high']:g}){rows}")
     click.echo(found["sentence"])
     for path in files[:4:3]:

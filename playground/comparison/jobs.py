@@ -12,6 +12,7 @@ import secrets
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -266,7 +267,7 @@ class Comparer:
     def _keep_house(self) -> None:
         while not self._closed:
             time.sleep(HOUSEKEEPING)
-            with self._lock:
+            with self._lock, suppress(Exception):  # a process that could not be started now is tried again
                 self._look_after(time.monotonic())
 
     def _look_after(self, now: float) -> None:

@@ -37,7 +37,9 @@ SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
 SILENT_FOR = 40.0  # seconds without a byte after which a download is given up
 CHUNK = 1 << 18  # bytes between two looks at a download
 LONGEST_HEADER = 20_000_000  # bytes of a safetensors file's header
-LARGEST_JSON = 2_000_000  # bytes of a config
+LARGEST_JSON = 2_000_000  # bytes of a config, and of a list of weights' files
+MOST_DIMENSIONS = 8
+MOST_COUNTED = 1_000_000  # layers, heads, labels, positions
 MOST_LAYERS = 200
 SPARE_DISK = 100_000_000  # bytes that a download leaves free
 HOSTED_SPARE_DISK = 3_000_000_000  # where strangers download
@@ -139,7 +141,7 @@ def read_config(folder: Path | str, name: str = "") -> dict[str, Any]:
     """A model's config.json.
 
     Raises:
-        Refused: when it is missing, too large, or no JSON object.
+        Refused: when it is missing, too large, no JSON object, or counts more of something than any model has.
     """
     path = Path(folder) / "config.json"
     try:
@@ -148,11 +150,26 @@ def read_config(folder: Path | str, name: str = "") -> dict[str, Any]:
         config = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(config, dict):
             raise ValueError
+        check_counts(config, name or str(folder))
         return config
     except FileNotFoundError:
         raise Refused(f"{name or folder} holds no config.json, so it is no model of transformers; choose another") from None
     except (OSError, ValueError, RecursionError):
         raise Refused(f"{name or folder}: its config.json cannot be read; choose another model, or fetch it again") from None
+
+
+def check_counts(config: object, name: str) -> None:
+    """Refuse what transformers would make lists of while it reads a config, a name for each label or layer: a few bytes of it can take all
+    the memory there is.
+
+    Raises:
+        Refused: naming the setting.
+    """
+    for key, value in config.items() if isinstance(config, dict) else enumerate(config) if isinstance(config, list) else ():
+        if isinstance(value, (dict, list)):
+            check_counts(value, name)
+        elif isinstance(value, (int, float)) and value > MOST_COUNTED and re.match(r"(num|n)_|.*(layers|labels|depth)", str(key)):
+            raise Refused(f"{name}: its config.json says {key} is {value:.3g}; at most {MOST_COUNTED:,} are used; choose another model")
 
 
 def kind_of(config: dict[str, Any]) -> str:
@@ -187,8 +204,10 @@ def _weights(folder: Path) -> list[Path]:
     if (folder / WEIGHTS).is_file():
         return [folder / WEIGHTS]
     try:
+        if (folder / INDEX).stat().st_size > LARGEST_JSON:
+            return []
         named = set(json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return []
     shards = [folder / each for each in sorted(map(str, named)) if SHARD.fullmatch(each)]
     return shards if shards and len(shards) == len(named) and all(each.is_file() for each in shards) else []
@@ -202,7 +221,11 @@ def _numbers_in(path: Path, name: str) -> int:
             if length > min(LONGEST_HEADER, path.stat().st_size):
                 raise ValueError
             header = json.loads(file.read(length))
-        return sum(math.prod(map(int, entry["shape"])) for key, entry in header.items() if key != "__metadata__")
+        shapes = [entry["shape"] for key, entry in header.items() if key != "__metadata__"]
+        for shape in shapes:  # a product of a million large numbers takes hours
+            if len(shape) > MOST_DIMENSIONS or any(type(n) is not int or not 0 <= n < 2**40 for n in shape):
+                raise ValueError
+        return sum(map(math.prod, shapes))
     except (OSError, struct.error, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         raise Refused(f"{name}: {path.name} is no safetensors file, or was cut short; fetch it again or choose another model") from None
 

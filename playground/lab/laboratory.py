@@ -25,7 +25,7 @@ from typing import Any
 from playground.models.config import SettingError, shown
 from playground.runs.eyes import Eyes
 from playground.runs.registry import LONGEST_PROOF, RUNS_AN_OWNER, WATCHED_FOR, Registry
-from playground.runs.run import Refused, Run, fingerprint
+from playground.runs.run import EMPTIED, Refused, Run, fingerprint
 from playground.training.config import RunConfig
 from playground.training.files import sweep, way_out, write_file
 from playground.training.manifest import read_json
@@ -35,7 +35,7 @@ from .experiment import LENGTHS, Cell, Experiment
 
 AHEAD = 2  # runs of one experiment that may wait in the registry's line
 TICK = 0.2  # seconds between two looks at what goes on
-EXPERIMENTS_AN_OWNER = 50
+EXPERIMENTS_AN_OWNER, EXPERIMENTS_IN_ALL = 50, 2000
 AGAIN_AFTER = 5.0  # seconds after a refusal until a run asks for a place again
 SPEC = ("name", "question", "base", "grid", "seeds", "kind", "times", "n")  # what somebody who begins one may say
 ENDED = ("done", "failed")
@@ -135,6 +135,7 @@ class Laboratory:
         with self._lock:
             if len(self.of_owner(owner)) >= EXPERIMENTS_AN_OWNER:
                 raise Refused(f"you have {EXPERIMENTS_AN_OWNER} experiments, which is as many as are kept; delete one first")
+            self._make_room()
             have = len(self.registry.of_owner(owner))
             if have + experiment.n_runs > RUNS_AN_OWNER:
                 raise Refused(
@@ -150,6 +151,22 @@ class Laboratory:
             going.owner = owner
             self._known[experiment.id] = going
         return experiment
+
+    def _make_room(self) -> None:
+        """Where as many experiments are kept as can be, forget the oldest one whose owner has gone. With the lock held.
+
+        Raises:
+            Refused: where there is none.
+        """
+        if len(self._known) < EXPERIMENTS_IN_ALL:
+            return
+        left = [each.experiment for each in self._known.values() if not each.owner and each.experiment.owner not in self.registry.here]
+        if not left:
+            raise Refused("as many experiments are kept here as can be; try again later")
+        oldest = min(left, key=lambda each: each.created)
+        with suppress(OSError):
+            (self.folder / f"{oldest.id}.json").unlink(missing_ok=True)
+        del self._known[oldest.id]
 
     # What an owner does
 
@@ -174,7 +191,10 @@ class Laboratory:
         with self._lock:
             going = self._known[experiment.id]
             runs = self._runs(going, owner)
-            going.again = {key for key, run in runs.items() if run.status in LEFT}
+            for key, run in list(runs.items()):  # what had to make room before it was asked is trained anew
+                if run.removed == EMPTIED and (run.status != "done" or self._unasked(going, {key: run})):
+                    del going.runs[key], runs[key]
+            going.again = {key for key, run in runs.items() if run.status in (*LEFT, "stopping") and not run.diverged}
             going.message, going.owner = "", owner
             going.watched_at, going.not_before = time.monotonic(), 0.0
 
@@ -393,6 +413,8 @@ class Laboratory:
                     self.registry.edit(run, hidden=True)
                     begun = True
                 elif key in going.again:
+                    if run.status == "stopping":
+                        continue  # it is still being saved
                     going.again.discard(key)
                     self.registry.control(run, "resume")
                 else:
@@ -415,10 +437,12 @@ class Laboratory:
                 going.message, going.owner = answer["error"], ""  # asking again by itself would not help
                 return
             going.counts[going.asked] += answer["scores"]
-        runs = self._runs(going, going.owner)
+        runs, lost = self._runs(going, going.owner), None
         for run in self._unasked(going, runs):
             left, what, n = self._left(going, run), self.registry.what(run, run.step), going.experiment.n
-            if not left:
+            if left and run.removed == EMPTIED:
+                lost = run
+            elif not left:
                 with suppress(OSError):  # what cannot be kept is counted again after a restart
                     lengths.write_counts(run.folder, run.step, n, self._counts(going, run))
                 going.kept.add((run.id, run.step))
@@ -431,6 +455,8 @@ class Laboratory:
                 return
         if self.state(going.experiment, going.owner) == "done":
             going.owner = ""
+        elif lost and all(run.status in ENDED for run in runs.values()) and len(runs) == going.experiment.n_runs:
+            going.message, going.owner = f"{lost.name}: its weights had to make room before it was asked; Resume trains it anew", ""
 
     def _unasked(self, going: Going, runs: Mapping[str, Run]) -> list[Run]:
         """Finished runs of which not every length was counted and kept."""

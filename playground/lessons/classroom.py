@@ -18,7 +18,7 @@ from typing import Any
 from playground.models.config import SettingError, shown
 from playground.runs.processes import Child
 from playground.runs.registry import Registry
-from playground.runs.run import Refused, Run, fingerprint
+from playground.runs.run import EMPTIED, Refused, Run, fingerprint
 from playground.training.config import RunConfig
 
 from . import tour
@@ -124,6 +124,10 @@ class Classroom:
         mine = [each for each in self._questions.values() if each.owner == mark and each.status in UNDER_WAY]
         if sum(now - each.polled_at < LEFT_AFTER or each.status == "measuring" for each in mine) >= AN_OWNER:
             raise Refused(f"{AN_OWNER} of your measurements are still going; wait for one, or cancel it")
+        if len(self._questions) >= IN_ALL:  # whoever left longest ago makes room
+            left = [each for each in self._questions.items() if each[1].status != "measuring" and now - each[1].polled_at > LEFT_AFTER]
+            if left:
+                del self._questions[min(left, key=lambda each: each[1].polled_at)[0]]
         if self._closed or len(self._questions) >= IN_ALL:
             raise Refused("many others are measuring just now; try again in a minute")
         return Question(secrets.token_urlsafe(12), mark, kind, name, asked)
@@ -133,7 +137,7 @@ class Classroom:
         mine = [
             run for run in self.registry.of_owner(owner)
             if run.config == config and run.deleted_at is None and run.status != "failed" and not run.changed and not run.origin
-            and (run.status != "done" or run.checkpoints())
+            and (run.status != "done" or run.checkpoints()) and run.removed != EMPTIED
         ]  # fmt: skip
         return max(mine, key=lambda run: (run.status == "done", run.created), default=None)
 
@@ -142,6 +146,8 @@ class Classroom:
         run = self._run_of(owner, config)
         if run is None:
             run = self.registry.start(config, owner, name=name)
+        elif run.status == "stopping":
+            raise Refused("its run is still being saved; measure again in a moment")
         elif run.status in ("paused", "stopped"):
             self.registry.control(run, "resume")
         else:

@@ -24,6 +24,7 @@ class Eyes:
         self._child: Child | None = None
         self._asked: dict[int, Future[Answer]] = {}
         self._since: dict[int, float] = {}  # when each question was asked
+        self._heard = 0.0  # when the process last answered, or was asked to begin
 
     def warm_up(self) -> None:
         """Start the process in the background, so that nobody waits for it later."""
@@ -36,13 +37,18 @@ class Eyes:
         with self._lock:
             if self._child is None or self._child.ended.is_set():
                 asked: dict[int, Future[Answer]] = {}
+
+                def heard(number: int, answer: Answer) -> None:
+                    self._heard = time.monotonic()
+                    resolve(asked.pop(number), answer)
+
                 self._child = Child(
                     "playground.runs.inspector:inspect",
                     "inspector",
-                    on_message=lambda n, answer: resolve(asked.pop(n), answer),
+                    on_message=heard,
                     on_end=lambda code: self._give_up(asked, f"the process that looks into models ended (exit code {code}); ask again"),
                 )
-                self._asked, self._since = asked, {}
+                self._asked, self._since, self._heard = asked, {}, time.monotonic()
             self._asked[number] = future
             self._since = {n: at for n, at in self._since.items() if n in self._asked} | {number: time.monotonic()}
             if not self._child.send(number, kind, what, text):
@@ -53,7 +59,7 @@ class Eyes:
     def supervise(self, seconds: float) -> None:
         """End a process that has been at one question for so long; the next question starts another."""
         oldest = min((at for n, at in list(self._since.items()) if n in self._asked), default=None)
-        if oldest is not None and time.monotonic() - oldest > seconds:
+        if oldest is not None and time.monotonic() - max(oldest, self._heard) > seconds:  # who waits in line is not at it
             self.close()
 
     def close(self) -> None:

@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
 from playground.models.config import SettingError, plain
 from playground.training.config import RunConfig
 from playground.training.environment import megabytes, number
+
+from .processes import usable_cores
+from .run import Refused
 
 SETTINGS = {"d_model": "MAX_D_MODEL", "n_layers": "MAX_LAYERS", "max_length": "MAX_LENGTH", "longest_answer": "MAX_LENGTH",
             "batch_size": "MAX_BATCH"}  # fmt: skip
 # Bytes a parameter that a run keeps whatever happens: two checkpoints, each of a weight and Adam's two averages, and the weights at its
 # beginning and at its end.
 KEPT_A_PARAMETER = 2 * 12 + 2 * 4
+LONGEST_METRICS = 16_000_000  # bytes, about 100,000 steps: a second or two of reading
 WARNED_BEFORE = 60.0  # seconds of training that are left when a run begins to say so
 
 
@@ -31,6 +36,8 @@ class Limits:
     max_length: int = 0  # of a source, and of an answer among rows that somebody brings
     batch_size: int = 0
     minutes: float = 0.0
+    threads: int = 0  # of one run; none may take the cores of its neighbours
+    lines: int = 0  # bytes of metrics that come with a checkpoint: they are read in the process that serves everybody
     own_bytes: int = 0  # runs of one visitor
     all_bytes: int = 0  # runs of everybody
     on_a_space: bool = False
@@ -48,8 +55,8 @@ class Limits:
         """
         sizes = {name: int(number(SETTINGS[name])) for name in ("d_model", "n_layers", "max_length", "batch_size")}
         return cls(
-            **sizes, minutes=number("MAX_MINUTES"), own_bytes=megabytes("RUNS_MB"), all_bytes=megabytes("RUNS_IN_ALL_MB"),
-            on_a_space="SPACE_ID" in os.environ,
+            **sizes, threads=max(1, usable_cores() // slots()), lines=LONGEST_METRICS, minutes=number("MAX_MINUTES"),
+            own_bytes=megabytes("RUNS_MB"), all_bytes=megabytes("RUNS_IN_ALL_MB"), on_a_space="SPACE_ID" in os.environ,
         )  # fmt: skip
 
     @property
@@ -78,6 +85,7 @@ class Limits:
             most = self.max_length if name == "longest_answer" else getattr(self, name)
             if most and value > most:
                 raise SettingError(name, f"{name} is {value}: {self.here} allows at most {most}; {self.way_out(SETTINGS[name])}")
+        self.check_threads(config.training.threads)
         needed = kept_by(config)
         if self.own_bytes and needed > self.own_bytes:
             raise SettingError(
@@ -86,6 +94,18 @@ class Limits:
                 f"{in_words(needed)} on the disk, and {self.here} keeps {in_words(self.own_bytes)} a visitor; use a smaller d_model, d_ff "
                 f"or n_layers, or {self.way_out('RUNS_MB')}",
             )
+
+    def check_threads(self, threads: int) -> None:
+        """Refuse more threads than are one run's part of the processor. Raises SettingError."""
+        if self.threads and threads > self.threads:
+            part = f"{self.here} gives each run {self.threads}"
+            raise SettingError("threads", f"threads is {threads}: {part}; {self.way_out('SLOTS')}, or leave it at {self.threads}")
+
+    def check_lines(self, path: Path) -> None:
+        """Refuse a checkpoint's metrics that would take seconds to read. Raises Refused."""
+        if self.lines and path.is_file() and path.stat().st_size > self.lines:
+            most = f"{self.here} takes {in_words(self.lines)}"
+            raise Refused(f"its metrics.jsonl has {in_words(path.stat().st_size)}: {most}; leave that file out, or keep fewer of its lines")
 
     def of_time(self) -> str:
         """What a run is told that has had its minutes."""
@@ -97,6 +117,11 @@ class Limits:
         """How many bytes are kept here."""
         kept = {"a visitor": self.own_bytes, "in all": self.all_bytes}
         return f"{self.here} keeps " + " and ".join(f"{in_words(size)} {whose}" for whose, size in kept.items() if size)
+
+
+def slots() -> int:
+    """Runs that train at the same time, where nobody says how many."""
+    return int(number("SLOTS")) or max(2, usable_cores())
 
 
 def kept_by(config: RunConfig) -> int:

@@ -6,9 +6,10 @@ import logging
 import multiprocessing
 import os
 import queue
+import signal
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -48,11 +49,26 @@ def warm_up() -> threading.Thread:
         if method == "forkserver":
             from multiprocessing import forkserver
 
-            forkserver.ensure_running()
+            with without_interrupts():
+                forkserver.ensure_running()
 
     thread = threading.Thread(target=start, name="warm-up", daemon=True)
     thread.start()
     return thread
+
+
+@contextmanager
+def without_interrupts() -> Iterator[None]:
+    """Processes that are started inside do not hear Ctrl-C, which the terminal sends to all of them: this one decides what it means. Not
+    even while they import what they need, long before they could say so themselves."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # of this thread, and inherited
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def usable_cores() -> int:
@@ -114,7 +130,8 @@ class Child:
 
     def _read(self) -> None:
         try:
-            self.process.start()
+            with without_interrupts():
+                self.process.start()
             self._theirs.close()
             if self._doomed:
                 self.process.kill()

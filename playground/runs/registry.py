@@ -31,9 +31,10 @@ from playground.training.manifest import read_manifest
 from .eyes import Eyes, passing, resolve
 from .history import weights_path
 from .limits import WARNED_BEFORE, Limits, kept_by
+from .limits import slots as usual_slots
 from .memory import check_memory
 from .points import Points
-from .processes import Child, usable_cores
+from .processes import Child
 from .room import Room, bytes_in
 from .run import (
     EMPTIED,
@@ -62,6 +63,7 @@ RUNS_AN_OWNER = 200
 WATCHED_FOR = 5.0  # seconds since its last poll that a page counts as watching
 FORGOTTEN_AFTER = 60.0  # seconds without a page after which the points of a run without a worker leave the memory
 HOUSEKEEPING = 0.5  # seconds between two rounds
+KNOWN_FOR = 3600.0  # seconds for which it is remembered when an owner was here
 SWEPT_EVERY = 30.0  # seconds between two looks at the room on the disk
 LONGEST_LOOK = 60.0  # seconds after which the process that looks into models is started anew
 LONGEST_PROOF = 300.0  # likewise for what is measured on hundreds of sequences
@@ -83,7 +85,7 @@ class Registry:
                  reap: float | None = None, hung_after: float | None = None, limits: Limits | None = None) -> None:  # fmt: skip
         self.root = Path(root)
         self.limits = limits or Limits.none()
-        self.slots = slots or int(number("SLOTS")) or max(2, usable_cores())
+        self.slots = slots or usual_slots()
         self.slots_an_owner = min(slots_an_owner or self.slots, self.slots)
         self.lease = number("LEASE") if lease is None else lease
         self.reap = number("REAP") if reap is None else reap
@@ -155,7 +157,7 @@ class Registry:
     def rows(self, owner: str) -> list[dict[str, Any]]:
         """An owner's runs as rows, newest first. Whoever asks is there: none of these runs is left alone."""
         now, rows = time.monotonic(), []
-        self.here[fingerprint(owner)] = now
+        self.here = {mark: at for mark, at in self.here.items() if now - at < KNOWN_FOR} | {fingerprint(owner): now}
         places = {run.id: at for at, run in enumerate(self._order(), start=1)}
         for run in reversed(self.of_owner(owner)):
             run.watched_at = max(run.watched_at, now - WATCHED_FOR)  # the list is on screen, though not this run's pictures
@@ -217,6 +219,9 @@ class Registry:
         changes = [change for change in run.changes if change.step <= step]
         if step >= run.steps:
             changes.append(Change(step, "steps", min(1_000_000, step + run.config.training.steps)))
+        until = settings_at(run.config.training, changes, step).until
+        if until and (run.score_at(step) or 0.0) >= until:  # it would be there again at its next look
+            changes.append(Change(step, "until", 0.0))
         return self.start(run.config, owner, name=f"{run.name} from {step}", changes=changes, origin=(run, step))
 
     def _new(self, config: RunConfig, owner: str, name: str, folder: Path) -> Run:
@@ -245,6 +250,7 @@ class Registry:
         """
         manifest = read_manifest(folder)
         self.limits.check(manifest.config)
+        self.limits.check_lines(folder / "metrics.jsonl")
         self.room.check(fingerprint(owner), bytes_in(folder))
         mine = self.of_owner(owner)
         if len(mine) >= RUNS_AN_OWNER:
@@ -267,6 +273,7 @@ class Registry:
         run = self._new(manifest.config, owner, name, home)
         run.status = "stopped" if resumable and manifest.step < steps else "done"
         run.changes, run.scores, run.step, run.seconds = list(manifest.changes), manifest.scores, manifest.step, manifest.seconds
+        run.sent = True
         run.best, run.device = better(run.load().best, manifest.scores["exact_match"] if manifest.scores else None), manifest.device
         run.write()
         with self._lock:
@@ -300,7 +307,8 @@ class Registry:
     def _dispatch(self) -> None:
         """Give free places to those who wait, in their order; where there is none, ask a paused run to leave its own."""
         with self._lock:
-            while not self._closing.is_set() and (run := next(iter(self._order()), None)):
+            short = set[str]()  # of memory: who needs less goes first meanwhile
+            while not self._closing.is_set() and (run := next((run for run in self._order() if run.id not in short), None)):
                 live = [other for other in self._runs.values() if other.live and not other.sliced]
                 mine = sum(other.owner == run.owner for other in live)
                 if len(live) < self.slots and mine < self.slots_an_owner:
@@ -309,7 +317,8 @@ class Registry:
                         check_memory(run.config, besides=starting)
                     except SettingError as error:
                         run.message = f"it waits for memory: {error}"
-                        return
+                        short.add(run.id)
+                        continue
                     self._line.remove(run)
                     self._turns = [*(owner for owner in self._turns if owner != run.owner), run.owner]
                     self._launch(run)
@@ -357,6 +366,7 @@ class Registry:
     def _order_for(self, run: Run, seconds: float = 0.0) -> Order:
         """What its worker, which is about to start, is to do. With the run's lock held."""
         run.status, run.parking, run.held, run.watched, run.watched_at = "starting", False, False, True, time.monotonic()
+        run.message = ""
         run.heard_at, run.worked, run.size = time.monotonic(), 0.0, None
         origin = (str(self.root / "runs" / run.origin[0]), run.origin[1]) if run.origin else None
         changes = [c.to_list() for c in run.changes]
@@ -387,7 +397,11 @@ class Registry:
             piece = Slice(f"slice-{run.folder.name}", lambda *message: self._take(run, *message))
             run.worker = piece
             run.write()
-        trouble = piece.run(self.lender, order)
+        trouble: Exception | None
+        try:
+            trouble = piece.run(self.lender, order)
+        except OSError as error:  # not even a place to be spoken to
+            trouble = error
         with run.lock:
             if run.status in WORKING:
                 status = "stopped" if run.status == "stopping" else "paused"
@@ -475,6 +489,8 @@ class Registry:
         run.load()
         with run.lock:
             change = Change(max(run.step, run.origin[1] if run.origin else 0), setting, value)
+            if setting == "threads":
+                self.limits.check_threads(int(change.value))
             if setting == "steps" and change.value <= run.step:
                 raise Refused(f"the run has taken {run.step} steps already; give a larger number")
             if len(run.changes) >= MOST_CHANGES:
@@ -734,6 +750,10 @@ class Registry:
             if run.deleted_at is not None and not run.parking:
                 run.parking = run.send("park")
             self._end_if_hung(run, now)
+        elif run in self._line and self.lease and alone > self.lease:
+            self.control(run, "stop")
+            run.message = f"left the line by itself, because nobody was watching for {_time(self.lease)}; Resume joins it again"
+            run.write()
         elif alone > FORGOTTEN_AFTER and run.points is not None and not run.looking and run not in self._line:
             with run.lock:  # what is on disk need not stay in memory
                 run.points = run.snapshot = run.stage = run.recorded = None

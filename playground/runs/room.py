@@ -121,8 +121,9 @@ class Room:
         return over
 
     def _empty(self, runs: list[Run], over: int) -> int:
-        """Likewise with whatever is at rest: deleted runs, histories, then models, those of hidden runs before others, and at last the
-        records of runs whose models went before."""
+        """Likewise with whatever is at rest: deleted runs, histories, then models, at last the records of runs whose models went before.
+        Of models, those go first that somebody sent and who has not come back, who has them on a disk of their own; then those of hidden
+        runs. What strangers send must not drive out what others trained here."""
         if over <= 0:
             return over
         runs = self._by_age(runs)
@@ -130,7 +131,8 @@ class Room:
         kept = [run for run in runs if run.deleted_at is None]
         over = self._until(over, deleted, self.forget)
         over = self._thin(kept, over)
-        over = self._until(over, sorted(kept, key=lambda run: not run.hidden), lambda run: self._cut(run, empty, EMPTIED))
+        order = sorted(kept, key=lambda run: (not run.sent or self._is_near(run), not run.hidden))
+        over = self._until(over, order, lambda run: self._cut(run, empty, EMPTIED))
         return self._until(over, [run for run in kept if run.removed == EMPTIED], self.forget)
 
     def _until(self, over: int, runs: list[Run], taking: Callable[[Run], None]) -> int:
@@ -156,16 +158,19 @@ class Room:
 
     def _by_age(self, runs: list[Run]) -> list[Run]:
         """The run first that was left alone longest; those that somebody looks at, or whose owner is here, come last."""
-        now = time.monotonic()
 
         def age(run: Run) -> tuple[bool, float]:
             try:
                 written = (run.folder / "run.json").stat().st_mtime
             except OSError:
                 written = 0.0
-            return now - max(self.registry.here.get(run.owner, -HERE_FOR), run.watched_at) < HERE_FOR, written
+            return self._is_near(run), written
 
         return sorted(runs, key=age)
+
+    def _is_near(self, run: Run) -> bool:
+        """Whether somebody looks at it, or its owner is here."""
+        return time.monotonic() - max(self.registry.here.get(run.owner, -HERE_FOR), run.watched_at) < HERE_FOR
 
 
 def bytes_in(folder: Path) -> int:

@@ -81,8 +81,9 @@ RECORDED: dict[str, Callable[[Any], bool]] = {
     "deleted_at": lambda value: value is None or _is_time(value),
     "active": _is_time,
     "removed": lambda value: value in ("", THINNED, EMPTIED),
+    "sent": lambda value: isinstance(value, bool),
 }
-LATER: dict[str, Any] = {"active": 0.0, "removed": ""}  # what earlier versions did not record
+LATER: dict[str, Any] = {"active": 0.0, "removed": "", "sent": False}  # what earlier versions did not record
 
 Answer = dict[str, Any]
 
@@ -247,6 +248,7 @@ class Run:
             except ValueError:
                 self.points, self.untaken = None, list(lines)
         if lines:
+            self.scores, self.sent = None, False  # those were of an earlier step
             scored = [line["exact_match"] for line in lines if "exact_match" in line]
             self.step, self.seconds, self.best = lines[-1]["step"], lines[-1]["seconds"], better(self.best, *scored)
 

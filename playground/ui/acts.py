@@ -9,11 +9,13 @@ from typing import Any
 
 from playground.runs.registry import COMMANDS, Registry
 from playground.runs.run import KEPT, Refused, Run, of_family, size_of, task_in_words
+from playground.tasks import ROWS
 from playground.training.config import RunConfig
 from playground.training.files import remove_folder
 from playground.training.manifest import CheckpointError, parse_json, read_manifest
 
 from .subject import CHECKPOINT, RUN, checkpoint_folder, run_on_show
+from .visit import OWNER
 
 LONGEST_TEXT = 400
 LONGEST_SETTINGS = 40_000  # characters; the vocabulary of rows may have half of them
@@ -22,7 +24,7 @@ LONGEST_SETTINGS = 40_000  # characters; the vocabulary of rows may have half of
 async def rows(registry: Registry, request: object) -> dict[str, Any]:
     """The owner's runs, and the checkpoints that everybody may open."""
     owner = request.get("owner") if isinstance(request, dict) else None
-    return await asyncio.to_thread(_rows, registry, owner if isinstance(owner, str) else "")
+    return await asyncio.to_thread(_rows, registry, owner if isinstance(owner, str) and OWNER.fullmatch(owner) else "")
 
 
 def _rows(registry: Registry, owner: str) -> dict[str, Any]:
@@ -112,6 +114,8 @@ async def details(registry: Registry, request: object) -> dict[str, Any]:
             return {"error": str(error)}
     told: dict[str, Any] = {"settings": settings_of(run.config), "changes": [change.to_list() for change in run.changes]}
     told |= {"name": run.name, "created": run.created, "origin": run.origin[1] if run.origin else None}
+    if not own and run.config.task.task == ROWS:
+        del told["settings"]["rows"]  # who has their name can use and publish them: that is for their owner to give away
     if own:
         told |= {"watch": run.watch_id, "checkpoints": await asyncio.to_thread(checkpoints_of, run)}
     return told

@@ -30,7 +30,7 @@ from playground.runs.run import WORKING, Refused
 from playground.statistics import wilson
 from playground.tasks import ROWS, TASKS
 from playground.training.config import RunConfig, field_owner, setting_of
-from playground.training.environment import number
+from playground.training.environment import is_set, number
 from playground.training.manifest import CheckpointError
 from playground.training.presets import PRESETS, family_config, preset_config
 
@@ -474,9 +474,10 @@ def _request(request: Any) -> Request:
 
 
 def _client(request: Request) -> str:
-    """The address that asks. A Space stands behind proxies, each of which writes down last who asked it; what stands before these may be
-    anybody's invention."""
-    forwarded = [each.strip() for each in request.headers.get("x-forwarded-for", "").split(",")] if on_a_space() else [""]
+    """The address that asks. A Space stands behind proxies, as a server may that says how many; each of them writes down last who asked
+    it, and what stands before these may be anybody's invention."""
+    behind = on_a_space() or is_set("API_PROXIES")
+    forwarded = [each.strip() for each in request.headers.get("x-forwarded-for", "").split(",")] if behind else [""]
     proxies = int(number("API_PROXIES"))
     return forwarded[-min(proxies, len(forwarded))] or (request.client.host if request.client else "")
 

@@ -43,12 +43,13 @@ class Framing:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        query = {name: values[-1] for name, values in parse_qs(scope["query_string"].decode("latin-1")).items()}
+        asked = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True).get("embed", [])
+        embedded = len(asked) == 1 and is_embedded({"embed": asked[0]})  # of several, one would be read here and another by the page
 
         async def marked(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                if headers.get("content-type", "").startswith("text/html") and not is_embedded(query):
+                if headers.get("content-type", "").startswith("text/html") and not embedded:
                     headers.append("content-security-policy", MAY_FRAME)
             await send(message)
 

@@ -37,9 +37,11 @@ function linked() {
   if (asked.has("learn")) {
     const stop = lessons.stops.find((each) => each.name === asked.get("learn"));
     if (stop) {
-      const own = stateOf(stop.name);
+      const own = stateOf(stop.name), before = JSON.stringify(own.options);
+      delete own.options.seed; // of an earlier link
       for (const option of stop.options) if (asked.has(option.name)) own.options[option.name] = asked.get(option.name);
       if (number("seed") !== null) own.options.seed = number("seed");
+      if (JSON.stringify(own.options) !== before && !going(own)) { delete own.told; delete own.id; } // that was measured of another question
       openStop(stop.name);
       return "tour";
     }

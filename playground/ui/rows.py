@@ -14,6 +14,7 @@ import json
 import secrets
 import shutil
 import threading
+import time
 from collections import OrderedDict
 from concurrent.futures import Future
 from contextlib import suppress
@@ -46,6 +47,7 @@ READ_AT_ONCE = 2
 MOST_IN_LINE = 8
 MOST_READ = 32  # rows that were read and neither kept nor replaced
 MOST_SETS = 50  # of one visitor
+UNTOUCHED = 3600.0  # seconds for which rows are kept whatever happens
 MB = 1_000_000
 
 
@@ -262,8 +264,30 @@ class Bringing:
         if sum(mine) + more > self.own_mb * MB:
             raise Refused(f"you keep {sum(mine) / MB:.1f} MB of rows here and these have {more / MB:.1f} MB; "
                           f"{self.own_mb:g} MB are possible, so remove some or bring fewer")  # fmt: skip
-        if sum(size_of(path) for path in rows_root().glob("[!.]*") if path.is_dir()) + more > self.all_mb * MB:
+        if not self._made_room(more):
             raise Refused("this server keeps as many rows as it can; try again later, or run the playground on your own machine")
+
+    def _made_room(self, more: int) -> bool:
+        """Whether so many bytes more may be kept. Where they may not, rows go that nobody chose for long and no run is made of."""
+        held = {path: size_of(path) for path in rows_root().glob("[!.]*") if path.is_dir()}
+        over = sum(held.values()) + more - int(self.all_mb * MB)
+        if over <= 0:
+            return True
+        marks: dict[str, list[Path]] = {}
+        for mark in rows_root().glob(".owners/*/*"):
+            marks.setdefault(mark.name, []).append(mark)
+        chosen = {path: max(map(_written, marks.get(path.name, [path]))) for path in held}
+        now = time.time()
+        idle = [path for path in sorted(held, key=chosen.__getitem__) if now - chosen[path] > UNTOUCHED and not self._in_use(path.name)]
+        if sum(held[path] for path in idle) < over:
+            return False
+        for path in idle:
+            if over > 0:
+                for mark in marks.get(path.name, []):
+                    mark.unlink(missing_ok=True)
+                shutil.rmtree(path, ignore_errors=True)
+                over -= held[path]
+        return True
 
 
 def _written(path: Path) -> float:

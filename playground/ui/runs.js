@@ -136,14 +136,14 @@ function rename(row, run) {
   input.className = "renaming"; input.value = run.name; input.maxLength = 80; input.setAttribute("aria-label", "New name");
   cell.replaceWith(input); input.focus(); input.select();
   let over = false;
-  const end = async (take) => {
+  const end = async (take, back = true) => { // `back`: to where the keyboard was; not when it is at work elsewhere already
     if (over) return;
     over = true; input.replaceWith(cell);
     if (take && input.value.trim() && input.value !== run.name) { cell.textContent = input.value; await doing({ do: "rename", name: input.value }, run.subject); await list(); }
-    cell.focus();
+    if (back) cell.focus();
   };
   input.addEventListener("keydown", (event) => { event.stopPropagation(); if (event.key === "Enter") end(true); if (event.key === "Escape") end(false); });
-  input.addEventListener("blur", () => end(true));
+  input.addEventListener("blur", () => end(true, false));
 }
 
 root.addEventListener("keydown", (event) => {
@@ -320,6 +320,7 @@ for (const dialog of element.querySelectorAll("dialog")) dialog.addEventListener
 // ---- keyboard
 function keys(event) {
   if (!element.isConnected) { document.removeEventListener("keydown", keys); return; }
+  if (event.defaultPrevented || !element.offsetParent) return; // another tab's own key, or nobody sees what it would do
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, [contenteditable], dialog, [role=tab]")) return;
   const onButton = event.target.closest("button, summary, canvas, a");
   if (event.key === " " && !onButton && ["training", "paused"].includes(status)) { event.preventDefault(); command(status === "paused" ? "resume" : "pause"); }

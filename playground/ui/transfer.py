@@ -42,14 +42,15 @@ PATH = "/playground/checkpoint"
 LARGEST_UPLOAD = megabytes("UPLOAD_MB")  # bytes, packed
 UNPACKED = 3  # times as large it may be unpacked
 CHECKED_WITHIN = 60  # seconds
-RECEIVED_AT_ONCE = 2
+RECEIVED_AT_ONCE, GIVEN_AT_ONCE = 2, 16
+RECEIVED_WITHIN, SENT_WITHIN = 300, 600  # seconds
 LARGEST_DIRECTORY = 10_000  # bytes of a zip file's list of files
 
 
 def routes(registry: Registry) -> list[Route]:
     """The two ways, to be put before Gradio's own."""
 
-    receiving = asyncio.Semaphore(RECEIVED_AT_ONCE)
+    receiving, giving = asyncio.Semaphore(RECEIVED_AT_ONCE), asyncio.Semaphore(GIVEN_AT_ONCE)
     workers = ThreadPoolExecutor(RECEIVED_AT_ONCE + 1, "transfer")  # so that Pause never waits behind a zip file
 
     async def on_its_own(work: Callable[..., Any], *arguments: Any) -> Any:
@@ -60,12 +61,19 @@ def routes(registry: Registry) -> list[Route]:
         if found is None:
             return PlainTextResponse("This link has been used or is too old: press Download again.", status_code=404)
         folder, run = found
+        if giving.locked():
+            return PlainTextResponse("Others are downloading just now: press Download again in a moment.", status_code=503)
+        await giving.acquire()  # given back when it was sent, or could not be
         try:
             packed = await on_its_own(pack_checkpoint, folder, run)
         except (OSError, CheckpointError) as error:
+            giving.release()
             return PlainTextResponse(f"The checkpoint could not be packed, it may be gone by now: {error}.", status_code=404)
+        except BaseException:
+            giving.release()
+            raise
         name = f"{re.sub(r'[^A-Za-z0-9]+', '-', run.name).strip('-') or 'run'}-step-{int(folder.name[:7])}.zip"
-        return Packed(packed, media_type="application/zip", filename=name)
+        return Packed(packed, giving.release, filename=name)
 
     async def take(request: Request) -> Response:
         owner = request.headers.get("x-owner", "")
@@ -82,7 +90,8 @@ def routes(registry: Registry) -> list[Route]:
             folder = registry.root / "runs" / f".{secrets.token_hex(8)}.tmp"
             folder.mkdir(parents=True)
             try:
-                await receive(request, folder / "packed.zip")
+                async with asyncio.timeout(RECEIVED_WITHIN):
+                    await receive(request, folder / "packed.zip")
                 await on_its_own(unpack, folder / "packed.zip", folder / "checkpoint")
                 manifest = read_manifest(folder / "checkpoint")
                 registry.check_size(manifest.config)
@@ -97,6 +106,8 @@ def routes(registry: Registry) -> list[Route]:
         except (CheckpointError, SettingError, Refused) as error:
             return JSONResponse({"error": str(error).replace(str(folder / "checkpoint") + os.sep, "")}, status_code=400)
         except TimeoutError:
+            if not (folder / "checkpoint").exists():
+                return JSONResponse({"error": f"it did not arrive within {RECEIVED_WITHIN} s; try a quicker line"}, status_code=408)
             registry.checker.close()
             return JSONResponse({"error": f"it could not be checked within {CHECKED_WITHIN} s; try again"}, status_code=503)
         except OSError as error:
@@ -107,13 +118,21 @@ def routes(registry: Registry) -> list[Route]:
 
 
 class Packed(FileResponse):
-    """A file that is gone once it was sent, or could not be."""
+    """A zip file that is gone once it was sent, or could not be within a time: who reads slowly must not keep it. `over` is called then."""
+
+    def __init__(self, path: Path, over: Callable[[], None], filename: str) -> None:
+        super().__init__(path, media_type="application/zip", filename=filename)
+        self.over = over
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await super().__call__(scope, receive, send)
+            async with asyncio.timeout(SENT_WITHIN):
+                await super().__call__(scope, receive, send)
+        except TimeoutError:
+            pass  # the connection ends in the middle, which the browser tells
         finally:
             Path(self.path).unlink(missing_ok=True)
+            self.over()
 
 
 def pack_checkpoint(folder: Path, run: Run) -> Path:

@@ -38,7 +38,7 @@ function sentence() {
   const score = scores ? " · exact match " + percent(scores.exact_match) + " of " + plural(scores.n, "held-out sequence") : soFar;
   const trouble = last.message ? last.message[0].toUpperCase() + last.message.slice(1) + ". " : "";
   switch (status) {
-    case "waiting": return last.slice ? trouble + "Waiting for the next slice of the GPU · step " + step + of + " · slices go on while this run is on show" + where : "Waiting: " + (slots ? "all " + slots + " training places are taken" : "no place is free") + (last.place ? " · " + nth(last.place) : "") + " · it starts by itself";
+    case "waiting": return last.slice ? trouble + "Waiting for the next slice of the GPU · step " + step + of + " · slices go on while this run is on show" + where : trouble ? trouble + "It starts by itself" : "Waiting: " + (slots ? "all " + slots + " training places are taken" : "no place is free") + (last.place ? " · " + nth(last.place) : "") + " · it starts by itself";
     case "starting": return last.sliced ? "Asking ZeroGPU for a GPU" : "Starting a worker";
     case "training": return last.branched && step < last.branched ? "Going to step " + last.branched + " again, to the bit (" + step + ")" + where : trouble + "Training · step " + step + of + (p && p.steps_per_second && !last.speed ? " · " + number(p.steps_per_second) + " steps/s" : last.speed ? " · slowed to " + plural(last.speed, "step") + "/s" : "") + where + (last.left ? " · pauses in " + duration(last.left[0]) + ": " + last.left[1] : "");
     case "paused": return trouble + "Paused at step " + step + of + (last.branched === step && last.live ? ", where this run branched off: change something, then Resume" : "") + where;

@@ -30,7 +30,20 @@ def policy(query, answer=None):
     return dict(sent[0]["headers"]).get(b"content-security-policy", b"").decode()
 
 
-@pytest.mark.parametrize("query", ["", "watch=x", "embed=", "embed=all", "embed=Learning", "embeds=try", "embed=try&embed=all"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "",
+        "watch=x",
+        "embed=",
+        "embed=all",
+        "embed=Learning",
+        "embeds=try",
+        "embed=try&embed=all",
+        "embed=all&embed=try&embed=",
+        "embed=try&embed=try",
+    ],
+)
 def test_the_whole_page_may_be_framed_by_itself_and_the_hub_only(query):
     assert policy(query) == MAY_FRAME
 
