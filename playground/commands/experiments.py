@@ -119,7 +119,7 @@ def experiment(
     from playground.plots.lab import write
 
     found = report["results"]
-    files = write(out, "experiment", found)
+    files = write(out, "experiment", found) if any(cell["n"] for cell in found["cells"]) else []
     if table:
         table.write_text(to_csv(found["fields"], found["cells"]), encoding="utf-8")
     if as_json:
@@ -128,7 +128,8 @@ def experiment(
     for cell in found["cells"]:
         click.echo(cell_in_words(cell))
     click.echo(found["sentence"])
-    click.echo(f"{files[0]}")
+    for path in files[:1]:
+        click.echo(f"{path}")
 
 
 @click.command()
@@ -317,7 +318,8 @@ def tell_lengths(found: dict[str, Any], out: Path | None, table: Path | None, as
     try:
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)
-            files = [*write(out, "answers-by-length", found), *write(out, "lengths-heatmap", found)]
+            if any(row["reach"] for row in found["rows"]):
+                files = [*write(out, "answers-by-length", found), *write(out, "lengths-heatmap", found)]
         if table:
             table.write_text(to_csv(found["rows"]), encoding="utf-8")
     except OSError as error:

@@ -152,6 +152,8 @@ def read_config(folder: Path | str, name: str = "") -> dict[str, Any]:
             raise ValueError
         check_counts(config, name or str(folder))
         return config
+    except Refused:
+        raise
     except FileNotFoundError:
         raise Refused(f"{name or folder} holds no config.json, so it is no model of transformers; choose another") from None
     except (OSError, ValueError, RecursionError):
@@ -168,8 +170,10 @@ def check_counts(config: object, name: str) -> None:
     for key, value in config.items() if isinstance(config, dict) else enumerate(config) if isinstance(config, list) else ():
         if isinstance(value, (dict, list)):
             check_counts(value, name)
-        elif isinstance(value, (int, float)) and value > MOST_COUNTED and re.match(r"(num|n)_|.*(layers|labels|depth)", str(key)):
-            raise Refused(f"{name}: its config.json says {key} is {value:.3g}; at most {MOST_COUNTED:,} are used; choose another model")
+            continue
+        most = MOST_LAYERS if re.fullmatch(r".*layers?|depths?", str(key)) else MOST_COUNTED
+        if isinstance(value, (int, float)) and value > most and re.match(r"(num|n)_|.*(layers?|labels|depths?)$", str(key)):
+            raise Refused(f"{name}: its config.json says {key} is {value:.3g}; at most {most:,} are used; choose another model")
 
 
 def kind_of(config: dict[str, Any]) -> str:

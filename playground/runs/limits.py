@@ -85,7 +85,6 @@ class Limits:
             most = self.max_length if name == "longest_answer" else getattr(self, name)
             if most and value > most:
                 raise SettingError(name, f"{name} is {value}: {self.here} allows at most {most}; {self.way_out(SETTINGS[name])}")
-        self.check_threads(config.training.threads)
         needed = kept_by(config)
         if self.own_bytes and needed > self.own_bytes:
             raise SettingError(

@@ -175,6 +175,8 @@ class Registry:
             SettingError: when the run would need more memory than is free, or is larger than any may be here.
         """
         self.check_size(config)
+        if origin is None and changes is None:  # what came from elsewhere, or was there before, is held to it instead
+            self.limits.check_threads(config.training.threads)
         with self._lock:
             mine = self.of_owner(owner)
             if sum(run in self._line for run in mine) >= WAITING_AN_OWNER:
@@ -297,7 +299,7 @@ class Registry:
         with self._lock:
             if run.live or run in self._line:
                 return
-            run.begin, run.status, run.message = begin, "waiting", ""
+            run.begin, run.status, run.message, run.watched_at = begin, "waiting", "", time.monotonic()
             if run.sliced:  # the page asks for its slices
                 run.write()
                 return
@@ -370,7 +372,8 @@ class Registry:
         run.heard_at, run.worked, run.size = time.monotonic(), 0.0, None
         origin = (str(self.root / "runs" / run.origin[0]), run.origin[1]) if run.origin else None
         changes = [c.to_list() for c in run.changes]
-        return Order(str(run.folder), run.config.to_fields(), changes, run.begin, origin, active=run.active, seconds=seconds)
+        return Order(str(run.folder), run.config.to_fields(), changes, run.begin, origin, active=run.active, seconds=seconds,
+                     threads=self.limits.threads)  # fmt: skip
 
     def at_rest(self, run: Run) -> bool:
         """Whether nobody is at a run: no worker, no look, and no other run that is about to branch off it."""
@@ -400,7 +403,7 @@ class Registry:
         trouble: Exception | None
         try:
             trouble = piece.run(self.lender, order)
-        except OSError as error:  # not even a place to be spoken to
+        except (OSError, RuntimeError) as error:  # not even a place to be spoken to, or a thread to speak in
             trouble = error
         with run.lock:
             if run.status in WORKING:
@@ -429,7 +432,7 @@ class Registry:
                 self.room.check(run.owner, kept_by(run.config) // 2)
             if run in self._line and action in ("pause", "stop"):
                 self._line.remove(run)
-                run.status = "paused" if action == "pause" else "stopped"
+                run.status, run.message = "paused" if action == "pause" else "stopped", ""
                 run.write()
             elif run.waits_for_slice and action in ("pause", "stop"):
                 run.status = "paused" if action == "pause" else "stopped"
@@ -751,9 +754,11 @@ class Registry:
                 run.parking = run.send("park")
             self._end_if_hung(run, now)
         elif run in self._line and self.lease and alone > self.lease:
-            self.control(run, "stop")
-            run.message = f"left the line by itself, because nobody was watching for {_time(self.lease)}; Resume joins it again"
-            run.write()
+            with self._lock:
+                if run in self._line:  # and has not just got a place
+                    self.control(run, "stop")
+                    run.message = f"left the line by itself, because nobody was watching for {_time(self.lease)}; Resume joins it again"
+                    run.write()
         elif alone > FORGOTTEN_AFTER and run.points is not None and not run.looking and run not in self._line:
             with run.lock:  # what is on disk need not stay in memory
                 run.points = run.snapshot = run.stage = run.recorded = None

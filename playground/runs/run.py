@@ -99,6 +99,7 @@ class Order:
     origin: tuple[str, int] | None = None  # folder and step of the run that this one branches off
     active: float = 0.0  # seconds of training so far
     seconds: float = 0.0  # after which it saves and waits for its next turn; 0: it goes on to its end
+    threads: int = 0  # as many as it may take, whatever its settings say; 0: as they say
 
 
 def better(*scores: float | None) -> float | None:
@@ -138,6 +139,7 @@ class Run:
     deleted_at: float | None = None
     active: float = 0.0  # seconds that it trained here, pauses left out
     removed: str = ""  # what of it was taken to make room: thinned, emptied or nothing
+    sent: bool = False  # it came as a checkpoint, and was not trained on since
     origin: tuple[str, int] | None = None  # name of the folder and step of the run that this one branched off
 
     # Not kept in run.json

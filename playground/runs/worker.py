@@ -118,6 +118,8 @@ class Worker:
         self.trouble = ""  # what could not be written
         self.trainer, note, fresh = self.begin(order)
         self.weights = WeightsPacker(self.trainer.family)
+        if order.threads:
+            self.trainer.hold_to(order.threads)
         self.threads = ThreadChoice(self.trainer)
         # A branch waits where it leaves the run that it comes from, once.
         arrives_at = order.origin[1] if order.origin else -1

@@ -45,7 +45,7 @@ class ThreadChoice:
     def __init__(self, trainer: Trainer) -> None:
         self.trainer = trainer
         chosen = trainer.config.training.threads or trainer.device.type != "cpu" or trainer.ranks.size > 1
-        self.numbers = [] if chosen else [GIVEN] if GIVEN else numbers()
+        self.numbers = [] if chosen else [number for number in ([GIVEN] if GIVEN else numbers()) if number <= trainer.most_threads]
         self.again_at = 0.0
         self.patience = 1.0  # how many times as long as usual trying waits
         self.seen = trainer.step_count, trainer.seconds

@@ -26,6 +26,7 @@ from .schedules import learning_rate
 from .update import update
 
 CONFIRMING_N = 2000  # held-out sequences behind a final score
+MOST_THREADS = 256  # as the setting allows
 TELL_EVERY = 0.1  # seconds between two rows of metrics, where steps are taken in rows
 
 
@@ -99,6 +100,7 @@ class Trainer:
         self._pace = 0.0
         self._trouble: TrainingDiverged | None = None  # the update behind the last one that was told of
         self._in_force: tuple[tuple[Change, ...], TrainConfig] = ((), training)
+        self.most_threads = MOST_THREADS
         torch.set_num_threads(self.threads)
         self.captured = self._capturing() if capture and ranks.size == 1 and self.device.type == "cuda" else None
 
@@ -126,7 +128,12 @@ class Trainer:
     @property
     def threads(self) -> int:
         """Processor threads in force. One, where nobody chose (see threads.py)."""
-        return self._in_force[1].threads or 1
+        return min(self._in_force[1].threads or 1, self.most_threads)
+
+    def hold_to(self, threads: int) -> None:
+        """Take no more threads than these from now on, whatever the settings say."""
+        self.most_threads = threads
+        torch.set_num_threads(self.threads)
 
     def change(self, setting: str, value: float, step: int | None = None) -> None:
         """Change a setting from the next update on, or from the one after `step`; what was still to come after that for the same

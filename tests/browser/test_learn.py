@@ -1,5 +1,6 @@
 """The Learn tab in a real browser: links open exercises, a prediction is held against what was measured, a mistake is found."""
 
+import json
 import re
 
 from playwright.sync_api import expect
@@ -7,6 +8,11 @@ from playwright.sync_api import expect
 # Somebody was told that it is not this mistake, or that it is; that it is not this line, or that it is.
 NAMED = """title => document.querySelector('.ask-name').hidden
     || document.querySelector('.ask-name .clue').textContent.includes(title)"""
+MEMORY = "transformer-playground-learn"
+KEPT = """([name, options]) => {
+    const kept = JSON.parse(localStorage.getItem(name)).stops['stop-7'];
+    return !kept.told && JSON.stringify(kept.options) === JSON.stringify(options);
+}"""
 SAID = "!document.querySelector('.solved').hidden || document.querySelector('.ask-line .clue').textContent"
 
 
@@ -35,6 +41,32 @@ def test_a_link_opens_a_stop_whose_answer_is_measured_and_remembered(app, open_p
     expect(page.locator(".measured")).to_contain_text(measured)
     page.click(".stop .links button >> nth=0")
     expect(page.locator(".runs tbody tr .name")).to_have_text("Train short, test long: trained to 5")
+
+
+def test_a_link_with_another_option_or_without_the_seed_shows_no_result_of_the_former(app, open_page):
+    result = {"told": "length 9", "says": "", "answer": 9, "right": False, "pictures": []}
+    measured = {"status": "done", "sentence": "", "done": 1, "total": 1, "runs": [], "curves": [], "prediction": 21, "result": result}
+    stop = {"prediction": 21, "options": {"positions": "rope", "seed": 1}, "id": "measured", "told": measured}
+    memory = {"part": "tour", "stop": "stop-7", "stops": {"stop-7": stop}}
+    kept = json.dumps(memory)
+    page = open_page(
+        f"{app.url}/?learn=stop-7&positions=rope&seed=1",
+        storage_state={"cookies": [], "origins": [{"origin": app.url, "localStorage": [{"name": MEMORY, "value": kept}]}]},
+    )
+    expect(page.locator(".outcome")).to_be_visible()
+    expect(page.locator(".measured")).to_have_text("length 9")
+    for query, options in (
+        ("positions=sinusoidal&seed=1", {"positions": "sinusoidal", "seed": 1}),
+        ("positions=rope", {"positions": "rope"}),
+    ):
+        page.wait_for_selector(".live:not([data-status=opening])", state="attached")
+        page.evaluate("([name, kept]) => localStorage.setItem(name, kept)", [MEMORY, kept])
+        page.goto(f"{app.url}/?learn=stop-7&{query}")
+        expect(page.locator(".stop .option")).to_have_value(options["positions"])
+        expect(page.locator(".prediction")).to_have_value("21")
+        expect(page.locator(".outcome")).to_be_hidden()
+        expect(page.locator(".measure")).to_have_text("Measure")
+        page.wait_for_function(KEPT, arg=[MEMORY, options])
 
 
 def test_a_mystery_is_solved(app, open_page):

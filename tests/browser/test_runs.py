@@ -8,10 +8,11 @@ import pytest
 from playwright.sync_api import expect
 
 from playground.training.manifest import read_manifest
-from tests.browser.seeing import SMALL, attention, begin, drawn, link_to, menu, names, passes, says, shows, step_shown
+from tests.browser.seeing import SMALL, attention, begin, drawn, go_to, link_to, menu, names, passes, says, shows, step_shown
 from tests.servers import AppServer, wait_for
 
 LONG = {"steps": 100_000}
+DRAWN = "at => document.querySelector('.loss-chart').steps?.join() === Array.from({ length: at }, (_, i) => i + 1).join()"
 again_and_again = pytest.mark.parametrize("turn", [1, *(pytest.param(turn, marks=pytest.mark.soak) for turn in range(2, 21))])
 
 
@@ -96,21 +97,25 @@ def test_a_branch_waits_at_its_step_and_goes_its_own_way(app, open_page):
     page = open_page(app.url, visit=False)
     begin(page, app.url, steps=300, batch_size=16)
     shows(page, "done")
+    expect(page.locator(".runs .name")).to_have_count(1)
     name = names(page)[0]
+    expect(page.locator(".viewing")).to_contain_text("recorded steps to go back to")
     page.focus(".scrub")
     for _ in range(12):
         page.keyboard.press("ArrowLeft")
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")  # until the last of these is drawn
+    says(page, ".viewing", "Looking at step")
     at = int(re.search(r"step (\d+)", page.text_content(".viewing")).group(1))
     page.click(".branch")
     says(page, ".sentence", f"Paused at step {at} ")
-    assert names(page)[0] == f"{name} from {at}"
-    assert drawn(page) == list(range(1, at + 1))
+    expect(page.locator(".runs .name").first).to_have_text(f"{name} from {at}")
+    page.wait_for_function(DRAWN, arg=at)
     page.fill(".rate", "0.0001")
     page.press(".rate", "Enter")
     page.click("#resume")
     shows(page, "done")
     expect(page.locator(".overlay-legend .entry")).to_have_text([f"{name} from {at}", f"{name}×"])  # the one that it comes from
-    assert drawn(page) == list(range(1, 301))
+    page.wait_for_function(DRAWN, arg=300)
 
 
 def test_curves_are_laid_over_each_other_and_settings_compared(app, open_page):
@@ -171,6 +176,22 @@ def test_the_list_renames_hides_deletes_repeats_and_lends_settings(app, open_pag
     page.wait_for_function("document.querySelector('#field-max_length input').value === '5'")
     page.click("#advanced > button")
     expect(page.locator("#field-d_ff input")).to_have_value("24")
+
+
+def test_a_new_name_is_taken_when_one_types_elsewhere_and_the_keyboard_stays_there(app, open_page):
+    page = open_page(app.url, visit=False)
+    begin(page, app.url, steps=30)
+    shows(page, "done")
+    menu(page, names(page)[0], "rename")
+    page.keyboard.type("mine")
+    page.click(".live .sequence")
+    page.keyboard.press("ControlOrMeta+A")
+    page.keyboard.type("3 1")
+    expect(page.locator(".subject option:checked")).to_have_text("mine")
+    expect(page.locator(".runs .name")).to_have_text("mine")
+    expect(page.locator(".live .sequence")).to_be_focused()
+    page.keyboard.type(" 4")
+    expect(page.locator(".live .sequence")).to_have_value("3 1 4")
 
 
 @again_and_again
@@ -422,6 +443,36 @@ def test_the_keyboard_pauses_steps_and_explains_itself(app, open_page, width):
     page.keyboard.press(" ")
     shows(page, "training")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.click("#stop")
+    shows(page, "stopped")
+
+
+def test_keys_on_another_tab_leave_the_hidden_run_alone(app, open_page):
+    page = open_page(app.url, visit=False)
+    begin(page, app.url, **LONG)
+    passes(page, 10)
+    page.click("#pause")
+    shows(page, "paused")
+    at, done = step_shown(page), []
+    page.on("request", lambda request: done.append(request.post_data_json["do"]) if request.url.endswith("/ask/do") else None)
+    go_to(page, "Inspect")
+    expect(page.locator(".live")).to_be_hidden()
+    page.evaluate("document.activeElement.blur()")
+    for key in ("ArrowRight", " ", "?"):
+        page.keyboard.press(key)
+    expect(page.locator("dialog[open]")).to_have_count(0)
+    go_to(page, "Train")
+    expect(page.locator(".live")).to_be_visible()
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("ArrowRight")
+    says(page, ".sentence", f"Paused at step {at + 1} ")
+    page.keyboard.press("?")
+    expect(page.locator(".keys")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press(" ")
+    passes(page, at + 1)
+    assert done == ["step", "resume"]
     page.click("#stop")
     shows(page, "stopped")
 

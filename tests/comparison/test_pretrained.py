@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import socket
+import struct
 import threading
 import time
 from pathlib import Path
@@ -233,7 +234,7 @@ def cannot_open(folder, task="text-generation"):
 
 
 def test_absurd_configs_and_broken_weights_are_refused_before_they_fill_the_machine(tiny_gpt2, tiny_bert, tmp_path):
-    assert "asks for 100000 layers" in cannot_open(changed(tiny_gpt2, tmp_path / "deep", n_layer=100_000))
+    assert "says n_layer is 1e+05; at most 200" in cannot_open(changed(tiny_gpt2, tmp_path / "deep", n_layer=100_000))
     assert "asks for -4 layers" in cannot_open(changed(tiny_gpt2, tmp_path / "negative", n_layer=-4))
     assert "parameters and its weights hold" in cannot_open(changed(tiny_gpt2, tmp_path / "wide", n_embd=65536))
     assert "cannot be loaded for text-generation" in cannot_open(changed(tiny_gpt2, tmp_path / "odd", n_embd=30))
@@ -253,6 +254,61 @@ def test_absurd_configs_and_broken_weights_are_refused_before_they_fill_the_mach
     assert "was cut short" in refusal(str(cut))[0]
     (cut / "config.json").write_text("[" * 100_000)
     assert "cannot be read" in refusal(str(cut))[0]
+
+
+SHAPES = {
+    "of 100,000 dimensions": "[" + "549755813888, " * 99_999 + "1]",
+    "of 100,000 ones": "[" + "1, " * 99_999 + "1]",
+    "a half": "[1.5]",
+    "true": "[true]",
+    "text": '["4"]',
+    "less than nothing": "[-4]",
+    "beyond all": "[1099511627776]",
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_weights_of_no_possible_shape_are_refused_without_a_product_of_it(tiny_gpt2, tmp_path, monkeypatch, shape):
+    monkeypatch.setattr(pretrained.math, "prod", lambda _: pytest.fail("this may take hours"))
+    odd = changed(tiny_gpt2, tmp_path / "odd")
+    header = f'{{"a": {{"dtype": "F32", "shape": {shape}, "data_offsets": [0, 4]}}}}'.encode()
+    (odd / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(4))
+    assert "model.safetensors is no safetensors file, or was cut short" in refusal(str(odd))[0]
+
+
+INDEX = {
+    "brackets": '{"weight_map": ' + "[" * 100_000,
+    "pages of blanks": json.dumps({"weight_map": {"a": "model-00001-of-00001.safetensors"}}) + " " * 2_000_000,
+}
+
+
+@pytest.mark.parametrize("index", INDEX.values(), ids=INDEX)
+def test_an_index_that_nobody_can_read_is_no_weights_and_hides_no_other_model(served, cache, tiny_gpt2, index):
+    find("gpt2", Tell())
+    odd = changed(tiny_gpt2, cache / "models--ada--odd" / "snapshots" / "0")
+    (odd / "model.safetensors").rename(odd / "model-00001-of-00001.safetensors")
+    (odd / "model.safetensors.index.json").write_text(index)
+    assert [row["name"] for row in cached({}, Tell())["models"]] == ["gpt2"]
+    assert "holds no model.safetensors" in refusal(str(odd))[0]
+
+
+COUNTS = {
+    "num_labels": {"num_labels": 10**9},
+    "num_hidden_layers": {"text_config": {"num_hidden_layers": 10**9}},
+    "n_layer": {"parts": [{"n_layer": 1e300}]},
+    "encoder_layers": {"encoder_layers": 1e6},
+    "num_embeddings": {"audio": {"num_embeddings": 1_000_001}},
+}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_a_config_that_counts_too_much_is_refused_before_transformers_reads_it(tiny_gpt2, tmp_path, monkeypatch, name):
+    from transformers import AutoConfig
+
+    monkeypatch.setattr(AutoConfig, "from_pretrained", lambda *_, **__: pytest.fail("this may take all the memory there is"))
+    said = cannot_open(changed(tiny_gpt2, tmp_path / "vast", **COUNTS[name]))
+    assert f"its config.json says {name} is 1e+" in said
+    assert f"at most {'200' if 'layer' in name else '1,000,000'} are used; choose another model" in said
 
 
 def test_without_memory_models_are_let_go_and_then_it_is_said(tiny_gpt2, tiny_bert, monkeypatch):

@@ -3,11 +3,24 @@ import signal
 import subprocess
 
 import pytest
+from click.testing import CliRunner
 
+from playground.__main__ import main
 from tests.commands import COMMAND, interpreter, playground
 from tests.servers import ROOT, wait_for
 
 TINY = ["d_model=16", "n_heads=2", "n_layers=1", "d_ff=16", "batch_size=8", "eval_n=32", "eval_every=20"]
+FATAL = ["max_length=4", "steps=300", "warmup=0", "schedule=constant", "optimizer=sgd", "clip=0", *TINY]
+VAST = ["max_length=100", "d_model=4096", "d_ff=16384", "n_layers=6", "batch_size=65536"]  # some terabytes
+
+
+@pytest.fixture
+def here():
+    """A command in this process, whose fork server is warm; what it does at a signal is put back."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield lambda *words: CliRunner().invoke(main, [*map(str, words)])
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
 
 
 def last(done: subprocess.CompletedProcess) -> dict:
@@ -55,6 +68,22 @@ def test_an_experiment_from_the_command_line(tmp_path):
     assert (tmp_path / "experiment.png").is_file()
 
 
+@pytest.mark.parametrize("others", ["", ",0.001"], ids=["all of them", "one of two"])
+def test_that_training_diverged_is_a_result(here, tmp_path, others):
+    done = here("experiment", "--vary", f"learning_rate=100.0{others}", "--seeds", 1, "--out", tmp_path, "--set", *FATAL)
+    assert done.exit_code == 0, done.output
+    assert "learning_rate 100            diverged in 1 of 1 runs" in done.stdout
+    assert (" exact match " in done.stdout) == bool(others)
+    assert (tmp_path / "experiment.png").is_file() == bool(others)  # where there is something to draw
+
+
+def test_schemes_of_which_no_run_can_be_asked_are_said(here, tmp_path):
+    words = ("lengths", "--schemes", "learned", "--seeds", 1, "--length", 4, "--times", 2, "--n", 20, "--out", tmp_path)
+    done = here(*words, "--set", "learning_rate=100.0", *FATAL)
+    assert done.exit_code == 0, done.output
+    assert "no run that could be asked; no step trained positions 5 to 8 of its source" in done.stdout
+
+
 def test_questions_and_claims_are_listed():
     listed = json.loads(interpreter("experiment", "--json").stdout)
     assert "recurrent" in [line["name"] for line in listed]
@@ -68,6 +97,10 @@ def test_questions_and_claims_are_listed():
         (("lengths", "--schemes", "learned", "backwards"), "positions backwards: positions is 'backwards'; choose one of learned"),
         (("lengths", "--length", 300), "1500 symbols; at most 512 are asked"),
         (("lengths", "nowhere"), "nowhere is no checkpoint"),
+        (("lengths", "checkpoints/reverse", "--n", 10), "Invalid value for '--n': 10 is not in the range 20<=x<=2000"),
+        (("lengths", "checkpoints/reverse", "--times", 0), "Invalid value for '--times': 0 is not in the range 1<=x<=20"),
+        (("lengths", "--set", *VAST), "--batch-size is 65536: this run needs about"),
+        (("experiment", "--vary", "norm=pre,post", "--set", *VAST), "are free; use a smaller batch_size, d_model, d_ff or max_length"),
         (("lengths", "--set", "steps"), "write NAME=VALUE"),
         (("experiment", "--vary", "n_heads=one"), "n_heads is 'one'; it must be a whole number"),
         (("experiment", "--vary", "wings=1"), "is no setting of a run"),

@@ -1,5 +1,6 @@
 import json
 import time
+from concurrent.futures import Future
 
 import pytest
 
@@ -8,7 +9,8 @@ from playground.lab.lengths import FILE
 from playground.models.config import SettingError
 from playground.runs.processes import warm_up
 from playground.runs.registry import Registry
-from playground.runs.run import Refused
+from playground.runs.room import empty
+from playground.runs.run import EMPTIED, Refused
 from playground.training.config import Change, RunConfig
 from tests.servers import wait_for
 
@@ -126,6 +128,22 @@ def test_cancel_withdraws_what_waits_and_saves_what_trains_and_resume_goes_on(se
     assert list(lab.folder.iterdir()) == []
 
 
+def test_resume_at_once_after_cancel_takes_up_what_is_still_being_saved(serve):
+    registry, lab = serve(slots=1)
+    asked = lab.begin(spec(ENDLESS, {"norm": ["pre"]}, [0]), "ada")
+    wait_for(lambda: any(run.step > 3 for run in registry.of_owner("ada")), what="some steps")
+    (run,) = registry.of_owner("ada")
+    with lab._lock, registry.hold(), run.lock:  # its process cannot tell meanwhile that it has saved
+        lab.cancel(asked, "ada")
+        lab.resume(asked, "ada")
+        assert (run.status, lab.state(asked, "ada")) == ("stopping", "going")
+        at = run.step
+    wait_for(lambda: run.status == "training" and run.step > at and run.checkpoints(), what="the run to go on")
+    assert lab.state(asked, "ada") == "going"
+    assert list(lab._known[asked.id].runs.values()) == [run.id]
+    lab.cancel(asked, "ada")
+
+
 def test_after_a_restart_it_waits_and_resumes_without_repeating_what_is_finished(serve):
     registry, lab = serve(slots=1)
     asked = lab.begin(spec(), "ada")
@@ -176,6 +194,28 @@ def test_lengths_are_asked_of_finished_runs_kept_beside_them_and_not_asked_again
     assert finished(lab, lab.find(asked.id, "ada"))["lengths"] == found
 
 
+def test_a_run_that_makes_room_before_it_was_asked_is_said_and_resume_trains_it_anew(serve):
+    registry, lab = serve()
+    ask, first = lab.eyes.ask, Future()
+    lab.eyes.ask = lambda *_: first
+    more = {"grid": {"positions": ["learned", "sinusoidal"]}, "seeds": [0], "kind": "lengths", "times": 2, "n": 20}
+    asked = lab.begin(spec(**more), "ada")
+    wait_for(lambda: statuses(lab, asked) == ["done", "done"], what="two runs that were not asked")
+    lost = registry.find(lab._known[asked.id].runs["0/0"], "ada")
+    assert wait_for(lambda: registry.room.take(lost, lambda run: registry.room._cut(run, empty, EMPTIED)), what="room")
+    lab.eyes.ask = ask
+    first.set_result({"scores": []})
+    wait_for(lambda: lab.state(asked, "ada") == "paused", 60, "the end of what can be asked")
+    assert lab.row(asked, "ada")["message"] == f"{lost.name}: its weights had to make room before it was asked; Resume trains it anew"
+    assert [row["n"] for row in lab.lengths(asked, "ada")["rows"]] == [0, 1]
+    lab.resume(asked, "ada")
+    report = finished(lab, asked)
+    assert [row["n"] for row in report["lengths"]["rows"]] == [1, 1]
+    assert report["message"] == ""
+    assert len(registry.of_owner("ada")) == 3  # the lost one's record, the one that was asked, and a new one
+    assert f"run:{lost.id}" not in [line["run"] for line in report["lines"]]
+
+
 def test_a_run_that_fails_is_said_the_others_go_on_and_resume_tries_it_again(serve):
     registry, lab = serve()
     asked = lab.begin(spec(SMALL | {"steps": 300}, seeds=[0]), "ada")
@@ -197,6 +237,8 @@ def test_a_run_that_diverges_is_counted_as_one_that_did(serve):
     assert report["lines"][0]["message"].startswith("training diverged at step ")
     assert report["results"]["cells"][0]["diverged"] == 1
     assert "diverged in 1 of 1 seeds" in lab.results(asked, "ada")["sentence"]
+    lab.resume(asked, "ada")
+    assert lab.state(asked, "ada") == "done"  # it would diverge again
 
 
 def test_an_experiment_that_nobody_watches_is_put_down_and_can_be_resumed(serve):
@@ -255,6 +297,26 @@ def test_too_much_is_refused_before_anything_begins(serve, monkeypatch):
     with pytest.raises(Refused, match="you have 0 experiments"):
         lab.begin(spec(), "ada")
     assert (lab.rows("ada"), registry.of_owner("ada"), EXPERIMENTS_AN_OWNER) == ([], [], 50)
+
+
+def test_where_no_more_are_kept_the_oldest_whose_owner_has_gone_makes_room(serve, monkeypatch):
+    registry, lab = serve()
+    monkeypatch.setattr("playground.lab.laboratory.EXPERIMENTS_IN_ALL", 3)
+    with lab._lock:  # nothing is begun of any of them
+        known = {owner: lab.begin(spec(), owner) for owner in ("ada", "bob", "cy")}
+        for owner, each in known.items():
+            lab.cancel(each, owner)
+        registry.rows("ada")
+        known["dan"] = lab.begin(spec(), "dan")
+        assert [owner for owner, each in known.items() if lab.find(each.id, owner)] == ["ada", "cy", "dan"]
+        assert {path.stem for path in lab.folder.iterdir()} == {known[owner].id for owner in ("ada", "cy", "dan")}
+        registry.rows("cy")
+        with pytest.raises(Refused, match="as many experiments are kept here as can be"):
+            lab.begin(spec(), "eve")  # dan's is going
+        lab.cancel(known["dan"], "dan")
+        lab.begin(spec(), "eve")
+        assert [lab.rows(owner) != [] for owner in ("ada", "cy", "dan", "eve")] == [True, True, False, True]
+        lab.cancel(lab.of_owner("eve")[0], "eve")
 
 
 def test_files_that_are_no_experiments_are_left_alone(serve, tmp_path):

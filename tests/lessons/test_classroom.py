@@ -12,7 +12,8 @@ from playground.lessons.mistakes import MISTAKES, MYSTERY, chosen
 from playground.models.config import SettingError
 from playground.runs.processes import warm_up
 from playground.runs.registry import Registry
-from playground.runs.run import Refused
+from playground.runs.room import empty
+from playground.runs.run import EMPTIED, Refused
 from tests.servers import wait_for
 
 OWNER, OTHER = "o" * 32, "x" * 32
@@ -92,6 +93,39 @@ def test_a_run_that_is_stopped_elsewhere_ends_the_question_and_goes_on_with_the_
     room.close()
 
 
+def test_a_run_whose_weights_had_to_make_room_is_trained_anew(registry):
+    room = Classroom(registry, SLOW)
+    question = room.begin_stop("stop-1", 10, {}, OWNER)
+    (lost,) = registry.of_owner(OWNER)
+    wait_for(lambda: lost.step > 3, what="some steps")
+    room.cancel(question, OWNER)
+    wait_for(lambda: registry.room.take(lost, lambda run: registry.room._cut(run, empty, EMPTIED)), what="room")
+    assert (lost.status, lost.removed) == ("stopped", EMPTIED)
+    question = room.begin_stop("stop-1", 10, {}, OWNER)
+    _, anew = registry.of_owner(OWNER)
+    assert [run["run"] for run in room.poll(question, OWNER)["runs"]] == [f"run:{anew.id}"]
+    wait_for(lambda: anew.step, what="a step of the new run")
+    room.cancel(question, OWNER)
+    room.close()
+
+
+def test_a_run_that_is_still_being_saved_is_not_taken_up(registry):
+    room = Classroom(registry, SLOW)
+    question = room.begin_stop("stop-1", 10, {}, OWNER)
+    (run,) = registry.of_owner(OWNER)
+    wait_for(lambda: run.step > 3, what="some steps")
+    with registry.hold(), run.lock:  # its process cannot tell meanwhile that it has saved
+        room.cancel(question, OWNER)
+        assert run.status == "stopping"
+        with pytest.raises(Refused, match="still being saved; measure again in a moment"):
+            room.begin_stop("stop-1", 10, {}, OWNER)
+    wait_for(lambda: run.status == "stopped", what="the run to be saved")
+    again = room.begin_stop("stop-1", 10, {}, OWNER)
+    assert registry.of_owner(OWNER) == [run]
+    room.cancel(again, OWNER)
+    room.close()
+
+
 def test_nothing_is_begun_for_what_cannot_be(room, registry):
     for ask in (
         lambda: room.begin_stop("stop-9", 1, {}, OWNER),
@@ -115,6 +149,21 @@ def test_an_owner_has_two_questions_at_a_time_and_those_that_were_left_do_not_co
     monkeypatch.setattr(classrooms, "LEFT_AFTER", -1.0)
     room.begin_stop("stop-1", 10, {"seed": 2}, OWNER)
     room.close()
+
+
+def test_where_no_more_are_kept_the_question_that_was_left_longest_ago_makes_room(room, monkeypatch):
+    monkeypatch.setattr(classrooms, "IN_ALL", 3)
+    measuring = room.begin_bug("last-layer", 0, 1000, OWNER)
+    waiting = [room.begin_bug("no-return", seed, 20, OTHER) for seed in (0, 1)]
+    room.poll(waiting[0], OTHER)
+    with pytest.raises(Refused, match="many others are measuring just now"):
+        room.begin_bug("no-return", 0, 20, "z" * 32)
+    for question, seconds in ((measuring, 100), (waiting[0], 60), (waiting[1], 80)):
+        room._questions[question].polled_at -= classrooms.LEFT_AFTER + seconds
+    latest = room.begin_bug("no-return", 0, 20, "z" * 32)
+    assert set(room._questions) == {measuring, waiting[0], latest}
+    with pytest.raises(Refused, match="not kept any more"):
+        room.poll(waiting[1], OTHER)
 
 
 def test_a_mystery_tells_nothing_that_is_to_be_found(room):

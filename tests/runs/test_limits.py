@@ -8,12 +8,13 @@ import time
 from dataclasses import replace
 
 import pytest
+import torch
 
 from playground.lab.laboratory import Laboratory
 from playground.models.config import SettingError
 from playground.runs.history import kept_states, kept_steps, read_lines
-from playground.runs.limits import Limits, kept_by
-from playground.runs.processes import warm_up
+from playground.runs.limits import LONGEST_METRICS, Limits, kept_by
+from playground.runs.processes import usable_cores, warm_up
 from playground.runs.registry import Registry
 from playground.runs.room import bytes_in, thin
 from playground.runs.run import EMPTIED, THINNED, Refused, Run, fingerprint
@@ -197,6 +198,54 @@ def test_a_model_that_would_not_fit_a_visitors_room_is_refused_with_its_size():
     ):
         Limits(own_bytes=200_000_000).check(config)
     Limits(own_bytes=kept_by(config)).check(config)
+
+
+def test_more_threads_than_a_runs_part_are_refused_by_name_at_the_start_and_on_the_way(hosted, tmp_path):
+    registry = hosted(SLOTS=1)
+    assert registry.limits.threads == usable_cores()
+    registry = hosted(SLOTS=1000)
+    assert registry.limits.threads == 1
+    going = registry.start(small(steps=ENDLESS, threads=1), "ada", changes=[Change(0, "speed", 40)])
+    stopped = done(registry)
+    doors = {
+        "a start": lambda: registry.start(small(threads=2), "ada"),
+        "a change of one that is going": lambda: registry.change(going, "threads", 2),
+        "a change of one that is not": lambda: registry.change(stopped, "threads", 2),
+    }
+    said = "threads is 2: this server gives each run 1; its owner sets PLAYGROUND_SLOTS, or leave it at 1"
+    for door, enter in doors.items():
+        with pytest.raises(SettingError) as told:
+            enter()
+        assert (told.value.field, str(told.value)) == ("threads", said), door
+    assert len(registry.of_owner("ada")) == 2
+    trainer = Trainer(small(threads=64))
+    save_checkpoint(tmp_path / "sent", trainer, [trainer.step()])
+    sent = registry.adopt(tmp_path / "sent", "ada", "mine")  # trained where there was more: it is held to its part here
+    assert registry._order_for(sent).threads == 1
+    torch.set_num_threads(1)
+    registry.change(stopped, "threads", 1)
+    assert stopped.changes == [Change(stopped.step, "threads", 1)]
+    Limits.none().check(small(threads=200))
+
+
+def test_metrics_that_would_take_long_to_read_are_not_adopted(hosted, tmp_path):
+    registry = hosted()
+    trainer = Trainer(small(steps=5))
+    checkpoint = tmp_path / "sent"
+    save_checkpoint(checkpoint, trainer, [trainer.step() for _ in range(3)])
+    metrics = checkpoint / "metrics.jsonl"
+    size = metrics.stat().st_size
+    os.truncate(metrics, LONGEST_METRICS + 4_000_000)
+    with pytest.raises(Refused) as told:
+        registry.adopt(checkpoint, "ada", "mine")
+    assert str(told.value) == ("its metrics.jsonl has 20 MB: this server takes 16 MB; leave that file out, or keep fewer of its lines")
+    assert registry.of_owner("ada") == []
+    assert metrics.is_file()
+    os.truncate(metrics, size)
+    registry.limits = replace(registry.limits, lines=size)
+    without = shutil.copytree(checkpoint, tmp_path / "without", ignore=shutil.ignore_patterns("metrics.jsonl"))
+    assert registry.adopt(checkpoint, "ada", "mine").load().last == 3
+    assert registry.adopt(without, "ada", "mine").step == 3
 
 
 # Minutes
@@ -383,6 +432,39 @@ def test_one_visitors_excess_costs_nobody_else(hosted):
     assert sum(bytes_in(run.folder) for run in registry.everybodys()) <= total - one
 
 
+def test_what_was_sent_by_somebody_who_has_gone_goes_before_what_was_trained_here(hosted, tmp_path):
+    registry = hosted()
+    save_checkpoint(tmp_path / "checkpoint", Trainer(small()), None)
+    runs = {"trained": done(registry, "tess", "trained", steps=60)}
+    for name, owner in (("sent", "gus"), ("near", "nell")):
+        runs[name] = registry.adopt(shutil.copytree(tmp_path / "checkpoint", tmp_path / name), owner, name)
+    for name, hours in (("trained", 9), ("sent", 1), ("near", 99)):
+        age(runs[name], hours)
+    forget_visits(registry)
+    registry.rows("nell")
+
+    def take() -> dict[str, str]:
+        total = sum(bytes_in(run.folder) for run in registry.everybodys())
+        registry.limits = replace(registry.limits, own_bytes=10**9, all_bytes=total - 1000)
+        registry.room.sweep()
+        return {name: run.removed for name, run in runs.items()}
+
+    assert take() == {"trained": THINNED, "sent": "", "near": ""}
+    assert take() == {"trained": THINNED, "sent": EMPTIED, "near": ""}
+    assert runs["trained"].checkpoints()
+    assert take() == {"trained": EMPTIED, "sent": EMPTIED, "near": ""}
+
+
+def test_what_was_sent_and_trained_on_here_counts_as_trained_here(hosted, tmp_path):
+    registry = hosted()
+    save_checkpoint(tmp_path / "checkpoint", Trainer(small(steps=5)), None)
+    run = registry.adopt(tmp_path / "checkpoint", "ada", "sent")
+    assert run.sent is Run.read(run.folder).sent is True
+    registry.control(run, "resume")
+    until(lambda: run.status == "done" and not run.live)
+    assert run.sent is Run.read(run.folder).sent is False
+
+
 def test_a_branch_that_waits_keeps_what_it_comes_from(hosted):
     registry = hosted()
     parent = done(registry, "ada", "parent", steps=60)
@@ -432,8 +514,9 @@ def test_a_record_of_an_earlier_version_is_read(hosted):
     registry = hosted()
     run = done(registry)
     written = (run.folder / "run.json").read_text()
-    shorter = "\n".join(line for line in written.splitlines() if '"active"' not in line and '"removed"' not in line)
-    assert shorter != written
-    (run.folder / "run.json").write_text(shorter)
+    later = ('"active"', '"removed"', '"sent"')
+    shorter = [line for line in written.splitlines() if not any(name in line for name in later)]
+    assert len(shorter) == len(written.splitlines()) - len(later)
+    (run.folder / "run.json").write_text("\n".join(shorter))
     again = Run.read(run.folder)
-    assert (again.id, again.active, again.removed, again.owner) == (run.id, 0.0, "", fingerprint("ada"))
+    assert (again.id, again.active, again.removed, again.sent, again.owner) == (run.id, 0.0, "", False, fingerprint("ada"))

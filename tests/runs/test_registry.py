@@ -12,6 +12,8 @@ import psutil
 import pytest
 
 from playground.models.config import SettingError
+from playground.runs import registry as registry_module
+from playground.runs.eyes import Eyes
 from playground.runs.history import kept_states, kept_steps, read_lines, weights_path
 from playground.runs.processes import Child, warm_up
 from playground.runs.registry import ASKING, UNDO_FOR, WAITING_AN_OWNER, Registry
@@ -460,6 +462,26 @@ def test_a_run_that_does_not_fit_into_memory_is_refused_with_the_number(registry
     assert registry.of_owner("ada") == []
 
 
+def test_a_run_that_is_short_of_memory_keeps_no_smaller_one_waiting_and_begins_when_there_is_memory(serve, monkeypatch):
+    def scarce(config: RunConfig, besides: int = 0) -> None:
+        if config.training.batch_size > 8:
+            raise SettingError("batch_size", "this run needs about 9.0 GB and 1.0 GB are free")
+
+    registry = serve(slots=1)
+    going, large, small = slow(registry), slow(registry, batch_size=16), slow(registry)
+    monkeypatch.setattr(registry_module, "check_memory", scarce)
+    wait_for_steps(going)
+    registry.control(going, "stop")
+    wait_for_steps(small)
+    told = Page(registry, large).poll()
+    assert (told["status"], told["place"]) == ("waiting", 1)
+    assert told["message"] == "it waits for memory: this run needs about 9.0 GB and 1.0 GB are free"
+    monkeypatch.undo()
+    registry.slots = registry.slots_an_owner = 2
+    wait_for_steps(large)
+    assert (large.message, small.status) == ("", "training")
+
+
 def test_a_folder_that_cannot_be_made_is_said(tmp_path):
     (tmp_path / "runs").write_text("in the way")
     registry = Registry(tmp_path, slots=1)
@@ -495,6 +517,45 @@ def test_whoever_looks_at_the_list_keeps_the_runs_in_it_going(serve):
     mine, theirs = slow(registry, "ada"), slow(registry, "bob")
     wait_for(lambda: registry.rows("ada") and theirs.status == "paused", what="the run of somebody who is away to pause")
     assert mine.status == "training"
+
+
+def test_a_run_in_line_that_nobody_watches_leaves_it_and_says_why(serve):
+    registry = serve(slots=1, lease=600)
+    going, left, behind = (slow(registry) for _ in range(3))
+    left.watched_at -= 1000
+    said = "left the line by itself, because nobody was watching for 10 min; Resume joins it again"
+    wait_until(left, lambda: Run.read(left.folder).message == said, "to leave the line")
+    assert (left.status, left.message, registry.place(left), registry.place(behind)) == ("stopped", said, None, 1)
+    assert Run.read(left.folder).status == "stopped"
+    page = Page(registry, left)
+    page.poll()  # it is on the screen of who presses Resume
+    registry.control(left, "resume")
+    assert (left.status, left.message, registry.place(left)) == ("waiting", "", 2)
+    registry.control(behind, "stop")
+    registry.control(going, "stop")
+    page.poll_until(lambda told: told["step"])
+
+
+def test_a_run_that_is_resumed_after_long_is_not_alone_in_line(serve):
+    registry = serve(slots=1, lease=600)
+    going, resumed, alone = (slow(registry) for _ in range(3))
+    registry.control(resumed, "stop")
+    resumed.watched_at -= 1000
+    registry.control(resumed, "resume")
+    alone.watched_at -= 1000
+    wait_for_status(alone, "stopped")  # the house has looked after both
+    assert (resumed.status, registry.place(resumed), going.live) == ("waiting", 1, True)
+
+
+def test_a_run_in_line_whose_list_is_on_screen_stays_there(serve):
+    registry = serve(slots=1, lease=0)
+    going, mine, theirs = slow(registry), slow(registry), slow(registry, "bob")
+    for run in (mine, theirs):
+        run.watched_at -= 1000
+    assert registry.rows("ada")[0]["place"] is not None
+    registry.lease = 600
+    wait_for_status(theirs, "stopped")  # the house has looked after both
+    assert (mine.status, registry.place(mine), mine.message, going.live) == ("waiting", 1, "", True)
 
 
 def test_without_a_lease_nobody_has_to_watch(serve):
@@ -732,15 +793,17 @@ def test_a_branch_from_the_last_step_goes_further(registry):
     assert branch.changes == [Change(30, "steps", 60)]
 
 
-def test_a_branch_from_the_last_step_of_a_run_that_ended_early_waits_there_too(registry):
-    parent = wait_for_status(start(registry, steps=500, until=0.001, eval_every=5, eval_n=2000, learning_rate=0.02), "done")
+def test_a_branch_from_the_last_step_of_a_run_that_ended_early_waits_there_too_and_goes_on_to_its_own_end(registry):
+    parent = wait_for_status(start(registry, steps=80, until=0.001, eval_every=5, learning_rate=0.02, max_length=3), "done")
     last = parent.step
-    assert last < 500
-    branch = registry.branch(parent, last, "ada")
-    wait_for(lambda: branch.step == last and branch.status in ("paused", "done"), what="a branch at its step")
-    assert branch.status == "paused"
-    finished(registry, branch)
-    assert branch.step > last
+    assert last < 70
+    branch, earlier = registry.branch(parent, last, "ada"), registry.branch(parent, last - 1, "ada")
+    assert (branch.changes, earlier.changes) == ([Change(last, "until", 0.0)], [])
+    wait_for_pause_at(branch, last)
+    assert finished(registry, branch).step == 80
+    assert losses(branch)[:last] == losses(parent)
+    wait_for_pause_at(earlier, last - 1)
+    assert finished(registry, earlier).step == last
 
 
 @pytest.mark.parametrize("step", [-1, 31, 10**9])
@@ -820,6 +883,24 @@ def test_a_run_that_is_done_can_be_made_longer(registry):
     assert run.status == "paused"
     finished(registry, run)
     assert len(losses(run)) == 35
+
+
+def test_a_run_that_trains_on_after_its_end_has_no_scores_until_its_next_one(registry):
+    run = wait_for_the_end(wait_for_status(start(registry, steps=20), "done"))
+    page = Page(registry, run)
+    assert page.poll()["scores"] == run.scores
+    assert run.scores["n"] == 2000
+    registry.change(run, "steps", ENDLESS)
+    registry.change(run, "speed", 40)
+    registry.control(run, "resume")
+    assert page.poll_until(lambda told: told["step"] > 20)["scores"] is None
+    held(registry, run, 21)
+    assert run.scores is Run.read(run.folder).scores is None
+    assert registry.rows("ada")[0]["best"] == run.best is not None
+    registry.change(run, "steps", run.step + 5)
+    registry.change(run, "speed", 0)
+    finished(registry, run)
+    assert run.scores["n"] == Run.read(run.folder).scores["n"] == 2000
 
 
 @pytest.mark.parametrize("live", [True, False])
@@ -973,6 +1054,26 @@ def test_who_asks_the_moment_the_process_that_looks_has_ended_is_answered_by_the
     registry.eyes.close()
     assert "ended" in answer(first)["error"]
     assert answer(asked_again.result(60)) == {}
+
+
+def test_who_waits_behind_others_does_not_get_the_process_that_looks_ended(monkeypatch):
+    eyes = Eyes()
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(Child, "send", lambda child, *message: True)  # its turn does not come
+            waiting = eyes.ask("warm", {})
+        child = eyes._child
+        eyes._since = {number: at - 100 for number, at in eyes._since.items()}
+        eyes._heard -= 100
+        assert answer(eyes.ask("warm", {})) == {}
+        eyes.supervise(60)
+        assert answer(eyes.ask("warm", {})) == {}
+        assert (eyes._child, waiting.done()) == (child, False)
+        eyes._heard -= 100
+        eyes.supervise(60)  # it has been at one question since its last answer
+        assert "ended" in answer(waiting)["error"]
+    finally:
+        eyes.close()
 
 
 def test_looking_and_asking_change_no_bit(registry):

@@ -1,6 +1,7 @@
 """The loop of a worker where steps are taken in rows, as on a GPU; the rest of it is tested through the registry."""
 
 import pytest
+import torch
 
 from playground.runs.history import History, kept_states, kept_steps, read_lines
 from playground.runs.processes import context
@@ -90,3 +91,13 @@ def test_a_row_ends_where_the_run_is_to_wait(make, quick):
     assert worker.most() == 2
     worker.pause_at = -1
     assert worker.most() == next(n for n in range(1, 99) if worker.history.wants_weights(192 + n) or worker.history.wants_state(192 + n))
+
+
+def test_a_worker_takes_no_more_threads_than_its_order_allows_whatever_its_settings_say(tmp_path):
+    owner, pipe = context().Pipe()
+    (tmp_path / "checkpoints").mkdir()
+    fields = RunConfig.from_fields(SMALL | {"threads": 2}).to_fields()
+    worker = Worker(pipe, Order(str(tmp_path), fields, changes=[[0, "threads", 8]], threads=1))
+    worker.trainer.step()
+    assert (worker.trainer.settings.threads, worker.trainer.threads, torch.get_num_threads()) == (8, 1, 1)
+    owner.close()

@@ -1,6 +1,7 @@
 """Training in slices of a GPU that is lent, on a ZeroGPU that is simulated (lending.py)."""
 
 import contextvars
+import errno
 import pickle
 import sys
 import threading
@@ -9,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from playground.runs import registry as registry_module
+from playground.runs import zero as zero_module
 from playground.runs.registry import Registry
 from playground.runs.run import Order, Run
 from playground.runs.zero import MARGIN, SLICE, borrow, in_words, train_slice
@@ -208,6 +210,23 @@ def test_a_quota_that_is_used_up_pauses_the_run_with_its_checkpoint(registry, ze
     registry.control(run, "resume")
     slices_of(LONG)
     assert losses(to_the_end(registry, run)) == at_once[0]
+
+
+def test_a_slice_that_cannot_even_be_spoken_to_pauses_the_run_which_goes_on_later(registry, zero, slices_of, at_once, monkeypatch):
+    def full(*arguments: object, **more: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    slices_of(LONG)
+    run = registry.start(CONFIG, "ada")
+    with monkeypatch.context() as patch:
+        patch.setattr(zero_module, "Listener", full)
+        slice_of(registry, run)
+    assert (run.status, run.live, zero.calls) == ("paused", False, [])
+    assert run.message == "the GPU was not to be had ([Errno 24] Too many open files); it had no checkpoint yet"
+    assert registry.poll(run, 0, -1, 0)["message"] == run.message
+    registry.control(run, "resume")
+    assert losses(to_the_end(registry, run)) == at_once[0]
+    assert run.message == ""
 
 
 def test_two_pages_that_ask_at_once_get_one_slice(registry, zero, slices_of):

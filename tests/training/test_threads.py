@@ -127,3 +127,13 @@ def test_a_resumed_run_has_the_threads_it_had(trainer, tries, tmp_path):
     assert torch.get_num_threads() == 2
     inspected, _ = load_trainer(tmp_path / "saved", threads=1)
     assert inspected.threads == 1
+
+
+def test_only_as_many_are_tried_as_the_run_may_take(trainer, tries):
+    _, tried = tries
+    trainer.hold_to(2)
+    choice = ThreadChoice(trainer)
+    while trainer.should_continue():
+        trainer.step()
+        choice.look()
+    assert set(map(tuple, tried)) == {(1, 2)}

@@ -287,3 +287,18 @@ def test_the_address_that_counts_is_the_one_that_the_proxy_of_a_space_writes(mon
     assert _client(request_of(x_forwarded_for="9.9.9.9, 1.1.1.1, 2.2.2.2")) == "1.1.1.1"
     assert _client(request_of(x_forwarded_for="2.2.2.2")) == "2.2.2.2"
     assert _client(request_of()) == "10.0.0.1"
+
+
+def test_where_the_environment_says_that_there_are_proxies_the_address_is_the_one_that_the_last_of_them_writes(monkeypatch):
+    monkeypatch.delenv("SPACE_ID", raising=False)
+    for unset in (None, "", " "):
+        if unset is None:
+            monkeypatch.delenv("PLAYGROUND_API_PROXIES", raising=False)
+        else:
+            monkeypatch.setenv("PLAYGROUND_API_PROXIES", unset)
+        assert _client(request_of(x_forwarded_for="1.1.1.1, 2.2.2.2")) == "10.0.0.1"
+    monkeypatch.setenv("PLAYGROUND_API_PROXIES", "1")
+    assert _client(request_of(x_forwarded_for="1.1.1.1, 2.2.2.2")) == "2.2.2.2"
+    assert _client(request_of()) == "10.0.0.1"
+    monkeypatch.setenv("PLAYGROUND_API_PROXIES", "2")
+    assert _client(request_of(x_forwarded_for="1.1.1.1, 2.2.2.2")) == "1.1.1.1"

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
@@ -14,12 +15,16 @@ import pytest
 
 from playground.origins import from_text, keep
 from playground.runs.registry import Registry
+from playground.runs.run import Refused, size_of
 from playground.tasks import TASKS
 from playground.tasks.rows import RowsError, kept_about, kept_rows
+from playground.training.checkpoint import save_checkpoint
 from playground.training.config import RunConfig
+from playground.training.trainer import Trainer
 from playground.ui import difficulty
+from playground.ui.acts import details
 from playground.ui.form import problems, run_config, weight_and_problem
-from playground.ui.rows import MOST_IN_LINE, PATH, Bringing, panel_value
+from playground.ui.rows import MB, MOST_IN_LINE, PATH, UNTOUCHED, Bringing, panel_value
 from playground.ui.visit import new_owner
 from tests.servers import AppServer
 
@@ -238,6 +243,106 @@ def test_a_visitor_has_room_for_so_many_rows_and_makes_room_by_removing(app):
     assert ask(app, "use", new_owner(), first) == {}  # others have room of their own
     assert ask(app, "remove", owner, first) == {}
     assert ask(app, "use", owner, content) == {}  # still there from the reading
+
+
+class Shelf:
+    """Rows of several visitors on a server that is open to all, of which a run may be made."""
+
+    def __init__(self, root):
+        self.root, self.registry = root, Registry(root)
+        self.bringing = Bringing(self.registry)
+
+    def bring(self, symbol, owner, times=1):
+        """Rows that differ by a symbol, as many times as many bytes; what `use` says to them is the test's."""
+        rows = from_text("".join(f"{n:04d}{symbol}\t{symbol}{n:04d}\n" for n in range(300 * times)))
+        folder = self.root / "rows" / f".{symbol}.tmp"
+        (folder / "rows").mkdir(parents=True)
+        for name, data in rows.files().items():
+            (folder / "rows" / name).write_bytes(data)
+        self.bringing._remember(owner, rows.content, folder)
+        return rows.content
+
+    def use(self, symbol, owner, since=0.0):
+        """Rows that a visitor chose so many seconds ago."""
+        content = self.bring(symbol, owner)
+        assert self.bringing.use(owner, content) == {}
+        self.chosen(content, since)
+        return content
+
+    def chosen(self, content, since):
+        for path in [self.root / "rows" / content, *self.root.glob(f"rows/.owners/*/{content}")]:
+            os.utime(path, (time.time() - since,) * 2)
+
+    def made_of(self, content, owner):
+        """A run of these rows."""
+        small = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "batch_size": 8, "eval_n": 32, "steps": 6}
+        folder = self.root / ".made"
+        save_checkpoint(folder, Trainer(RunConfig.from_fields(small | kept_rows(content).settings())), [])
+        return self.registry.adopt(folder, owner, "mine")
+
+    def fits(self, sets):
+        """Let there be room for so many rows more than there are; for less than one in fractions."""
+        sizes = [size_of(self.root / "rows" / content) for content in self.contents()]
+        self.bringing.all_mb = (sum(sizes) + sets * max(sizes)) / MB
+
+    def contents(self):
+        return {path.name for path in (self.root / "rows").glob("[!.]*")}
+
+    def listed(self, owner):
+        return [row["content"] for row in self.bringing.kept(owner)]
+
+
+@pytest.fixture
+def shelf(tmp_path, monkeypatch):
+    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
+    shelf = Shelf(tmp_path)
+    yield shelf
+    shelf.registry.shutdown()
+
+
+def test_rows_that_nobody_chose_for_long_make_room_for_new_ones_oldest_first(shelf):
+    ada, bob = new_owner(), new_owner()
+    trained = shelf.use("a", ada, since=9 * UNTOUCHED)
+    shelf.made_of(trained, ada)
+    oldest, older = shelf.use("b", ada, since=3 * UNTOUCHED), shelf.use("c", ada, since=2 * UNTOUCHED)
+    again = shelf.use("d", ada, since=8 * UNTOUCHED)
+    shelf.bringing.use(bob, again)
+    recent = shelf.use("e", ada, since=UNTOUCHED / 2)
+    shelf.fits(0.5)
+    new = shelf.use("f", bob)
+    assert shelf.contents() == {trained, older, again, recent, new}
+    assert oldest not in shelf.listed(ada)
+    newer = shelf.use("g", bob)
+    assert shelf.contents() == {trained, again, recent, new, newer}
+    with pytest.raises(Refused, match="keeps as many rows as it can"):
+        shelf.use("h", bob)
+    assert shelf.contents() == {trained, again, recent, new, newer}
+
+
+def test_where_old_rows_are_not_enough_none_go_and_the_visitor_is_refused(shelf):
+    ada, bob = new_owner(), new_owner()
+    old, recent = shelf.use("a", ada, since=2 * UNTOUCHED), shelf.use("b", ada)
+    shelf.fits(0.5)
+    content = shelf.bring("c", bob, times=2)
+    with pytest.raises(Refused, match="keeps as many rows as it can; try again later"):
+        shelf.bringing.use(bob, content)
+    assert shelf.contents() == set(shelf.listed(ada)) == {old, recent}
+    assert shelf.listed(bob) == []
+
+
+def test_who_only_watches_a_run_is_not_told_which_rows_it_is_made_of(shelf):
+    owner = new_owner()
+    content = shelf.use("a", owner)
+    run = shelf.made_of(content, owner)
+
+    def told(**what):
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(asyncio.run, details(shelf.registry, what)).result()
+
+    watched = told(subject=f"watch:{run.watch_id}", owner=new_owner())
+    assert watched["settings"]["task"] == "rows"
+    assert content not in json.dumps(watched)
+    assert told(subject=f"run:{run.id}", owner=owner)["settings"]["rows"] == content
 
 
 def test_the_form_trains_on_rows_that_are_kept_here(kept):

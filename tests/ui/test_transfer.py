@@ -2,6 +2,7 @@ import asyncio
 import io
 import json
 import os
+import tempfile
 import urllib.error
 import urllib.request
 import zipfile
@@ -9,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
+from starlette.applications import Starlette
 
 from playground.runs import tickets as tickets_module
 from playground.runs.registry import Registry
@@ -17,8 +19,8 @@ from playground.runs.tickets import Tickets
 from playground.training.checkpoint import save_checkpoint
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
-from playground.ui.acts import act, details
-from playground.ui.transfer import FILES, PATH, pack_checkpoint, unpack
+from playground.ui.acts import act, details, rows
+from playground.ui.transfer import FILES, PATH, pack_checkpoint, routes, unpack
 from playground.ui.visit import new_owner
 from tests.servers import AppServer
 
@@ -168,6 +170,16 @@ def test_only_the_owner_is_given_a_ticket_and_it_works_once(tmp_path, files):
     registry.shutdown()
 
 
+@pytest.mark.parametrize("owner", ["short", "x" * 33, "\u00e9" * 32, "x" * 100_000], ids=("short", "long", "foreign", "huge"))
+def test_whoever_is_no_owner_is_not_taken_for_one_who_is_here(tmp_path, owner):
+    registry = Registry(tmp_path)
+    assert in_line(rows(registry, {"owner": owner}))["runs"] == []
+    assert registry.here == {}
+    in_line(rows(registry, {"owner": new_owner()}))
+    assert len(registry.here) == 1
+    registry.shutdown()
+
+
 def test_what_was_packed_can_be_unpacked_and_is_the_same(tmp_path, files):
     registry = Registry(tmp_path)
     (tmp_path / "sent").mkdir()
@@ -194,3 +206,93 @@ def test_tickets_grow_old(monkeypatch, tmp_path):
 def test_nobody_fetches_without_a_ticket(app):
     assert app.get(PATH + "/guess")[0] == 404
     assert app.get(PATH + "/..%2f..%2fconfig.json")[0] in (404, 405)
+
+
+async def told(served, method, path, receive, send=None):
+    """Status and text that a client is answered which sends as `receive` says, and takes what it is sent as `send` says."""
+    answer = []
+
+    async def hear(message):
+        answer.append(message)
+        if send:
+            await send(message)
+
+    scope = {"type": "http", "method": method, "path": path, "query_string": b"", "headers": [(b"x-owner", new_owner().encode())]}
+    await served(scope, receive, hear)
+    return answer[0]["status"], b"".join(message.get("body", b"") for message in answer)
+
+
+async def whole(body=b""):
+    return {"type": "http.request", "body": body, "more_body": False}
+
+
+async def nothing_more():
+    await asyncio.Event().wait()
+
+
+async def trickle():
+    await asyncio.sleep(0.01)
+    return {"type": "http.request", "body": b"P", "more_body": True}
+
+
+def test_an_upload_that_trickles_holds_its_place_for_a_time_only(tmp_path, monkeypatch):
+    monkeypatch.setattr("playground.ui.transfer.RECEIVED_AT_ONCE", 1)
+    monkeypatch.setattr("playground.ui.transfer.RECEIVED_WITHIN", 2)
+    registry = Registry(tmp_path)
+
+    async def scene():
+        served = Starlette(routes=routes(registry))
+        slow = asyncio.create_task(told(served, "POST", PATH, trickle))
+        await asyncio.sleep(0.1)
+        beside = await told(served, "POST", PATH, whole)
+        late = await asyncio.wait_for(slow, 20)
+        return beside, late, await told(served, "POST", PATH, whole)
+
+    beside, late, after = in_line(scene())
+    registry.shutdown()
+    assert beside[0] == 503
+    assert (late[0], json.loads(late[1])["error"]) == (408, "it did not arrive within 2 s; try a quicker line")
+    assert (after[0], json.loads(after[1])["error"]) == (400, "it is no zip file; send one as Download gives it")
+    assert list((tmp_path / "runs").glob(".*.tmp")) == []
+
+
+def test_downloads_that_nobody_reads_hold_their_places_for_a_time_only(tmp_path, files, monkeypatch):
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    monkeypatch.setattr("playground.ui.transfer.GIVEN_AT_ONCE", 2)
+    monkeypatch.setattr("playground.ui.transfer.SENT_WITHIN", 2)
+    registry = Registry(tmp_path / "here")
+    (tmp_path / "sent").mkdir()
+    for name, data in files.items():
+        (tmp_path / "sent" / name).write_bytes(data)
+    run = registry.adopt(tmp_path / "sent", "ada", "mine")
+
+    async def scene():
+        served, unread = Starlette(routes=routes(registry)), asyncio.Semaphore(0)
+
+        async def full(message):
+            if message["type"] == "http.response.body":
+                unread.release()
+                await nothing_more()
+
+        def download(send=None):
+            ticket = registry.tickets.issue(run.checkpoints()[0][0], run)
+            return told(served, "GET", f"{PATH}/{ticket}", nothing_more, send)
+
+        slow = [asyncio.create_task(download(full)) for _ in range(2)]
+        for _ in slow:
+            await asyncio.wait_for(unread.acquire(), 60)
+        packed = len(list(temporary.glob("*.zip")))
+        refused = await download()
+        await asyncio.wait_for(asyncio.gather(*slow), 20)
+        left = list(temporary.iterdir())
+        monkeypatch.setattr("playground.ui.transfer.SENT_WITHIN", 600)
+        return packed, refused, left, await download()
+
+    packed, refused, left, after = in_line(scene())
+    registry.shutdown()
+    assert (packed, left, list(temporary.iterdir())) == (2, [], [])
+    assert refused == (503, b"Others are downloading just now: press Download again in a moment.")
+    assert after[0] == 200
+    assert set(zipfile.ZipFile(io.BytesIO(after[1])).namelist()) == set(FILES)
