@@ -34,6 +34,17 @@ FROM_CLICK = """([button, shown]) => new Promise(resolve => {
     requestAnimationFrame(() => resolve((performance.now() - started) / 1000));
   }).observe(box, { childList: true, characterData: true, subtree: true });
   document.querySelector(button).click(); })"""
+# From the click to 99.9 % of the held-out sequences of a look at this run, as the page shows it, in seconds.
+TO_GOAL = """() => new Promise(resolve => {
+  const live = document.querySelector('.live'), shown = document.querySelector('.score-value'), started = performance.now();
+  let over = false;
+  new MutationObserver((_, self) => {
+    if (live.dataset.status === 'training') over = true;
+    if (!over || !(parseFloat(shown.textContent) >= 99.9)) return;
+    self.disconnect();
+    requestAnimationFrame(() => resolve((performance.now() - started) / 1000));
+  }).observe(live, { childList: true, characterData: true, subtree: true, attributes: true });
+  document.querySelector('#train').click(); })"""
 # From the click to the page that says so, in seconds.
 UNTIL = """([button, status]) => new Promise(resolve => {
   const live = document.querySelector('.live'), started = performance.now();
@@ -125,6 +136,23 @@ def clicks(page: Page) -> dict[str, list[float]]:
         print(f"first point {points[-1]:.2f} s, done {ends[-1]:.1f} s", flush=True)
         time.sleep(1)
     return {"first_point_seconds": [round(s, 2) for s in points[1:]], "done_seconds": [round(s, 1) for s in ends[1:]]}
+
+
+def to_goal(page: Page, url: str) -> dict[str, list[float]]:
+    """Seconds from the click on Train to 99.9 % exact match on screen: reversal of ten symbols, and of one to ten as by default."""
+    found = {}
+    for name, settings in (("ten_to_goal_seconds", {"min_length": 10}), ("mixed_to_goal_seconds", {})):
+        took = []
+        for seed in range(CLICKS + 1):
+            page.goto(f"{url}/?settings={quote(json.dumps(settings | {'seed': seed}))}")
+            page.wait_for_selector(".live:not([data-status=opening])")
+            page.wait_for_function("document.querySelector('#size')?.textContent.includes('parameters')")
+            time.sleep(1)
+            took.append(round(page.evaluate(TO_GOAL), 2))
+            page.wait_for_selector(".live[data-status=done]", timeout=120_000)
+            print(f"{name}, seed {seed}: {took[-1]} s", flush=True)
+        found[name] = took[1:]
+    return found
 
 
 def pauses(page: Page, url: str) -> list[float]:
@@ -220,7 +248,7 @@ def measure() -> dict[str, Any]:
         page = browser.new_context(viewport={"width": 1440, "height": 950}).new_page()
         page.goto(app.url)
         page.wait_for_selector(".live[data-status=checkpoint]")
-        result = clicks(page) | {"first_loads": loads, "at_work": at_work(browser, app.url)}
+        result = clicks(page) | to_goal(page, app.url) | {"first_loads": loads, "at_work": at_work(browser, app.url)}
         result["pause_seconds"] = pauses(page, app.url)
         result |= scrubbing(page, app.url, run)
         browser.close()
@@ -239,6 +267,10 @@ def table(rows: dict[str, Any]) -> str:
             "|---|---|---|---|",
             f"| a first visit until the model is on screen, seconds | {len(loads)} | {median(loads):.2f} | {max(loads):.2f} |",
             f"| click on Train to the first point on screen, seconds | {len(first)} | {median(first):.2f} | {max(first):.2f} |",
+            *(
+                f"| click on Train to 99.9 % on screen, reversal of {which}, seconds | {len(took)} | {median(took):.1f} | {max(took):.1f} |"
+                for which, took in (("ten symbols", rows["ten_to_goal_seconds"]), ("one to ten", rows["mixed_to_goal_seconds"]))
+            ),
             f"| click on Train to the end of the default run on screen, seconds | {len(done)} | {median(done):.1f} | {max(done):.1f} |",
             f"| click on Pause to the page that says so, {TABS} tabs open on the run, seconds | {len(paused)} | {median(paused):.2f} | "
             f"{max(paused):.2f} |",
