@@ -28,6 +28,7 @@ KEPT_FOR = 900.0  # seconds that the rows and the result of a job can be asked f
 KEPT_AN_OWNER = 8  # jobs that are over, heavy and light ones apart; the oldest goes first
 KEPT_IN_ALL = 64
 DEAF_FOR = 20.0  # seconds that a cancelled job may take to end before its process is ended
+SAVING_FOR = 300.0  # likewise of fine-tuning, which takes its step to the end and writes the whole model
 FORGOTTEN_AFTER = 180.0  # seconds without a poll after which a job is given up while others wait
 TURN = 300.0  # where strangers share the machine: seconds of work after which a heavy job makes way for the others that wait
 IDLE_FOR = 1200.0  # seconds without a job after which the process ends, and gives its memory back
@@ -282,7 +283,7 @@ class Comparer:
                 del self._jobs[job.id]
         self._forget()
         at_work = [job for job in self._jobs.values() if job.at_work]
-        deaf = any(job.status in OVER and now - job.ended_at > DEAF_FOR for job in at_work)
+        deaf = any(job.status in OVER and now - job.ended_at > (SAVING_FOR if job.kind == "finetune" else DEAF_FOR) for job in at_work)
         if self._child and (deaf or (not at_work and now - self._used_at > IDLE_FOR)):
             self._child.kill()
 

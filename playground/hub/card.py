@@ -356,7 +356,7 @@ def _how_it_was_made(manifest: Manifest) -> str:
     changed = [each for each in manifest.changes if each.step < manifest.step and each.setting not in IN_PASSING]
     by_hand = [f"- from step {each.step + 1:,} on, `{each.setting}` was {each.value:g}" for each in changed]
     repeated = f"This trains it again:\n\n```\n{command}\n```" if command else ""
-    if command and any(each.setting == "learning_rate" for each in changed):
+    if command and any(each.setting in ("learning_rate", "until") for each in changed):
         repeated = f"This repeats its settings, though not the changes made on the way:\n\n```\n{command}\n```"
     settings = [
         [f"`{key}`", _escaped(f"{value}"), setting_of(key).metadata["help"]] for key, value in config.to_fields().items() if key != "family"

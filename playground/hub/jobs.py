@@ -114,7 +114,8 @@ def cancel(job: Job, why: str = "cancelled") -> None:
     elif job.sentence.startswith(COMMITTING):
         left = "the commit was on its way: look whether it is there before you publish again"
     elif job.sentence.startswith(("Making", "Sending")):
-        left = f"the repository may have been made, and no {'model' if job.errand.kind == 'push' else 'file'} in it"
+        left = "what was on the Hub is as it was; a repository that was not there may have been made, without any "
+        left += "model" if job.errand.kind == "push" else "file"
         left += "; its training set may be there" if job.errand.with_data else ""
     else:
         left = "nothing was written"
@@ -138,12 +139,16 @@ class Kept:
     pushed_at: float = 0.0
     last: bool = False  # the run has ended, this push is the final one
     trouble: str = ""
+    over: bool = False  # the final push has failed, and trying again would not help
 
     def told(self) -> dict[str, Any]:
         now = time.monotonic()
-        return {"repo": self.repo, "branch": BRANCH, "minutes": self.minutes, "pushed": self.pushed, "trouble": self.trouble,
-                "ago": round(now - self.pushed_at) if self.pushed is not None else None,
-                "in": max(0, round(self.due - now)), "now": self.job is not None and self.job.status == "working"}  # fmt: skip
+        return {
+            "repo": self.repo, "branch": BRANCH, "minutes": self.minutes, "pushed": self.pushed, "trouble": self.trouble,
+            "ago": round(now - self.pushed_at) if self.pushed is not None else None,
+            "in": 0 if self.over else max(0, round(self.due - now)),
+            "now": self.job is not None and self.job.status == "working",
+        }  # fmt: skip
 
 
 class Jobs:
@@ -244,10 +249,13 @@ class Jobs:
             else:
                 kept.trouble = job.sentence
             kept.due = now + 60 * kept.minutes
-            if kept.last and (job.status == "done" or not job.again):
-                kept.token = ""
+            if kept.last and job.status == "done":
                 self.stop_pushing(run)
                 return
+            if kept.last and not job.again:
+                kept.token, kept.over = "", True  # no further push, but its owner is to read why
+        if kept.over:
+            return
         if run.deleted_at is not None:
             self.stop_pushing(run)
             return

@@ -277,7 +277,7 @@ class Runner:
         if errand.with_data:
             from playground.data import write_dataset
 
-            self.say("Making its training set again", 600.0)
+            self.say("Drawing its training set again", 600.0)
             data = self.scratch / "data"
             write_dataset(data, read_manifest(checkpoint), repo=self.data_repo, model=errand.repo)
         return folder, data

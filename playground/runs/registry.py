@@ -461,16 +461,14 @@ class Registry:
                 elif action in ("resume", "step"):
                     run.message = ""
             elif action in ("resume", "step") and run.status in ("paused", "stopped", "failed") and run.deleted_at is None:
-                found = [path for path, _ in run.checkpoints()]
-                if found and not any((path / "training.safetensors").is_file() for path in found):
-                    raise Refused("this checkpoint holds weights only: it can be looked at and asked, not trained on")
                 self._queue(run, "train" if action == "resume" else "step")
             elif action == "stop" and run.status == "paused":
                 run.status = "stopped"
                 run.write()
 
     def check_may_train(self, run: Run) -> None:
-        """Refuse to train on a run that has had its time here, whose weights had to make room, or that is larger than any may be.
+        """Refuse to train on a run that has had its time here, of which only the weights are there or not even those, or that is larger
+        than any may be.
 
         Raises:
             Refused: saying which.
@@ -481,6 +479,9 @@ class Registry:
             raise Refused(run.message)
         if self.limits.seconds and run.active >= self.limits.seconds:
             raise Refused(self.limits.of_time())
+        found = [] if run.live else [path for path, _ in run.checkpoints()]
+        if found and not any((path / "training.safetensors").is_file() for path in found):
+            raise Refused("this checkpoint holds weights only: it can be looked at and asked, not trained on")
 
     def change(self, run: Run, setting: str, value: Any) -> None:
         """Change a setting of a run from its next step on.
@@ -496,6 +497,8 @@ class Registry:
                 self.limits.check_threads(int(change.value))
             if setting == "steps" and change.value <= run.step:
                 raise Refused(f"the run has taken {run.step} steps already; give a larger number")
+            if setting == "steps" and run.status == "done":  # which it would go on from
+                self.check_may_train(run)
             if len(run.changes) >= MOST_CHANGES:
                 raise Refused(f"{MOST_CHANGES} changes are as many as a run remembers")
             if run.live and not run.parking:

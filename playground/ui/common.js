@@ -2,7 +2,7 @@
 const $ = (selector) => element.querySelector(selector);
 const number = (x) => (x === 0 ? "0" : Math.abs(x) >= 0.0001 ? String(+x.toPrecision(3)) : x.toExponential(1));
 const percent = (x) => (x === 1 ? "100 %" : (Math.floor(x * 1000) / 10).toFixed(1) + " %");
-const duration = (s) => (s < 60 ? s.toFixed(1) + " s" : s < 3600 ? Math.floor(s / 60) + " min " + Math.round(s % 60) + " s" : Math.floor(s / 3600) + " h " + Math.round((s % 3600) / 60) + " min");
+const duration = (s) => (s < 59.95 ? s.toFixed(1) + " s" : s < 3599.5 ? Math.floor(Math.round(s) / 60) + " min " + (Math.round(s) % 60) + " s" : Math.floor(Math.round(s / 60) / 60) + " h " + (Math.round(s / 60) % 60) + " min");
 const ago = (s) => (s < 60 ? "just now" : s < 3600 ? Math.floor(s / 60) + " min" : s < 86400 ? Math.floor(s / 3600) + " h" : Math.floor(s / 86400) + " d");
 const plural = (n, noun) => n.toLocaleString("en") + " " + noun + (n === 1 ? "" : "s");
 const bytes = (n) => (n < 1e6 ? Math.max(1, Math.round(n / 1e3)) + " KB" : n < 1e9 ? (n / 1e6).toFixed(n < 1e8 ? 1 : 0) + " MB" : (n / 1e9).toFixed(1) + " GB");

@@ -89,7 +89,7 @@ function asker(key, { begun = () => {}, rows = () => {}, going = () => {}, over 
     self.busy = false; say("beginning"); line.classList.remove("idle");
     let told;
     try { told = await call("compare-begin", { owner, kind, what, ...(subject ? { subject } : {}) }); } catch (error) { told = { error: "no answer from the server; try again", again: true }; }
-    if (mine !== number) return;
+    if (mine !== number) { if (told.job) call("compare-cancel", { owner, job: told.job }).catch(() => {}); return; } // asked anew meanwhile
     if (told.error) { say(told.error, true, true); line.dataset.status = "failed"; return; }
     keep("job-" + key, { id: told.job, request });
     follow(told.job, what, true);

@@ -82,7 +82,7 @@ function rememberTable() { keep("table", { models: table.models, ...numbersNow()
 function askThem() {
   const models = table.models.filter((each) => each.on).map((each) => each.name), { n, shots, rank } = numbersNow();
   lookUp(table.models.map((each) => each.name));
-  asking.ask("table", { models, n, shots, rank: Math.min(n, rank) }, state.subject);
+  asking.ask("table", { models, n, shots, rank: Math.min(n, rank), of: state.subject }, state.subject);
 }
 
 // ---------------------------------------------------------------- what comes
@@ -98,7 +98,7 @@ function tableRows(rows, told, what) {
 }
 function take(row, what) {
   const only = what.retry;
-  if (row.kind === "settings" && !only) Object.assign(sheet, { what, settings: row, rows: new Map(), items: new Map(), leaks: [], estimates: new Map(), subject: state.subject });
+  if (row.kind === "settings" && !only) Object.assign(sheet, { what, settings: row, rows: new Map(), items: new Map(), leaks: [], estimates: new Map(), subject: what.of || "" });
   if (only && row.model !== only) return;
   const id = sheet.part + ":" + row.place;
   if (row.kind === "model") {
@@ -203,7 +203,7 @@ function drawSheet(told = null) {
 }
 function askAgain(name) {
   const { n, shots, rank } = sheet.what;
-  asking.ask("table", { models: [name], n, shots, rank, retry: name }, sheet.subject || state.subject);
+  asking.ask("table", { models: [name], n, shots, rank, retry: name }, sheet.subject);
 }
 
 // ---------------------------------------------------------------- item by item

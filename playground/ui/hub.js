@@ -27,16 +27,16 @@ async function errand(what, say = () => {}, started = () => {}) {
 const wrong = (error) => sentenceOf(error.told ? error.message : "no answer from the server; try again");
 
 // An errand whose progress stands in one place and whose failure in another, with a button to try again.
-async function visibly(what, progress, noteBox, cancelButton) {
+async function visibly(what, progress, noteBox, cancelButton, wanted = () => true) { // `wanted`: the place is still this errand's
   let job = null;
   note(noteBox, ""); progress.textContent = "Starting"; show(progress, true);
   if (cancelButton) { show(cancelButton, true); cancelButton.onclick = () => job && call("hub-cancel", { owner, job }).catch(() => {}); }
-  try { return await errand(what, (sentence) => { progress.textContent = sentence; }, (id) => { job = id; }); }
+  try { return await errand(what, (sentence) => { if (wanted()) progress.textContent = sentence; else if (job && what.kind !== "pull") { call("hub-cancel", { owner, job }).catch(() => {}); job = null; } }, (id) => { job = id; }); }
   catch (error) {
-    note(noteBox, wrong(error), "error");
-    if (error.again || !error.told) retryButton(noteBox, what.retry);
+    if (wanted()) note(noteBox, wrong(error), "error");
+    if (wanted() && (error.again || !error.told)) retryButton(noteBox, what.retry);
     throw error;
-  } finally { show(progress, false); if (cancelButton) show(cancelButton, false); }
+  } finally { if (wanted()) { show(progress, false); if (cancelButton) show(cancelButton, false); } }
 }
 function retryButton(box, again) {
   if (!again) return;
@@ -122,6 +122,9 @@ function propose() {
   box.placeholder = (user || "you") + "/" + name;
 }
 function drawHere() {
+  const signature = JSON.stringify([...runs, ...checkpoints].map((r) => [r.subject, r.name, r.task, r.parameters, r.best])), body = $(".here tbody");
+  if (body.dataset.signature === signature) return; // a focused button stays
+  body.dataset.signature = signature;
   $(".here tbody").replaceChildren(...[...runs, ...checkpoints].map((r) => {
     const row = tableRow([[r.name, "name"], [r.task, "tight wide"], [r.parameters.toLocaleString("en"), "number wide"], [r.best === null ? "" : percent(r.best), "number tight"]]);
     action(row, "Open", () => openInTrain(r.subject));
@@ -206,7 +209,9 @@ function drawKeep() {
   const k = keeping;
   $(".keep-words").textContent = !k ? "Its latest checkpoint becomes a commit on the branch while-training, so that little is lost with this machine. For that, your token stays in memory until the run ends or the server does, and on no disk." :
     "On " + k.repo + ", branch " + k.branch + ", every " + k.minutes + " min. " + (k.now ? "Publishing now." : k.pushed === null ? "Nothing published yet." : "Step " + k.pushed.toLocaleString("en") + " published " + (k.ago < 60 ? "just now" : ago(k.ago) + " ago") + (k.in ? ", next in " + Math.ceil(k.in / 60) + " min." : ".")) + "";
-  if (k && k.trouble) note($(".keep-note"), sentenceOf(k.trouble), "error");
+  const box = $(".keep-note");
+  if (k && k.trouble) { note(box, sentenceOf(k.trouble), "error"); box.dataset.trouble = "yes"; }
+  else if (box.dataset.trouble) { note(box, ""); delete box.dataset.trouble; } // it is over
   show($(".keep-on"), !k); show($(".keep-every"), !k); show($(".keep-off"), Boolean(k));
 }
 $(".keep-on").addEventListener("click", () => keep("start"));
@@ -267,7 +272,7 @@ async function look(repo, revision = "main") {
   $(".opened-about").textContent = ""; $(".verdict").textContent = "";
   for (const box of [$(".opened > .buttons"), $(".scores"), $(".opened-files"), $(".revisions")]) show(box, false);
   let told;
-  try { told = await visibly({ kind: "look", repo, revision, retry: () => look(repo, revision) }, $(".opened-progress"), $(".opened-note"), $(".cancel-opened")); }
+  try { told = await visibly({ kind: "look", repo, revision, retry: () => look(repo, revision) }, $(".opened-progress"), $(".opened-note"), $(".cancel-opened"), () => mine === opened); }
   catch (error) { return; }
   if (mine !== opened) return;
   Object.assign(opened, told);
@@ -297,7 +302,7 @@ function drawScores(measured) {
 async function measure() {
   const mine = opened;
   try {
-    const told = await visibly({ kind: "reproduce", repo: mine.repo, revision: mine.commit, retry: measure }, $(".opened-progress"), $(".opened-note"), $(".cancel-opened"));
+    const told = await visibly({ kind: "reproduce", repo: mine.repo, revision: mine.commit, retry: measure }, $(".opened-progress"), $(".opened-note"), $(".cancel-opened"), () => mine === opened);
     if (mine !== opened) return;
     drawScores(told.measured);
     const same = told.card && Math.abs(told.card.exact_match - told.measured.exact_match) < 0.5 / told.measured.n;
@@ -307,7 +312,7 @@ async function measure() {
 async function bring() {
   const mine = opened;
   try {
-    const told = await visibly({ kind: "pull", repo: mine.repo, revision: mine.commit, main: mine.revision === "main", retry: bring }, $(".opened-progress"), $(".opened-note"), $(".cancel-opened"));
+    const told = await visibly({ kind: "pull", repo: mine.repo, revision: mine.commit, main: mine.revision === "main", retry: bring }, $(".opened-progress"), $(".opened-note"), $(".cancel-opened"), () => mine === opened);
     if (told.subject) openInTrain(told.subject);
   } catch (error) { /* said */ }
 }

@@ -30,9 +30,9 @@ async function follow(mine) {
       const told = await call("poll", { owner, subject, known: fresh ? 0 : count, epoch: fresh ? -1 : epoch, looks: fresh ? 0 : looks });
       if (mine !== generation) return;
       take(told);
-      if (["checkpoint", "gone"].includes(status)) return;
+      if (status === "checkpoint" || (status === "gone" && !told.again)) return;
       // An ended run goes on when its owner says so, here or in another tab.
-      wait = ENDED.includes(status) && shown ? 2000 : document.hidden ? 2000 : status === "paused" ? 500 : count ? 200 : 60;
+      wait = status === "gone" || (ENDED.includes(status) && shown) ? 2000 : document.hidden ? 2000 : status === "paused" ? 500 : count ? 200 : 60;
     } catch (error) {
       if (mine !== generation) return;
       $(".sentence").textContent = "No answer from the server; trying again";

@@ -54,7 +54,7 @@ async def told(registry: Registry, request: object) -> dict[str, Any]:
     view = await answer_of(await asyncio.to_thread(registry.eyes.ask, "look", folder))
     try:
         if "error" in view:
-            raise CheckpointError(view["error"])
+            return GONE | {"message": view["error"], "again": view.get("again", False)}
         manifest = await asyncio.to_thread(read_manifest, folder)
         points = await asyncio.to_thread(points_of, folder, (folder / "config.json").stat().st_mtime_ns)
     except (CheckpointError, OSError) as error:

@@ -6,9 +6,9 @@ const CACHED = 400; // looks kept in the page
 const canRewind = () => recorded.length > 1;
 function forgetLooks() { lookCache = new Map(); }
 
-async function lookAt(step) {
+async function lookAt(step, wanted = () => false) {
   if (lookCache.has(step)) return lookCache.get(step);
-  const cache = lookCache, reply = await call("look", { owner, subject, step });
+  const cache = lookCache, reply = await persist(() => call("look", { owner, subject, step }), wanted, (error) => note($(".rewind-note"), error));
   if (reply.error) throw new Error(reply.error);
   stage = stage || reply.stage;
   cache.set(step, reply.snapshot);
@@ -22,8 +22,9 @@ async function view(step) {
   const at = recorded[nearest(recorded, step)], mine = ++wanting, followed = generation;
   viewed = at; draw();
   try {
-    const look = await lookAt(at);
+    const look = await lookAt(at, () => mine === wanting && followed === generation);
     if (mine !== wanting || followed !== generation) return;
+    note($(".rewind-note"), "");
     shown = look; drawSamples(); draw(); ask();
   } catch (error) {
     if (mine === wanting) { note($(".rewind-note"), error.message, "error"); stopPlaying(); }

@@ -243,7 +243,7 @@ for (const [name, setting] of Object.entries(SETTINGS))
   });
 $(".speed").addEventListener("change", (event) => { if (last.own && GOING.includes(status)) doing({ do: "change", setting: "speed", value: Number(event.target.value) }); });
 $(".resume-here").addEventListener("click", () => doing({ do: status === "done" ? "extend" : "resume" }));
-$(".keep").addEventListener("click", async () => { const reply = await doing({ do: "keep" }); if (!reply.error) note($(".hand-note"), "Checkpoint of step " + last.step + " kept."); });
+$(".keep").addEventListener("click", async () => { const reply = await doing({ do: "keep" }); if (!reply.error) note($(".hand-note"), status === "paused" ? "Checkpoint of step " + last.step + " kept." : "Keeping a checkpoint of this moment; it will stand under Checkpoints of this run."); });
 root.addEventListener("command", (event) => command(event.detail));
 
 async function command(what) {
@@ -304,7 +304,8 @@ $(".file").addEventListener("change", async (event) => {
 // ---- sharing
 async function use(of) {
   const told = await about(of);
-  if (told.settings) { trigger("select", { index: 0, value: told.settings }); note($(".runs-note"), "Its settings are in the form now; press Train to start from them."); }
+  if (told.settings && told.settings.task === "rows" && !told.settings.rows) note($(".runs-note"), "It is made of rows that somebody brought, and those are its owner's: choose Your own rows as the task and bring some.", "error");
+  else if (told.settings) { trigger("select", { index: 0, value: told.settings }); note($(".runs-note"), "Its settings are in the form now; press Train to start from them."); }
 }
 const page = () => location.origin + location.pathname;
 $(".look-into").addEventListener("click", () => goTo("Inspect", { subject, step: viewed }));

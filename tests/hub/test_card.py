@@ -203,6 +203,13 @@ def test_lengths_that_never_trained_are_measured_where_there_are_positions(tmp_p
     assert rows == [2, 3, 4, 5, 6, 8]
 
 
+def test_a_command_that_would_stop_earlier_is_not_said_to_train_it_again(tmp_path, small_run):
+    changes = [Change(2, "steps", 40), Change(2, "until", 0.0)]  # as Train on makes them
+    text, _ = assert_whole(card_of(tmp_path / "p", saved(tmp_path / "c", small_run.replace(until=0.9), 3, changes=changes)))
+    assert "--until 0.9" in text
+    assert "This repeats its settings, though not the changes made on the way:" in text
+
+
 def test_changes_on_the_way_are_told(tmp_path, small_run):
     changes = [Change(0, "speed", 20.0), Change(1, "learning_rate", 0.001), Change(2, "steps", 40), Change(30, "learning_rate", 0.5)]
     text, _ = assert_whole(card_of(tmp_path / "p", saved(tmp_path / "c", small_run, 3, changes=changes)))

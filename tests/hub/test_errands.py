@@ -502,6 +502,25 @@ def test_a_run_is_published_as_it_goes_on_and_once_more_at_its_end(hub, registry
         jobs.keep_pushing(run, "ada", "ada/going-on", hub.ADA, private=True, minutes=5)
 
 
+def test_a_last_push_that_fails_for_good_is_told_until_its_owner_has_read_it(hub, registry, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", hub.url)
+    jobs, run = Jobs(registry), start(registry, "ada")
+    wait_for(lambda: run.step > 0, 60, "the first points")
+    with hub.fault(hub.CREATE, 403) as fault:
+        jobs.keep_pushing(run, "ada", "ada/going-on", hub.ADA, private=True, minutes=120)
+        registry.control(run, "stop")
+        wait_for_status(run, "stopped")
+        wait_for(lambda: jobs._kept[run.id].over, 90, "the end of the last push")
+    before = fault.hits
+    jobs._push_again(jobs._kept[run.id])
+    told = jobs.kept(run)
+    assert "this token may not" in told["trouble"]
+    assert (told["in"], told["now"], fault.hits) == (0, False, before)
+    assert jobs._kept[run.id].token == ""
+    jobs.stop_pushing(run)
+    assert jobs.kept(run) is None
+
+
 def test_publishing_as_it_goes_on_ends_when_it_is_stopped_or_the_run_deleted(hub, registry, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
     jobs, runs = Jobs(registry), [start(registry, "ada") for _ in range(2)]
