@@ -156,8 +156,14 @@ def read_config(folder: Path | str, name: str = "") -> dict[str, Any]:
         raise
     except FileNotFoundError:
         raise Refused(f"{name or folder} holds no config.json, so it is no model of transformers; choose another") from None
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError, RecursionError, OverflowError):
         raise Refused(f"{name or folder}: its config.json cannot be read; choose another model, or fetch it again") from None
+
+
+def _counted(types: object) -> dict[str, Any]:
+    """GPT-Neo's [[[kind, ...], how often], ...] as counts of layers."""
+    pairs = types if isinstance(types, list) else []
+    return {f"attention_types[{at}]_layers": pair[1] for at, pair in enumerate(pairs) if isinstance(pair, list) and len(pair) > 1}
 
 
 def check_counts(config: object, name: str) -> None:
@@ -168,8 +174,10 @@ def check_counts(config: object, name: str) -> None:
         Refused: naming the setting.
     """
     for key, value in config.items() if isinstance(config, dict) else enumerate(config) if isinstance(config, list) else ():
+        if key in ("label2id", "id2label"):  # people's names, and numbers that count nothing
+            continue
         if isinstance(value, (dict, list)):
-            check_counts(value, name)
+            check_counts(_counted(value) if key == "attention_types" else value, name)
             continue
         most = MOST_LAYERS if re.fullmatch(r".*layers?|depths?", str(key)) else MOST_COUNTED
         if isinstance(value, (int, float)) and value > most and re.match(r"(num|n)_|.*(layers?|labels|depths?)$", str(key)):

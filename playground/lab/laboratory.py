@@ -135,13 +135,13 @@ class Laboratory:
         with self._lock:
             if len(self.of_owner(owner)) >= EXPERIMENTS_AN_OWNER:
                 raise Refused(f"you have {EXPERIMENTS_AN_OWNER} experiments, which is as many as are kept; delete one first")
-            self._make_room()
             have = len(self.registry.of_owner(owner))
             if have + experiment.n_runs > RUNS_AN_OWNER:
                 raise Refused(
                     f"you have {have} runs and this experiment would add {experiment.n_runs}; at most {RUNS_AN_OWNER} are kept, delete "
                     "some first"
                 )
+            self._make_room()
             going = Going(experiment)
             try:
                 self.folder.mkdir(parents=True, exist_ok=True)
@@ -192,7 +192,7 @@ class Laboratory:
             going = self._known[experiment.id]
             runs = self._runs(going, owner)
             for key, run in list(runs.items()):  # what had to make room before it was asked is trained anew
-                if run.removed == EMPTIED and (run.status != "done" or self._unasked(going, {key: run})):
+                if run.removed == EMPTIED and not run.diverged and (run.status != "done" or self._unasked(going, {key: run})):
                     del going.runs[key], runs[key]
             going.again = {key for key, run in runs.items() if run.status in (*LEFT, "stopping") and not run.diverged}
             going.message, going.owner = "", owner

@@ -63,6 +63,7 @@ RUNS_AN_OWNER = 200
 WATCHED_FOR = 5.0  # seconds since its last poll that a page counts as watching
 FORGOTTEN_AFTER = 60.0  # seconds without a page after which the points of a run without a worker leave the memory
 HOUSEKEEPING = 0.5  # seconds between two rounds
+LOOKS_LOST = 3  # looks into a run that is over which fail in a row, until it is not looked into any more
 KNOWN_FOR = 3600.0  # seconds for which it is remembered when an owner was here
 SWEPT_EVERY = 30.0  # seconds between two looks at the room on the disk
 LONGEST_LOOK = 60.0  # seconds after which the process that looks into models is started anew
@@ -175,8 +176,6 @@ class Registry:
             SettingError: when the run would need more memory than is free, or is larger than any may be here.
         """
         self.check_size(config)
-        if origin is None and changes is None:  # what came from elsewhere, or was there before, is held to it instead
-            self.limits.check_threads(config.training.threads)
         with self._lock:
             mine = self.of_owner(owner)
             if sum(run in self._line for run in mine) >= WAITING_AN_OWNER:
@@ -309,28 +308,34 @@ class Registry:
     def _dispatch(self) -> None:
         """Give free places to those who wait, in their order; where there is none, ask a paused run to leave its own."""
         with self._lock:
-            short = set[str]()  # of memory: who needs less goes first meanwhile
-            while not self._closing.is_set() and (run := next((run for run in self._order() if run.id not in short), None)):
-                live = [other for other in self._runs.values() if other.live and not other.sliced]
-                mine = sum(other.owner == run.owner for other in live)
-                if len(live) < self.slots and mine < self.slots_an_owner:
-                    starting = sum(other.config.memory_estimate() for other in live if other.status == "starting")
-                    try:
-                        check_memory(run.config, besides=starting)
-                    except SettingError as error:
-                        run.message = f"it waits for memory: {error}"
-                        short.add(run.id)
-                        continue
-                    self._line.remove(run)
-                    self._turns = [*(owner for owner in self._turns if owner != run.owner), run.owner]
-                    self._launch(run)
+            while not self._closing.is_set() and self._place_one():
+                pass
+
+    def _place_one(self) -> bool:
+        """Launch the first in line for whom there is a place and the memory; who needs less of that goes first meanwhile. Whether there was
+        one. With the lock held."""
+        for run in self._order():
+            live = [other for other in self._runs.values() if other.live and not other.sliced]
+            mine = sum(other.owner == run.owner for other in live)
+            if len(live) < self.slots and mine < self.slots_an_owner:
+                starting = sum(other.config.memory_estimate() for other in live if other.status == "starting")
+                try:
+                    check_memory(run.config, besides=starting)
+                except SettingError as error:
+                    run.message = f"it waits for memory: {error}"
                     continue
-                own = mine >= self.slots_an_owner
-                idle = [o for o in live if o.status == "paused" and (not own or o.owner == run.owner) and not o.parking]
-                if idle and not any(o.parking for o in live):
-                    leaver = min(idle, key=lambda o: o.watched_at)
-                    leaver.parking = leaver.send("park")
-                return
+                self._line.remove(run)
+                self._turns = [*(owner for owner in self._turns if owner != run.owner), run.owner]
+                self._launch(run)
+                return True
+            run.message = ""  # a place is what it waits for
+            own = mine >= self.slots_an_owner
+            idle = [o for o in live if o.status == "paused" and (not own or o.owner == run.owner) and not o.parking]
+            if idle and not any(o.parking for o in live):
+                leaver = min(idle, key=lambda o: o.watched_at)
+                leaver.parking = leaver.send("park")
+            return False
+        return False
 
     def _order(self) -> list[Run]:
         """Who comes next: owners with the fewest places first, among equals in turn, so that nobody's thirtieth run comes before
@@ -645,7 +650,8 @@ class Registry:
             answer = future.result()
             with run.lock:
                 run.looking = False
-                if "error" in answer and not answer.get("again") and not run.live:
+                run.unseen = run.unseen + 1 if "error" in answer else 0
+                if "error" in answer and not run.live and (not answer.get("again") or run.unseen >= LOOKS_LOST):
                     run.newest, run.message = None, run.message or answer["error"]  # asking again would not help
                 elif "error" not in answer:
                     run.stage, run.snapshot, run.looks = answer["stage"], answer["snapshot"], run.looks + 1

@@ -150,7 +150,8 @@ class Room:
         run.recorded, run.newest, run.removed, run.saved = None, None, word, run.saved + 1
         if word == EMPTIED:
             run.snapshot = run.stage = None
-            run.message = (
+            why = f"{run.message}; " if run.status == "failed" else ""
+            run.message = why + (
                 f"its weights had to make room, as {self.registry.limits.of_room()}; Run again exactly, in its menu, trains it anew"
             )
         run.write()

@@ -139,6 +139,7 @@ class Run:
     deleted_at: float | None = None
     active: float = 0.0  # seconds that it trained here, pauses left out
     removed: str = ""  # what of it was taken to make room: thinned, emptied or nothing
+    unseen: int = 0  # looks into it that failed in a row
     sent: bool = False  # it came as a checkpoint, and was not trained on since
     origin: tuple[str, int] | None = None  # name of the folder and step of the run that this one branched off
 

@@ -18,10 +18,11 @@ async function call(name, request, within = 20000) {
 }
 // Ask until an answer comes that is not `again`, a few times and ever more slowly, for as long as it is wanted. `told` hears why it takes long.
 async function persist(ask, wanted, told) {
+  const since = Date.now();
   for (let wait = 500; ; wait *= 2) {
     const reply = await ask();
-    if (!reply.again || wait > 8000 || !wanted()) return reply;
-    if (wait > 1000) told(reply.error);
+    if (!reply.again || Date.now() - since > 30000 || !wanted()) return reply;
+    if (Date.now() - since > 1000) told(reply.error);
     await sleep(wait);
     if (!wanted()) return reply;
   }

@@ -213,7 +213,8 @@ class Bringing:
             files = {} if kept else {path.name: path.read_bytes() for path in (folder / "rows").iterdir()}
             mark = self._marks(owner) / content
             if not self.registry.local_owner and not mark.exists():
-                self._check_room(owner, sum(map(len, files.values())) if files else size_of(rows_root() / content))
+                more = sum(map(len, files.values()))
+                self._check_room(owner, more or size_of(rows_root() / content), more)
             if files:
                 write_folder(rows_root() / content, files)
             mark.parent.mkdir(parents=True, exist_ok=True)
@@ -257,14 +258,15 @@ class Bringing:
         """Where it is noted which rows a visitor keeps: an empty file for each, named by its content."""
         return rows_root() / ".owners" / fingerprint(owner)[:32]
 
-    def _check_room(self, owner: str, more: int) -> None:
+    def _check_room(self, owner: str, size: int, more: int) -> None:
+        """Whether a visitor may keep rows of this size, and the server `more` bytes. Raises Refused."""
         mine = [size_of(rows_root() / mark.name) for mark in self._marks(owner).glob("*") if (rows_root() / mark.name).is_dir()]
         if len(mine) >= MOST_SETS:
             raise Refused(f"you keep {MOST_SETS} sets of rows here, which is as many as can be; remove one first")
-        if sum(mine) + more > self.own_mb * MB:
-            raise Refused(f"you keep {sum(mine) / MB:.1f} MB of rows here and these have {more / MB:.1f} MB; "
+        if sum(mine) + size > self.own_mb * MB:
+            raise Refused(f"you keep {sum(mine) / MB:.1f} MB of rows here and these have {size / MB:.1f} MB; "
                           f"{self.own_mb:g} MB are possible, so remove some or bring fewer")  # fmt: skip
-        if not self._made_room(more):
+        if more and not self._made_room(more):
             raise Refused("this server keeps as many rows as it can; try again later, or run the playground on your own machine")
 
     def _made_room(self, more: int) -> bool:

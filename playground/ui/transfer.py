@@ -86,12 +86,14 @@ def routes(registry: Registry) -> list[Route]:
             return await checked(request, owner, name)
 
     async def checked(request: Request, owner: str, name: str) -> Response:
+        arrived = False
         try:
             folder = registry.root / "runs" / f".{secrets.token_hex(8)}.tmp"
             folder.mkdir(parents=True)
             try:
                 async with asyncio.timeout(RECEIVED_WITHIN):
                     await receive(request, folder / "packed.zip")
+                arrived = True
                 await on_its_own(unpack, folder / "packed.zip", folder / "checkpoint")
                 manifest = read_manifest(folder / "checkpoint")
                 registry.check_size(manifest.config)
@@ -106,7 +108,7 @@ def routes(registry: Registry) -> list[Route]:
         except (CheckpointError, SettingError, Refused) as error:
             return JSONResponse({"error": str(error).replace(str(folder / "checkpoint") + os.sep, "")}, status_code=400)
         except TimeoutError:
-            if not (folder / "checkpoint").exists():
+            if not arrived:
                 return JSONResponse({"error": f"it did not arrive within {RECEIVED_WITHIN} s; try a quicker line"}, status_code=408)
             registry.checker.close()
             return JSONResponse({"error": f"it could not be checked within {CHECKED_WITHIN} s; try again"}, status_code=503)

@@ -297,6 +297,7 @@ COUNTS = {
     "num_hidden_layers": {"text_config": {"num_hidden_layers": 10**9}},
     "n_layer": {"parts": [{"n_layer": 1e300}]},
     "encoder_layers": {"encoder_layers": 1e6},
+    "attention_types[0]_layers": {"attention_types": [[["global"], 1e10]]},
     "num_embeddings": {"audio": {"num_embeddings": 1_000_001}},
 }
 

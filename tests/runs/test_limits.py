@@ -200,7 +200,7 @@ def test_a_model_that_would_not_fit_a_visitors_room_is_refused_with_its_size():
     Limits(own_bytes=kept_by(config)).check(config)
 
 
-def test_more_threads_than_a_runs_part_are_refused_by_name_at_the_start_and_on_the_way(hosted, tmp_path):
+def test_more_threads_than_a_runs_part_are_refused_on_the_way_and_a_run_that_says_more_is_held_to_it(hosted, tmp_path):
     registry = hosted(SLOTS=1)
     assert registry.limits.threads == usable_cores()
     registry = hosted(SLOTS=1000)
@@ -208,7 +208,6 @@ def test_more_threads_than_a_runs_part_are_refused_by_name_at_the_start_and_on_t
     going = registry.start(small(steps=ENDLESS, threads=1), "ada", changes=[Change(0, "speed", 40)])
     stopped = done(registry)
     doors = {
-        "a start": lambda: registry.start(small(threads=2), "ada"),
         "a change of one that is going": lambda: registry.change(going, "threads", 2),
         "a change of one that is not": lambda: registry.change(stopped, "threads", 2),
     }

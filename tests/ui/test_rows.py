@@ -200,7 +200,7 @@ def test_what_a_killed_server_left_is_no_ones_room_and_goes_at_the_next_start(tm
         (folder / "sent").write_bytes(bytes(2_000_000))
         os.utime(folder, (0, 0))
     monkeypatch.setenv("PLAYGROUND_ROWS_IN_ALL_MB", "1")
-    Bringing(SimpleNamespace(local_owner=""))._check_room(new_owner(), 1000)
+    Bringing(SimpleNamespace(local_owner=""))._check_room(new_owner(), 1000, 1000)
     registry = Registry(tmp_path)
     try:
         assert not any(folder.exists() for folder in left)

@@ -6,7 +6,7 @@ import tempfile
 import urllib.error
 import urllib.request
 import zipfile
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
@@ -254,6 +254,21 @@ def test_an_upload_that_trickles_holds_its_place_for_a_time_only(tmp_path, monke
     assert (late[0], json.loads(late[1])["error"]) == (408, "it did not arrive within 2 s; try a quicker line")
     assert (after[0], json.loads(after[1])["error"]) == (400, "it is no zip file; send one as Download gives it")
     assert list((tmp_path / "runs").glob(".*.tmp")) == []
+
+
+def test_a_check_that_hangs_is_ended_so_that_the_next_upload_is_checked(tmp_path, files, monkeypatch):
+    monkeypatch.setattr("playground.ui.transfer.CHECKED_WITHIN", 0.5)
+    registry, closed = Registry(tmp_path), []
+    monkeypatch.setattr(registry.checker, "ask", lambda *question: Future())
+    monkeypatch.setattr(registry.checker, "close", lambda: closed.append("ended"))
+
+    async def all_of_it():
+        return await whole(zipped(files))
+
+    status, text = in_line(told(Starlette(routes=routes(registry)), "POST", PATH, all_of_it))
+    registry.shutdown()
+    assert (status, json.loads(text)["error"]) == (503, "it could not be checked within 0.5 s; try again")
+    assert closed[:1] == ["ended"]
 
 
 def test_downloads_that_nobody_reads_hold_their_places_for_a_time_only(tmp_path, files, monkeypatch):
