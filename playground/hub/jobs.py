@@ -259,8 +259,8 @@ class Jobs:
         if run.deleted_at is not None:
             self.stop_pushing(run)
             return
+        ended = run.status not in (*WORKING, "waiting", "paused")  # before its checkpoints are listed: the last one is there by then
         found = run.checkpoints()
-        ended = run.status not in (*WORKING, "waiting", "paused")
         new = bool(found) and found[0][1].step != kept.pushed
         if ended and not new:
             self.stop_pushing(run)

@@ -221,10 +221,18 @@ $(".keep-off").addEventListener("click", () => keep("stop"));
 const COLUMNS = [
   ["repo", "model", ""], ["task", "task", "wide"], ["parameters", "parameters", "number wide"], ["exact_match", "exact match", "number"], ["likes", "likes", "number wide"], ["when", "updated", "number wide"],
 ];
+let galleries = 0; // asked for so far: only the latest answer is drawn
 async function gallery(again = true) {
+  if (!again && galleries) return; // somebody asked for it anew before the page had begun
+  const mine = ++galleries;
   $(".gallery-words").textContent = "Loading"; note($(".gallery-note"), "");
-  try { models = (await errand({ kind: "gallery", again }, (sentence) => { $(".gallery-words").textContent = sentence; })).models; }
+  try {
+    const found = (await errand({ kind: "gallery", again }, (sentence) => { if (mine === galleries) $(".gallery-words").textContent = sentence; })).models;
+    if (mine !== galleries) return;
+    models = found;
+  }
   catch (error) {
+    if (mine !== galleries) return;
     note($(".gallery-note"), wrong(error) + " What is on this machine is below.", "error");
     $(".gallery-words").textContent = models ? "as of before" : "";
     retryButton($(".gallery-note"), () => gallery());
