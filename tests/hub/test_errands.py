@@ -508,7 +508,7 @@ def test_a_last_push_that_fails_for_good_is_told_until_its_owner_has_read_it(hub
     jobs, run = Jobs(registry), start(registry, "ada")
     wait_for(lambda: run.step > 0, 60, "the first points")
     with hub.fault(hub.CREATE, 403) as fault:
-        jobs.keep_pushing(run, "ada", "ada/going-on", hub.ADA, private=True, minutes=0.01)  # or a busy Hub ends it
+        jobs.keep_pushing(run, "ada", "ada/refused", hub.ADA, private=True, minutes=0.01)  # or a busy Hub ends it
         registry.control(run, "stop")
         wait_for_status(run, "stopped")
         wait_for(lambda: jobs._kept[run.id].over, 90, "the end of the last push")
