@@ -37,7 +37,7 @@ class Limits:
     batch_size: int = 0
     minutes: float = 0.0
     threads: int = 0  # of one run; none may take the cores of its neighbours
-    lines: int = 0  # bytes of metrics that come with a checkpoint: they are read in the process that serves everybody
+    metrics_bytes: int = 0  # of metrics that come with a checkpoint: they are read in the process that serves everybody
     own_bytes: int = 0  # runs of one visitor
     all_bytes: int = 0  # runs of everybody
     on_a_space: bool = False
@@ -55,7 +55,7 @@ class Limits:
         """
         sizes = {name: int(number(SETTINGS[name])) for name in ("d_model", "n_layers", "max_length", "batch_size")}
         return cls(
-            **sizes, threads=max(1, usable_cores() // slots()), lines=LONGEST_METRICS, minutes=number("MAX_MINUTES"),
+            **sizes, threads=max(1, usable_cores() // slots()), metrics_bytes=LONGEST_METRICS, minutes=number("MAX_MINUTES"),
             own_bytes=megabytes("RUNS_MB"), all_bytes=megabytes("RUNS_IN_ALL_MB"), on_a_space="SPACE_ID" in os.environ,
         )  # fmt: skip
 
@@ -100,10 +100,10 @@ class Limits:
             part = f"{self.here} gives each run {self.threads}"
             raise SettingError("threads", f"threads is {threads}: {part}; {self.way_out('SLOTS')}, or leave it at {self.threads}")
 
-    def check_lines(self, path: Path) -> None:
+    def check_metrics(self, path: Path) -> None:
         """Refuse a checkpoint's metrics that would take seconds to read. Raises Refused."""
-        if self.lines and path.is_file() and path.stat().st_size > self.lines:
-            most = f"{self.here} takes {in_words(self.lines)}"
+        if self.metrics_bytes and path.is_file() and path.stat().st_size > self.metrics_bytes:
+            most = f"{self.here} takes {in_words(self.metrics_bytes)}"
             raise Refused(f"its metrics.jsonl has {in_words(path.stat().st_size)}: {most}; leave that file out, or keep fewer of its lines")
 
     def of_time(self) -> str:

@@ -251,7 +251,7 @@ class Registry:
         """
         manifest = read_manifest(folder)
         self.limits.check(manifest.config)
-        self.limits.check_lines(folder / "metrics.jsonl")
+        self.limits.check_metrics(folder / "metrics.jsonl")
         self.room.check(fingerprint(owner), bytes_in(folder))
         mine = self.of_owner(owner)
         if len(mine) >= RUNS_AN_OWNER:

@@ -241,7 +241,7 @@ def test_metrics_that_would_take_long_to_read_are_not_adopted(hosted, tmp_path):
     assert registry.of_owner("ada") == []
     assert metrics.is_file()
     os.truncate(metrics, size)
-    registry.limits = replace(registry.limits, lines=size)
+    registry.limits = replace(registry.limits, metrics_bytes=size)
     without = shutil.copytree(checkpoint, tmp_path / "without", ignore=shutil.ignore_patterns("metrics.jsonl"))
     assert registry.adopt(checkpoint, "ada", "mine").load().last == 3
     assert registry.adopt(without, "ada", "mine").step == 3
