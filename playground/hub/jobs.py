@@ -37,6 +37,10 @@ EVERY = (1, 120)  # minutes between two pushes of a run that goes on
 BRANCH = "while-training"
 
 
+class Busy(Refused):
+    """Too many errands are under way; the same one may begin in a moment."""
+
+
 @dataclass
 class Job:
     """An errand under way, or over."""
@@ -166,18 +170,19 @@ class Jobs:
         """Begin an errand for an owner; a gallery that is not wanted `anew` may be somebody else's of a moment ago.
 
         Raises:
-            Refused: when too many are under way.
+            Busy: when too many are under way.
         """
         with self._lock:
-            shared = errand.kind == "gallery" and not errand.token  # the same for everybody
+            listing = errand.kind == "gallery"
+            shared = listing and not errand.token  # the same for everybody
             if shared and self._gallery:
                 at, job = self._gallery
                 if not anew and job.status != "failed" and time.monotonic() - at < LISTED_FOR:
                     return job
             working = [job for job in self._jobs.values() if not job.over.is_set()]
-            others = [job for job in working if job.shared == shared]  # lists have places of their own, for they cost little
+            others = [job for job in working if (job.errand.kind == "gallery") == listing]  # lists have places of their own
             if len(others) >= ERRANDS_AT_ONCE or (not shared and sum(job.owner == owner for job in others) >= ERRANDS_AN_OWNER):
-                raise Refused("other errands to the Hub are still under way; try again in a moment")
+                raise Busy("other errands to the Hub are still under way; try again in a moment")
             over = [job for job in self._jobs.values() if job.over.is_set()]
             for job in over[: max(0, len(over) - MOST_KEPT)]:
                 self._jobs.pop(job.id, None)

@@ -6,11 +6,11 @@ const show = (box, yes) => { box.hidden = !yes; };
 
 // ---------------------------------------------------------------- errands
 // Begin an errand and see it through. Tells what it does; resolves to its result, or throws with a sentence.
-async function errand(what, say = () => {}, started = () => {}) {
+async function errand(what, say = () => {}, started = () => {}, wanted = () => true) { // `wanted`: whether it is still to be begun
   // A token goes along only where one is needed, so that a mistyped one stands in the way of nothing else.
   const typed = ["account", "plan", "push"].includes(what.kind) || account ? $(".token").value : "";
-  const reply = await call("hub-start", { owner, token: typed, ...what });
-  if (reply.error) throw Object.assign(new Error(reply.error), { told: true });
+  const reply = await persist(() => call("hub-start", { owner, token: typed, ...what }), wanted, (busy) => say(sentenceOf(busy)));
+  if (reply.error) throw Object.assign(new Error(reply.error), { told: true, again: reply.again });
   started(reply.job);
   for (let wait = 100, lost = 0; ; wait = Math.min(500, wait * 1.4)) {
     await sleep(wait);
@@ -227,7 +227,7 @@ async function gallery(again = true) {
   const mine = ++galleries;
   $(".gallery-words").textContent = "Loading"; note($(".gallery-note"), "");
   try {
-    const found = (await errand({ kind: "gallery", again }, (sentence) => { if (mine === galleries) $(".gallery-words").textContent = sentence; })).models;
+    const found = (await errand({ kind: "gallery", again }, (sentence) => { if (mine === galleries) $(".gallery-words").textContent = sentence; }, undefined, () => mine === galleries)).models;
     if (mine !== galleries) return;
     models = found;
   }

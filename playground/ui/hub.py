@@ -20,7 +20,7 @@ from typing import Any
 import gradio as gr
 from starlette.requests import Request
 
-from playground.hub.jobs import Job, Jobs, cancel
+from playground.hub.jobs import Busy, Job, Jobs, cancel
 from playground.hub.work import Errand
 from playground.models.config import SettingError
 from playground.runs.registry import Registry
@@ -110,7 +110,7 @@ class HubPage:
             errand, on_done = await asyncio.to_thread(self._errand, what, owner, token)
             return {"job": self.jobs.start(errand, owner, on_done, anew=what.get("again") is True).id}
         except (Refused, CheckpointError, OSError) as error:
-            return {"error": str(error)}
+            return {"error": str(error), "again": isinstance(error, Busy)}
 
     def _errand(self, what: dict[str, Any], owner: str, token: str) -> tuple[Errand, Any]:
         kind, repo, revision = _text(what, "kind"), _text(what, "repo").strip(), _text(what, "revision").strip() or "main"

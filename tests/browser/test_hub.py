@@ -7,6 +7,7 @@ import time
 import pytest
 from playwright.sync_api import expect
 
+from playground.hub.jobs import ERRANDS_AT_ONCE
 from tests.browser.seeing import attention, begin, shows
 from tests.hub.stand_in import StandInHub
 from tests.servers import AppServer
@@ -158,6 +159,19 @@ def test_without_the_hub_all_else_goes_on(app, hub, open_page):
 
 
 HOSTILE = ["<img src=x onerror=document.title='hit'>", "'\"><script>document.title='hit'</script>", "{{7*7}}", "![](http://evil.example/x)"]
+
+
+def test_a_list_asked_for_too_often_comes_all_the_same(app, hub, open_page):
+    hub.put("ben/patience", {"README.md": b"---\ntags: [transformer-playground]\n---\n"})
+    page = open_page(app.url)
+    with hub.fault(hub.LIST, "slow", seconds=3):
+        to_the_hub(page)
+        for _ in range(2 * ERRANDS_AT_ONCE):
+            with page.expect_response("**/ask/hub-start") as refused:
+                page.click(".hub .again")
+        assert "try again in a moment" in refused.value.json()["error"]
+    expect(page.locator(".hub .models td", has_text="ben/patience")).to_be_visible(timeout=60_000)
+    expect(page.locator(".hub .gallery-note")).to_be_empty()
 
 
 def test_what_strangers_publish_is_text(app, hub, open_page):

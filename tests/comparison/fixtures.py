@@ -104,15 +104,13 @@ def causal_tokenizer(corpus: list[str]) -> Any:
 
 
 def masked_tokenizer(corpus: list[str]) -> Any:
-    """WordPiece in lower case, as bert-base-uncased's, small."""
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    trained = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    trained.normalizer = normalizers.BertNormalizer(lowercase=True)
-    trained.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    """WordPiece in lower case, as bert-base-uncased's, small: letters, letters that go on, and every word of the corpus. It is not
+    trained: a trained one numbers its pieces, and chooses some, differently in each process, and the fixture with them."""
+    lower, split = normalizers.BertNormalizer(lowercase=True), pre_tokenizers.BertPreTokenizer()
+    words = {word for line in corpus for word, _ in split.pre_tokenize_str(lower.normalize_str(line))}
     letters = [chr(letter) for letter in range(33, 127) if not chr(letter).isupper()]
-    trainer = trainers.WordPieceTrainer(vocab_size=400, special_tokens=special, initial_alphabet=letters, show_progress=False)
-    trained.train_from_iterator(corpus, trainer)
-    return BertTokenizer(vocab=trained.get_vocab(), model_max_length=POSITIONS)
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{letter}" for letter in letters), *sorted(words - {*letters})]
+    return BertTokenizer(vocab={piece: number for number, piece in enumerate(pieces)}, model_max_length=POSITIONS)
 
 
 def causal_batches(tokenizer: Any, draw: random.Random, size: int = 16) -> Iterator[Lesson]:
@@ -211,7 +209,7 @@ def make(folder: Path) -> Path:
             try:
                 train(folder / name, corpus, seed)
                 break
-            except NotRight:  # tokenizers number their pieces differently in each process, so that no seed is right in all of them
+            except NotRight:  # processors round differently, so that no seed is right on all of them
                 if seed == SEEDS - 1:
                     raise
     return folder

@@ -24,7 +24,7 @@ from tests.commands import playground
 
 ROOT = Path(__file__).resolve().parents[2]
 BOTH = pytest.mark.parametrize("fixture", ["tiny-gpt2", "tiny-bert"])
-STEPS = {"tiny-gpt2": 30, "tiny-bert": 60}
+STEPS = {"tiny-gpt2": 60, "tiny-bert": 120}  # half as many sufficed for six seeds of each, but not on every processor
 
 
 class Heard:

@@ -14,7 +14,7 @@ from huggingface_hub.utils import logging
 from huggingface_hub.utils._http import default_client_factory
 
 from playground.hub import jobs as jobs_module
-from playground.hub.jobs import BRANCH, ERRANDS_AN_OWNER, ERRANDS_AT_ONCE, Jobs, begin, cancel
+from playground.hub.jobs import BRANCH, ERRANDS_AN_OWNER, ERRANDS_AT_ONCE, Busy, Jobs, begin, cancel
 from playground.hub.work import Errand, work
 from playground.runs.gather import FILES
 from playground.runs.limits import Limits
@@ -442,6 +442,19 @@ def test_only_so_many_errands_go_on_at_a_time(hub):
         start("ada")
         cancel(going[-1])
         assert going[-1].over.wait(60)
+
+
+def test_lists_of_somebody_signed_in_leave_the_places_of_errands_free(hub):
+    """A page that opens asks who it is and what there is; both go on when its visitor asks for the list anew."""
+    jobs = Jobs(None)
+    with hub.fault(hub.WHOAMI, "silent"), hub.fault(hub.LIST, "silent"):
+        going = [jobs.start(Errand(kind, token=hub.ADA, endpoint=hub.url), "ada") for kind in ("account", "gallery", "gallery", "account")]
+        for kind in ("account", "gallery"):
+            with pytest.raises(Busy):
+                jobs.start(Errand(kind, token=hub.ADA, endpoint=hub.url), "ada")
+        for job in going:
+            cancel(job)
+            assert job.over.wait(60)
 
 
 # Publishing as it goes on
