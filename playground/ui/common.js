@@ -6,7 +6,8 @@ const duration = (s) => (s < 59.95 ? s.toFixed(1) + " s" : s < 3599.5 ? Math.flo
 const ago = (s) => (s < 60 ? "just now" : s < 3600 ? Math.floor(s / 60) + " min" : s < 86400 ? Math.floor(s / 3600) + " h" : Math.floor(s / 86400) + " d");
 const plural = (n, noun) => n.toLocaleString("en") + " " + noun + (n === 1 ? "" : "s");
 const bytes = (n) => (n < 1e6 ? Math.max(1, Math.round(n / 1e3)) + " KB" : n < 1e9 ? (n / 1e6).toFixed(n < 1e8 ? 1 : 0) + " MB" : (n / 1e9).toFixed(1) + " GB");
-const sentenceOf = (text) => (text ? text[0].toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".") : "");
+// As a sentence; a name such as user/name or gpt2 in front stays as it is written.
+const sentenceOf = (text) => (text ? (/^\S*[/_.\d]\S*\s/.test(text) ? text[0] : text[0].toUpperCase()) + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".") : "");
 const base = new URL("playground/", location.origin + location.pathname.replace(/\/?$/, "/"));
 // Ask the server (asked.py). Throws when there is no answer.
 async function call(name, request, within = 20000) {
@@ -38,6 +39,34 @@ function propose(box, question) {
   box.placeholder = question;
   if (untouched) box.value = question;
   return untouched;
+}
+// A link that opens this page with `what` in its address.
+const linkWith = (name, what) => location.origin + location.pathname + "?" + name + "=" + encodeURIComponent(typeof what === "string" ? what : JSON.stringify(what));
+// What the address of the page carries under a name, once: from here on it is a visitor's page as any other.
+function ofAddress(name) {
+  const address = new URL(location), text = address.searchParams.get(name);
+  if (text === null) return null;
+  address.searchParams.delete(name);
+  history.replaceState(history.state, "", address);
+  return text;
+}
+// What somebody else's link carries, cut to what a form may hold.
+function plain(value, depth = 0) {
+  if (typeof value === "string") return value.slice(0, 4000);
+  if (typeof value === "boolean" || Number.isFinite(value)) return value;
+  if (value === null || typeof value !== "object" || depth > 3) return null;
+  if (Array.isArray(value)) return value.slice(0, 20).map((each) => plain(each, depth + 1));
+  return Object.fromEntries(Object.entries(value).slice(0, 20).map(([name, each]) => [name, plain(each, depth + 1)]));
+}
+function carried(name) {
+  try { return plain(JSON.parse(ofAddress(name))) || {}; } catch (error) { return {}; } // an odd link
+}
+// Copy a text and say so in `label` for a moment; where the browser forbids it, show the text to be copied by hand.
+async function copyText(text, label, what) {
+  label.dataset.usual ||= label.textContent;
+  try { await navigator.clipboard.writeText(text); label.textContent = "Copied"; } catch (error) { window.prompt(what, text); }
+  setTimeout(() => { label.textContent = label.dataset.usual; }, 1500);
+  label.dataset.copied = text;
 }
 // Go to another tab of the page. What is to be shown there waits in `window.playground` until the tab, which is made when it is
 // first opened, takes it.

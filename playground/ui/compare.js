@@ -8,6 +8,7 @@
 //     explain    the sentence under the tabs
 //     build(box) makes its elements, once; its askers, too
 //     show()     called whenever it comes on screen, or must be drawn anew (another width, light or dark); optional
+//     fields()   remembers what its fields hold, and names what it has kept it under: a link carries that; optional
 //     chosen()   called when another model was chosen above, the first one included; optional
 //   };
 //
@@ -16,7 +17,7 @@
 //   modelField({...})     a field for a pretrained model that says what it would take before anything is fetched
 //   known, lookUp(names)  what is known of pretrained models; a view looks up its own in show()
 //   subjectNow()          the row of the chosen model in the lists of the server: name, task, parameters
-const root = $(".compare"), VIEWS = {}, MEMORY = "transformer-playground-compare";
+const root = $(".compare"), VIEWS = { __proto__: null }, MEMORY = "transformer-playground-compare";
 const state = { subject: "", view: "table" };
 let owner = "", runs = [], checkpoints = [], seen = false, memory = {};
 
@@ -26,6 +27,24 @@ function keep(name, value) {
   try { localStorage.setItem(MEMORY, JSON.stringify(memory)); } catch (error) { /* a browser without a memory */ }
 }
 const kept = (name) => memory[name];
+// A link opens a view with what its fields hold; short answers to something else are not found again beneath them.
+const CARRIED = /^(table|attention|finetune|free-[a-z]+|meaning-part)$/;
+function takeLink() {
+  const link = carried("compare"), fields = link.fields && typeof link.fields === "object" ? link.fields : {};
+  for (const [name, value] of Object.entries(fields)) {
+    if (!CARRIED.test(name)) continue;
+    memory[name] = value;
+    if (name.startsWith("free-")) delete memory["job-" + name];
+    if (name === "attention") for (const i of [0, 1]) delete memory["job-attention-" + i];
+  }
+  for (const name of ["view", "subject"]) if (typeof link[name] === "string") memory[name] = link[name];
+}
+takeLink();
+function linkToView() {
+  const spec = VIEWS[state.view], names = spec.fields ? spec.fields() : [], mine = state.subject.startsWith("checkpoint:") ? { subject: state.subject } : {};
+  return linkWith("compare", { view: state.view, ...mine, fields: Object.fromEntries(names.map((name) => [name, kept(name)])) });
+}
+$(".link").addEventListener("click", () => copyText(linkToView(), $(".link"), "The link"));
 
 // ---------------------------------------------------------------- asking
 const OVER = ["done", "failed", "cancelled"];

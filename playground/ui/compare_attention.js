@@ -21,6 +21,7 @@ VIEWS.attention = {
     box.append(top, el("div", { className: "beside" }, ...att.panels.map((panel) => panel.box)));
     listeners.push(besideAtOnce);
   },
+  fields() { rememberBeside(); return ["attention"]; },
   show() { att.panels.forEach((panel) => panel.field.look()); drawBeside(); besideAtOnce(); },
   chosen() { const panel = att.panels[1]; if (panel && panel.source === "own" && state.view === "attention") lookAtOwn(panel); },
 };

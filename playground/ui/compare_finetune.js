@@ -33,6 +33,7 @@ VIEWS.finetune = {
     if (before && before.result) Object.assign(tuned, before);
     sayTuned();
   },
+  fields() { rememberTuning(); return ["finetune"]; },
   show() { tune.field.look(); if (!tune.planned) planTuning(); drawTuning(); },
   chosen() { tune.planned = ""; if (state.view === "finetune") planTuning(); },
 };

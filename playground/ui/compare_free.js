@@ -34,13 +34,14 @@ VIEWS.free = {
   explain: "Any text, any model of the Hub: safetensors weights only, never code that a model brings. What a model would take is said before anything is fetched.",
   build(box) {
     const before = kept("free-part"), parts = { fill: fillPart, continue: continuePart, classify: classifyPart, train: trainPart, mismatch: mismatchPart };
-    if (typeof before === "string" && parts[before]) free.part = before;
+    if (Object.hasOwn(parts, before)) free.part = before;
     for (const [name, make] of Object.entries(parts)) free.parts[name] = make(name);
     free.choice = choice(Object.entries(free.parts).map(([name, part]) => [name, part.title, part.about]), free.part, toPart, "What to do");
     box.append(el("div", { className: "row parts" }, free.choice), ...Object.values(free.parts).map((part) => part.box));
     listeners.push(freeAtOnce);
     toPart(free.part);
   },
+  fields() { free.parts[free.part].remember(); return ["free-part", "free-" + free.part]; },
   show() { const part = free.parts[free.part]; part.fields.forEach((field) => field.look()); if (part.draw) part.draw(); freeAtOnce(); },
 };
 function toPart(name) {

@@ -7,12 +7,13 @@ VIEWS.meaning = {
   build(box) {
     const before = kept("meaning-part");
     meaning.parts = { banks: banksPart("banks"), analogy: analogyPart("analogy"), sizes: sizesPart() };
-    if (typeof before === "string" && meaning.parts[before]) meaning.part = before;
+    if (Object.hasOwn(meaning.parts, before)) meaning.part = before;
     meaning.choice = choice(Object.entries(meaning.parts).map(([name, part]) => [name, part.title, part.about]), meaning.part, toMeaning, "What to look at");
     box.append(el("div", { className: "row parts" }, meaning.choice), ...Object.values(meaning.parts).map((part) => part.box));
     listeners.push(meaningAtOnce);
     toMeaning(meaning.part);
   },
+  fields() { const { remember } = meaning.parts[meaning.part]; if (remember) remember(); return ["meaning-part", ...(remember ? ["free-" + meaning.part] : [])]; },
   show() { const part = meaning.parts[meaning.part]; (part.fields || []).forEach((field) => field.look()); if (part.draw) part.draw(); meaningAtOnce(); },
   chosen() { meaning.parts.sizes.stale = true; if (state.view === "meaning" && meaning.part === "sizes") askSizes(); },
 };

@@ -46,6 +46,7 @@ VIEWS.table = {
     listModels();
     recallSheet();
   },
+  fields() { rememberTable(); return ["table"]; },
   show() { listModels(); lookUp(table.models.map((each) => each.name)); },
 };
 

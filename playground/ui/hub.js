@@ -271,6 +271,7 @@ function address(text) {
 }
 
 // ---------------------------------------------------------------- one model
+$(".link").addEventListener("click", () => copyText(linkWith("hub", opened.repo + (opened.revision === "main" ? "" : "@" + opened.revision)), $(".link"), "The link"));
 async function look(repo, revision = "main") {
   opened = { repo, revision };
   const mine = opened;
@@ -341,6 +342,8 @@ async function begin() {
   await list();
   gallery(false);
   keep("tell");
+  const [repo, revision] = address((ofAddress("hub") || "").slice(0, 300));
+  if (repo) look(repo, revision);
   if (me.way === "machine" && me.signed_in) check();
 }
 async function goOn() {

@@ -1,6 +1,6 @@
 // The Inspect tab: the model, the step, the sequence, and one view of them at a time. Views are in the files after this one; each
 // tells the server what it wants and draws what comes back. Every number was measured on the model by the server.
-const root = $(".inspect"), VIEWS = {};
+const root = $(".inspect"), VIEWS = { __proto__: null }; // a link may ask for any name
 const state = { subject: "", step: null, text: "3 1 4 1 5", view: "attention" };
 const $v = (view, selector) => VIEWS[view].box.querySelector(selector);
 let owner = "", runs = [], checkpoints = [], seen = false, asked = 0, recorded = [], answers = {}; // view -> its latest data
@@ -143,21 +143,13 @@ async function linkToView() {
     try { told = await call("about", { owner, subject: what.subject }); } catch (error) { /* then only this browser can open it */ }
     if (told.watch) what.subject = "watch:" + told.watch; // opens for everybody who has it, to look at
   }
-  return location.origin + location.pathname + "?inspect=" + encodeURIComponent(JSON.stringify(what));
+  return linkWith("inspect", what);
 }
-async function copyLink() {
-  const link = await linkToView();
-  try { await navigator.clipboard.writeText(link); $(".link").textContent = "Copied"; } catch (error) { window.prompt("The link", link); }
-  setTimeout(() => { $(".link").textContent = "Copy link"; }, 1500);
-  $(".link").dataset.link = link;
-}
-$(".link").addEventListener("click", copyLink);
+$(".link").addEventListener("click", async () => copyText(await linkToView(), $(".link"), "The link"));
 // This view in a frame of another site (embed.py).
 async function copyFrame() {
-  const code = `<iframe src="${await linkToView()}&amp;embed=inspect" title="Transformer Playground: ${VIEWS[state.view].title}" width="100%" height="600" style="border: 0" loading="lazy"></iframe>`, label = $(".export summary");
-  try { await navigator.clipboard.writeText(code); label.textContent = "Copied"; } catch (error) { window.prompt("The frame", code); }
-  setTimeout(() => { label.textContent = "Export"; }, 1500);
-  label.dataset.code = code;
+  const code = `<iframe src="${await linkToView()}&amp;embed=inspect" title="Transformer Playground: ${VIEWS[state.view].title}" width="100%" height="600" style="border: 0" loading="lazy"></iframe>`;
+  await copyText(code, $(".export summary"), "The frame");
 }
 
 // Everything of the view that is marked as picture, below one another on paper or ink.

@@ -44,14 +44,15 @@ function buildAsking() {
     return { select, values, about, wrong: problem("values-" + i), box: null };
   };
   own = { base: el("select", { className: "base" }), fields: [field(0), field(1)], seeds: el("input", { type: "text", className: "seeds", value: "0, 1, 2", spellcheck: false }), times: el("input", { type: "number", className: "times", min: 1, max: 20, value: 5 }), n: el("input", { type: "number", className: "n", min: 20, max: 2000, value: 200 }),
-    name: el("input", { type: "text", className: "name", maxLength: 60, spellcheck: false, placeholder: "after what varies" }), kind: "grid", plan: el("p", { className: "hint plan" }), cells: el("p", { className: "hint cells" }), go: el("button", { type: "submit", className: "quiet main begin", textContent: "Begin", disabled: true }), wrong: {} };
+    name: el("input", { type: "text", className: "name", maxLength: 60, spellcheck: false, placeholder: "after what varies" }), kind: "grid", plan: el("p", { className: "hint plan" }), cells: el("p", { className: "hint cells" }), go: el("button", { type: "submit", className: "quiet main begin", textContent: "Begin", disabled: true }),
+    link: el("button", { type: "button", className: "quiet link", textContent: "Copy link", title: "A link that opens this page with your question filled in" }), wrong: {} };
   for (const name of ["base", "seeds", "times", "name", "form"]) own.wrong[name] = problem(name);
   own.plan.setAttribute("role", "status");
   own.kinds = choice([["grid", "as they learn", "Exact match and loss over the steps"], ["lengths", "by length", "And then longer sequences than any that was trained"]], "grid", (kind) => { own.kind = kind; explain(); plan(); }, "What is compared");
   own.lengths = el("div", { className: "pair" }, label("Up to, times the longest (times)", own.times), label("Sequences of each length (n)", own.n));
   own.fields.forEach((each, i) => { each.box = el("fieldset", {}, el("legend", { textContent: i ? "and, if you like" : "What varies" }), each.select, each.values, each.about, each.wrong); });
   const form = $(".own-form");
-  form.append(label("Otherwise as in", own.base), own.wrong.base, ...own.fields.map((each) => each.box), label("Seeds", own.seeds), own.wrong.seeds, el("div", { className: "kind-row" }, el("span", { textContent: "Compare" }), own.kinds), own.lengths, own.wrong.times, label("Name", own.name), own.wrong.name, own.wrong.form, own.plan, own.cells, own.go);
+  form.append(label("Otherwise as in", own.base), own.wrong.base, ...own.fields.map((each) => each.box), label("Seeds", own.seeds), own.wrong.seeds, el("div", { className: "kind-row" }, el("span", { textContent: "Compare" }), own.kinds), own.lengths, own.wrong.times, label("Name", own.name), own.wrong.name, own.wrong.form, own.plan, own.cells, el("div", { className: "buttons" }, own.go, own.link));
   form.addEventListener("input", () => { clearTimeout(own.timer); own.timer = setTimeout(plan, 400); });
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
@@ -61,6 +62,7 @@ function buildAsking() {
     own.go.disabled = false;
     if (!reply.error) openExperiment(reply.experiment, true);
   });
+  own.link.addEventListener("click", () => { const form = formNow(); copyText(linkWith("lab", { ...form, base: form.base.startsWith("checkpoint:") ? form.base : "" }), own.link, "The link"); });
   $(".own").addEventListener("toggle", () => { if ($(".own").open) { offerBases(); plan(); } });
 }
 function fillSettings() {
@@ -72,9 +74,10 @@ function fillSettings() {
   grid.slice(0, 2).forEach(([name, values], i) => { if (settings.some((each) => each.name === name)) { own.fields[i].select.value = name; own.fields[i].values.value = values; } });
   if (typeof before.seeds === "string") own.seeds.value = before.seeds;
   if (typeof before.name === "string") own.name.value = before.name;
-  if (before.kind === "lengths") { own.kind = "lengths"; press(own.kinds, "lengths"); }
+  if (before.kind === "lengths") { own.kind = "lengths"; press(own.kinds, "lengths"); for (const name of ["times", "n"]) if (typeof before[name] === "number") own[name].value = before[name]; }
   explain();
   if ($(".own").open) { offerBases(); plan(); }
+  if (ofLink.grid) $(".own").scrollIntoView({ block: "start" });
 }
 function explain() {
   for (const each of own.fields) {

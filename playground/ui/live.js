@@ -120,7 +120,7 @@ function sentHere() {
 window.addEventListener("playground-Train", sentHere);
 
 // The browser remembers the tab, too; a link that says what to show comes first.
-const LAST_TAB = "transformer-playground-tab", LINKS = ["inspect", "watch", "settings", "learn", "bug", "embed", "model"];
+const LAST_TAB = "transformer-playground-tab", LINKS = ["inspect", "compare", "lab", "hub", "watch", "settings", "learn", "bug", "embed", "model"];
 function returnToTab() {
   if (window.playground.returned) return;
   window.playground.returned = true;
@@ -138,7 +138,7 @@ function attach() {
   let value = {};
   try { value = JSON.parse(props.value) || {}; } catch (error) { return; }
   owner = value.owner || ""; first = value.first || "";
-  const asked = new URLSearchParams(location.search), elsewhere = asked.has("inspect") ? "Inspect" : asked.has("learn") || asked.has("bug") ? "Learn" : "";
+  const asked = new URLSearchParams(location.search), elsewhere = ["Inspect", "Compare", "Lab", "Hub", "Learn"].find((tab) => asked.has(tab.toLowerCase())) || (asked.has("bug") ? "Learn" : "");
   if (elsewhere && !window.playground.linked) { window.playground.linked = true; setTimeout(() => goTo(elsewhere), 0); }
   returnToTab();
   let remembered = "";

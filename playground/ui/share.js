@@ -7,8 +7,8 @@ function takeView() {
   if (!toTake || !shown || !/^(watch|checkpoint):/.test(subject)) return;
   const link = toTake, wanted = link.get("kind");
   toTake = null;
-  if (wanted && stage.axes[wanted]) setKind(wanted);
-  if (METRICS[link.get("curve")]) { $(".metric").value = link.get("curve"); $(".metric").dispatchEvent(new Event("change")); }
+  if (Object.hasOwn(stage.axes, wanted)) setKind(wanted);
+  if (Object.hasOwn(METRICS, link.get("curve"))) { $(".metric").value = link.get("curve"); $(".metric").dispatchEvent(new Event("change")); }
   if (link.get("log") === "no") $(".log").checked = false;
   if (link.has("text")) { $(".sequence").value = link.get("text").slice(0, 400); ask(); }
   const step = Number(link.get("step"));

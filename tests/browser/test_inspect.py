@@ -129,8 +129,8 @@ def test_a_link_opens_the_same_view_for_somebody_else(app, open_page):
     type_sequence(page, "2 1")
     page.click(".of-attention [data-value=encoder]")
     page.click(".link")
-    page.wait_for_selector(".link[data-link]")
-    link = page.get_attribute(".link", "data-link")
+    page.wait_for_selector(".link[data-copied]")
+    link = page.get_attribute(".link", "data-copied")
     assert "run:" not in link
     assert "watch" in link
     guest = open_page(link)
