@@ -28,7 +28,8 @@ KEPT_FOR = 900.0  # seconds that the rows and the result of a job can be asked f
 KEPT_AN_OWNER = 8  # jobs that are over, heavy and light ones apart; the oldest goes first
 KEPT_IN_ALL = 64
 DEAF_FOR = 20.0  # seconds that a cancelled job may take to end before its process is ended
-SAVING_FOR = 300.0  # likewise of fine-tuning, which takes its step to the end and writes the whole model
+SAVING_FOR = 300.0  # likewise of one that saves first: it takes its step to the end and writes the whole model
+SAVED_FIRST = ("finetune",)  # kinds of which something is kept when they are cancelled
 FORGOTTEN_AFTER = 180.0  # seconds without a poll after which a job is given up while others wait
 TURN = 300.0  # where strangers share the machine: seconds of work after which a heavy job makes way for the others that wait
 IDLE_FOR = 1200.0  # seconds without a job after which the process ends, and gives its memory back
@@ -58,6 +59,8 @@ class Job:
     polled_at: float = field(default_factory=time.monotonic)
     began_at: float = 0.0  # its work
     ended_at: float = 0.0  # also when it was cancelled but is still at it
+    left_at: float = 0.0  # when it was cancelled, of one that saves before it ends
+    why: str = ""  # it was cancelled, likewise
     at_work: bool = False  # the process has it
     about: str = ""  # what was asked for, in a few names; the rest is not kept once it is over
 
@@ -182,7 +185,10 @@ class Comparer:
         return any(other.status == "waiting" and other.owner != job.owner for other in self._heavy())
 
     def _cancel(self, job: Job, sentence: str) -> None:
-        if job.status in OVER:
+        if job.status in OVER or job.left_at:
+            return
+        if job.at_work and job.kind in SAVED_FIRST and self._child and self._child.send("cancel", job.id):
+            job.left_at, job.why, job.sentence = time.monotonic(), sentence, "cancelled; what it has learned is being saved"
             return
         job.end("cancelled", sentence)
         if job.at_work and self._child:
@@ -246,10 +252,8 @@ class Comparer:
             return
         if word in ("result", "failed", "cancelled"):
             job.at_work = False
-        if word == "result" and job.status == "cancelled":
-            job.result = content[0]  # what was saved in time: fine-tuning keeps the weights so far
         if job.status == "working":
-            if word == "say":
+            if word == "say" and not job.left_at:
                 job.sentence, job.done, job.total, job.unit = content[0], 0.0, 0.0, ""
             elif word == "share":
                 job.done, job.total, job.unit = content
@@ -257,11 +261,12 @@ class Comparer:
                 job.rows.append(content[0])
             elif word == "result":
                 job.result = content[0]
-                job.end("done")
+                early = job.left_at and content[0].get("cancelled")  # it may have been done by then
+                job.end("cancelled" if early else "done", job.why if early else "")
             elif word == "failed":
                 job.end("failed", *content)
             elif word == "cancelled":
-                job.end("cancelled", "cancelled; what had come before stays")
+                job.end("cancelled", job.why or "cancelled; what had come before stays")
         if not job.at_work:
             self._go_on()
 
@@ -283,7 +288,9 @@ class Comparer:
                 del self._jobs[job.id]
         self._forget()
         at_work = [job for job in self._jobs.values() if job.at_work]
-        deaf = any(job.status in OVER and now - job.ended_at > (SAVING_FOR if job.kind == "finetune" else DEAF_FOR) for job in at_work)
+        deaf = any(
+            (job.status in OVER and now - job.ended_at > DEAF_FOR) or (job.left_at and now - job.left_at > SAVING_FOR) for job in at_work
+        )
         if self._child and (deaf or (not at_work and now - self._used_at > IDLE_FOR)):
             self._child.kill()
 

@@ -49,6 +49,7 @@ QUIET = {
     "TRANSFORMERS_VERBOSITY": "error",
 }
 IMPORTING = threading.Lock()
+KEPT_WITHIN = 120.0  # seconds that fine-tuning may take to save itself when the playground has ended
 SHARE_EVERY = 0.1  # seconds between two messages of how far a job has come
 
 
@@ -170,6 +171,7 @@ def serve(pipe: Connection, settings: dict[str, str]) -> None:
         os.nice(10)  # where this takes every core, the page must still answer
     sending = threading.Lock()
     jobs: dict[str, threading.Event] = {}
+    at_work: dict[str, threading.Thread] = {}
 
     def send(*message: Any) -> None:
         with sending, suppress(OSError):
@@ -184,6 +186,7 @@ def serve(pipe: Connection, settings: dict[str, str]) -> None:
         except Refused as error:
             message = ("failed", job, str(error), error.again)
         jobs.pop(job, None)
+        at_work.pop(job, None)
         send(*message)
 
     try:
@@ -191,8 +194,15 @@ def serve(pipe: Connection, settings: dict[str, str]) -> None:
             word, job, *content = pipe.recv()
             if word == "begin":
                 jobs[job] = threading.Event()
-                threading.Thread(target=carry_out, args=(job, *content, jobs[job]), name=f"{content[0]} {job}", daemon=True).start()
+                name = f"{content[0]} {job}"
+                at_work[job] = threading.Thread(target=carry_out, args=(job, *content, jobs[job]), name=name, daemon=True)
+                at_work[job].start()
             elif word == "cancel" and job in jobs:
                 jobs[job].set()
-    except (EOFError, OSError):  # whoever wanted this has gone: nobody would hear of it
+    except (EOFError, OSError):  # whoever wanted this has gone: nobody would hear of it, but what was learned is kept
+        for cancelled in list(jobs.values()):
+            cancelled.set()
+        for thread in list(at_work.values()):
+            if thread.name.startswith("finetune "):
+                thread.join(KEPT_WITHIN)
         os._exit(0)

@@ -65,8 +65,7 @@ function tuningRows(rows) {
 }
 function tuningOver(told) {
   tune.go.disabled = false;
-  if (told.status === "done") tuned.result = told.result;
-  else if (told.status === "cancelled" && tuned.steps.some((row) => row.step > 0)) tuned.result = { model: tuned.memory.model, from: tuned.what.model, cancelled: true, steps: tuned.steps[tuned.steps.length - 1].step };
+  if (told.result) tuned.result = told.result; // of a cancelled one, too, once its weights are on the disk
   if (tuned.result) keep("tuned", { what: tuned.what, memory: tuned.memory, steps: tuned.steps.filter((row, i) => tuned.steps.length < 400 || row.scored || i % Math.ceil(tuned.steps.length / 400) === 0).map(({ step, loss, exact_match, scored }) => ({ step, loss, exact_match, scored })), result: tuned.result });
   sayTuned(); drawTuning();
   if (tuned.what) lookUp([tuned.what.model], true); // it is on this machine now

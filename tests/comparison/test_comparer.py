@@ -1,5 +1,6 @@
 """Jobs as the page starts them: a real process at the other end, a Hub on this machine, and everything that may happen to both."""
 
+import json
 import os
 import signal
 import subprocess
@@ -29,10 +30,12 @@ def served(hub, tiny_gpt2, tiny_bert):
 
 
 @pytest.fixture(scope="module")
-def comparer(served):
+def comparer(served, tmp_path_factory):
     warm_up().join()
     comparer = Comparer()
-    yield comparer
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path_factory.mktemp("checkpoints")))  # its process inherits it
+        yield comparer
     comparer.close()
 
 
@@ -259,6 +262,64 @@ def test_of_a_job_that_is_over_little_is_kept_and_of_many_the_latest(monkeypatch
     ended = comparer._jobs[jobs["ben"][-2]]
     assert (ended.what, ended.naming()) == ({}, "gpt2")
     assert comparer._jobs[jobs["ben"][-1]].what["csv"]
+
+
+def tuning(digits, model, **more):
+    return {"checkpoint": str(digits), "model": model, "steps": 5000, "batch_size": 32, "n": 4} | more
+
+
+def test_cancelled_fine_tuning_is_over_when_its_weights_are_on_the_disk(comparer, digits, tiny_gpt2):
+    job = comparer.begin("finetune", tuning(digits, tiny_gpt2), "ada")
+    wait_for(lambda: len(comparer.poll(job, "ada")["rows"]) > 4, 100, "a few steps")
+    comparer.cancel(job, "ada")
+    told = comparer.poll(job, "ada")
+    assert told["status"] in ("working", "cancelled")
+    if told["status"] == "working":
+        assert "is being saved" in told["sentence"]
+    told = over(comparer, job)
+    assert (told["status"], told["sentence"]) == ("cancelled", "cancelled; what had come before stays")
+    assert 0 < told["result"]["steps"] < 5000
+    known = comparer.begin("about", {"models": [told["result"]["model"]]}, "ada")
+    assert not over(comparer, known)["result"]["models"][0]["sentence"]
+
+
+def test_while_it_saves_a_cancelled_fine_tuning_is_at_work_and_not_for_ever(monkeypatch):
+    comparer, killed = Idle(), []
+    job = comparer._jobs[comparer.begin("finetune", {}, "ada")]
+    job.status, job.at_work = "working", True
+    monkeypatch.setattr(comparer, "_child", type("Child", (), {"send": lambda *_: True, "kill": lambda _: killed.append(1)})())
+    comparer.cancel(job.id, "ada")
+    left = job.left_at
+    comparer.cancel(job.id, "ada")
+    comparer._take("say", job, ("Training",))
+    assert (job.status, job.left_at) == ("working", left)
+    assert "is being saved" in job.sentence
+    comparer._look_after(left + jobs_module.SAVING_FOR - 1)
+    assert killed == []
+    comparer._look_after(left + jobs_module.SAVING_FOR + 1)
+    assert killed == [1]
+    comparer._take("result", job, ({"cancelled": False},))  # it was at its last step
+    assert job.status == "done"
+
+
+def test_fine_tuning_is_kept_when_the_server_is_killed(digits, tiny_gpt2, tmp_path):
+    program = """if __name__ == "__main__":
+        import json, sys, time
+        from playground.comparison.jobs import Comparer
+        comparer = Comparer()
+        job = comparer.begin("finetune", json.loads(sys.argv[1]), "ada")
+        while len(comparer.poll(job, "ada")["rows"]) < 5:
+            time.sleep(0.05)
+        print("learning", flush=True)
+        time.sleep(600)"""
+    (tmp_path / "server.py").write_text(program)
+    environment = os.environ | {"PLAYGROUND_CHECKPOINTS": str(tmp_path / "checkpoints"), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, str(tmp_path / "server.py"), json.dumps(tuning(digits, tiny_gpt2))]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout.readline() == "learning\n"
+        server.kill()
+    (folder,) = wait_for(lambda: list((tmp_path / "checkpoints" / "compared").glob("*/fine-tuned.json")), 100, "what it had learned")
+    assert 0 < json.loads(folder.read_text())["steps"] < 5000
 
 
 @pytest.mark.parametrize(("hosted", "behind", "ends"), [(True, "ben", True), (True, "ada", False), (False, "ben", False)])
