@@ -46,7 +46,7 @@ def shares(page, box):
 def test_a_gap_is_filled_once_the_visitor_has_seen_what_that_takes(app, hub, open_page):
     page = open_page(app.url)
     to_view(page, "Free use")
-    expect(page.locator(".part-fill .takes")).to_contain_text("to fetch, once; 102,952 parameters")
+    expect(page.locator(".part-fill .takes")).to_contain_text("to fetch, once; 100,482 parameters")
     page.wait_for_timeout(500)
     assert not [request for request in hub.requests if "safetensors" in request.path]  # nobody has agreed to it yet
     page.click(".part-fill .main")
