@@ -60,6 +60,7 @@ ASKING = 8  # questions and looks that may wait for one run
 WAITING_IN_ALL = 100
 WAITING_AN_OWNER = 16  # runs that one owner may have waiting for a place
 RUNS_AN_OWNER = 200
+OVERTAKEN_FOR = 120.0  # seconds for which a run that is short of memory lets smaller ones go first
 WATCHED_FOR = 5.0  # seconds since its last poll that a page counts as watching
 FORGOTTEN_AFTER = 60.0  # seconds without a page after which the points of a run without a worker leave the memory
 HOUSEKEEPING = 0.5  # seconds between two rounds
@@ -298,7 +299,7 @@ class Registry:
         with self._lock:
             if run.live or run in self._line:
                 return
-            run.begin, run.status, run.message, run.watched_at = begin, "waiting", "", time.monotonic()
+            run.begin, run.status, run.message, run.watched_at, run.short_since = begin, "waiting", "", time.monotonic(), None
             if run.sliced:  # the page asks for its slices
                 run.write()
                 return
@@ -312,8 +313,9 @@ class Registry:
                 pass
 
     def _place_one(self) -> bool:
-        """Launch the first in line for whom there is a place and the memory; who needs less of that goes first meanwhile. Whether there was
-        one. With the lock held."""
+        """Launch the first in line for whom there is a place and the memory; who needs less of that goes first meanwhile, though not for
+        ever where a run that ends would help. Whether there was one. With the lock held."""
+        now = time.monotonic()
         for run in self._order():
             live = [other for other in self._runs.values() if other.live and not other.sliced]
             mine = sum(other.owner == run.owner for other in live)
@@ -322,20 +324,29 @@ class Registry:
                 try:
                     check_memory(run.config, besides=starting)
                 except SettingError as error:
-                    run.message = f"it waits for memory: {error}"
-                    continue
+                    run.message, run.short_since = f"it waits for memory: {error}", run.short_since or now
+                    if not live or now - run.short_since < OVERTAKEN_FOR:
+                        continue
+                    self._make_way([other for other in live if other.status == "paused"])
+                    return False
                 self._line.remove(run)
+                run.short_since = None
                 self._turns = [*(owner for owner in self._turns if owner != run.owner), run.owner]
                 self._launch(run)
                 return True
             run.message = ""  # a place is what it waits for
             own = mine >= self.slots_an_owner
-            idle = [o for o in live if o.status == "paused" and (not own or o.owner == run.owner) and not o.parking]
-            if idle and not any(o.parking for o in live):
-                leaver = min(idle, key=lambda o: o.watched_at)
-                leaver.parking = leaver.send("park")
+            if not any(o.parking for o in live):
+                self._make_way([o for o in live if o.status == "paused" and (not own or o.owner == run.owner)])
             return False
         return False
+
+    @staticmethod
+    def _make_way(idle: list[Run]) -> None:
+        """Ask the one of these paused runs that nobody has watched for longest to save and give its worker back."""
+        if idle and not any(run.parking for run in idle):
+            leaver = min(idle, key=lambda run: run.watched_at)
+            leaver.parking = leaver.send("park")
 
     def _order(self) -> list[Run]:
         """Who comes next: owners with the fewest places first, among equals in turn, so that nobody's thirtieth run comes before

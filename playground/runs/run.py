@@ -160,6 +160,7 @@ class Run:
     wanted: str = ""  # what its next worker is to begin with, once the one that is leaving has gone
     unanswered: float | None = None  # since when the worker owes an answer to a command
     untaken: list[dict[str, Any]] = field(default_factory=list)  # points that came while those on disk were not in memory
+    short_since: float | None = None  # when its turn came and the memory for it was not there
     held: bool = False  # a pause is on its way to the slice that trains it
     parking: bool = False  # its worker was asked to save and leave
     heard_at: float = field(default_factory=time.monotonic)

@@ -483,6 +483,29 @@ def test_a_run_that_is_short_of_memory_keeps_no_smaller_one_waiting_and_begins_w
     assert (large.message, small.status) == ("", "training")
 
 
+def test_a_run_that_is_short_of_memory_is_overtaken_for_a_while_and_then_no_more_as_long_as_that_helps(serve, monkeypatch):
+    live = []
+
+    def scarce(config: RunConfig, besides: int = 0) -> None:
+        if config.training.batch_size > 8 and live and live[0].live:
+            raise SettingError("batch_size", "this run needs about 9.0 GB and 1.0 GB are free")
+
+    registry = serve(slots=3)
+    live.append(slow(registry))
+    wait_for_steps(live[0])
+    registry.control(live[0], "pause")
+    wait_for_status(live[0], "paused")
+    monkeypatch.setattr(registry_module, "OVERTAKEN_FOR", 3600.0)
+    monkeypatch.setattr(registry_module, "check_memory", scarce)
+    monkeypatch.setattr(registry, "check_size", lambda config: None)
+    large, small = slow(registry, batch_size=16), slow(registry)
+    wait_for_steps(small)  # it went first
+    assert large.status == "waiting"
+    monkeypatch.setattr(registry_module, "OVERTAKEN_FOR", 0.0)  # two minutes later
+    wait_for_steps(large)  # for the paused run has given its memory back
+    assert not live[0].live
+
+
 def test_a_folder_that_cannot_be_made_is_said(tmp_path):
     (tmp_path / "runs").write_text("in the way")
     registry = Registry(tmp_path, slots=1)
