@@ -21,7 +21,7 @@ from playground.runs.run import DIVERGED
 from playground.tasks import TASKS
 from playground.tasks.rows import RowsError
 from playground.training.config import RunConfig
-from playground.training.manifest import CheckpointError
+from playground.training.manifest import CheckpointError, read_manifest
 
 from .terminal import CHECKPOINTS, Several, check_out, model_of, refuse
 from .training import learn, speak_flags
@@ -170,21 +170,29 @@ def published(name: str | None, seed: int, threads: int, out: Path | None, as_js
 
 
 def measured(config: RunConfig, out: Path, facts_of_lines: Callable[..., dict[str, Any]], measure: str) -> dict[str, Any]:
-    """Train a run, keep its checkpoint, and gather what it measured."""
+    """Train a run, or go on with it where it was ended, keep its checkpoint, and gather what it measured."""
     from playground.models.transformer import Transformer
-    from playground.training.checkpoint import as_line, save_checkpoint
+    from playground.training.checkpoint import as_line, load_trainer, save_checkpoint
     from playground.training.trainer import Trainer
 
-    if (out / "config.json").is_file():
-        refuse(f"--out {out} already holds a checkpoint; choose another folder, or remove it")
-    check_out(out, keeps_what_is_there=True)
     trainer, metrics = Trainer(config), list[Any]()
+    if (out / "config.json").is_file():
+        try:
+            if read_manifest(out).config != config:
+                refuse(f"--out {out} already holds a checkpoint of other settings; choose another folder, or remove it")
+            trainer, metrics = load_trainer(out)
+        except CheckpointError as error:
+            refuse(str(error))
+    else:
+        check_out(out, keeps_what_is_there=True)
     failure, exit_code = learn(trainer, metrics)
     scores = None if failure else trainer.evaluate()
     try:
         save_checkpoint(out, trainer, metrics, scores)
     except CheckpointError as error:
         failure, exit_code = str(error), exit_code or 1
+    else:
+        failure = failure and f"{failure}; saved to {out}, the same command goes on from there"
     if failure or scores is None:
         click.echo(f"playground: {failure}", err=True)
         raise SystemExit(exit_code)

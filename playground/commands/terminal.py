@@ -13,7 +13,7 @@ import click
 
 from playground.training.manifest import CheckpointError, read_manifest
 
-CHECKPOINTS = Path(__file__).resolve().parents[2] / "checkpoints"
+CHECKPOINTS = Path(os.environ.get("PLAYGROUND_CHECKPOINTS") or Path(__file__).resolve().parents[2] / "checkpoints")
 
 
 def refuse(message: str) -> NoReturn:

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import signal
 import subprocess
@@ -6,6 +7,9 @@ import pytest
 from click.testing import CliRunner
 
 from playground.__main__ import main
+from playground.lab.published import CLAIMS, config_of
+from playground.training.checkpoint import save_checkpoint
+from playground.training.trainer import Trainer
 from tests.commands import COMMAND, interpreter, playground
 from tests.servers import ROOT, wait_for
 
@@ -82,6 +86,23 @@ def test_schemes_of_which_no_run_can_be_asked_are_said(here, tmp_path):
     done = here(*words, "--set", "learning_rate=100.0", *FATAL)
     assert done.exit_code == 0, done.output
     assert "no run that could be asked; no step trained positions 5 to 8 of its source" in done.stdout
+
+
+def test_a_claim_goes_on_where_it_was_ended_and_is_not_trained_twice(here, tmp_path, monkeypatch):
+    small = CLAIMS["uva-reversal"].settings | {"max_length": 4, "min_length": 4, "d_model": 16, "n_heads": 2, "d_ff": 16, "steps": 40}
+    monkeypatch.setitem(CLAIMS, "uva-reversal", dataclasses.replace(CLAIMS["uva-reversal"], settings=small))
+    trainer = Trainer(config_of("uva-reversal", 0))
+    save_checkpoint(tmp_path / "out", trainer, [trainer.step() for _ in range(15)])
+    before = (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()
+    words = ("published", "uva-reversal", "--out", tmp_path / "out", "--json")
+    first = here(*words)
+    lines = (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()
+    assert (lines[:15], [json.loads(line)["step"] for line in lines]) == (before, list(range(1, 41)))
+    again = here(*words)
+    assert again.stdout.splitlines()[-1] == first.stdout.splitlines()[-1]
+    assert (tmp_path / "out" / "metrics.jsonl").read_text().splitlines() == lines
+    other = here(*words, "--seed", 1)
+    assert (other.exit_code, "already holds a checkpoint of other settings" in other.output) == (2, True)
 
 
 def test_questions_and_claims_are_listed():
