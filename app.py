@@ -6,7 +6,7 @@ import click
 @click.command()
 @click.option("--host", default=None, help="Serve to other machines too, on this address (0.0.0.0: all). [default: this machine only]")
 @click.option("--port", type=click.IntRange(1, 65535), default=None, help="[default: the first free one from 7860]")
-@click.option("--share", is_flag=True, help="Serve to whoever has a link, for three days at most, through Gradio's tunnel.")
+@click.option("--share", is_flag=True, help="Serve to whoever has a link, for a week at most, through Gradio's tunnel.")
 @click.option("--browser/--no-browser", default=True, help="Open the page, where there is a screen. [default: --browser]")
 def main(host: str | None, port: int | None, share: bool, browser: bool) -> None:
     """Open the playground in a web page."""

@@ -59,7 +59,7 @@ SUBSETS: dict[str, tuple[Any, str, str]] = {  # what has measure() and table(row
         published,
         "As published",
         "Claims of others, trained here with their settings, one seed. What differs from the originals, and why, `python -m playground "
-        "published` and the Lab say; their settings were written down from memory and not held against the sources.",
+        "published --json` and the Lab say; their settings were written down from memory and not held against the sources.",
     ),
     "lengths": (
         lengths,

@@ -39,7 +39,7 @@ TO_GOAL = """() => new Promise(resolve => {
   const live = document.querySelector('.live'), shown = document.querySelector('.score-value'), started = performance.now();
   let over = false;
   new MutationObserver((_, self) => {
-    if (live.dataset.status === 'training') over = true;
+    if (live.dataset.status === 'training' && !(parseFloat(shown.textContent) >= 99.9)) over = true; // the model before is off the screen
     if (!over || !(parseFloat(shown.textContent) >= 99.9)) return;
     self.disconnect();
     requestAnimationFrame(() => resolve((performance.now() - started) / 1000));

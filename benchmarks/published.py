@@ -37,5 +37,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     lines = ["| claim | published | ours | rule | |", "|---|---|---|---|---|"]
     for row in rows:
         ours = f"step {row['ours']}" if row["name"] == "x-transformers-copy" else f"{row['ours']:.4g}"
+        if row["name"] in ("uva-reversal", "mingpt-sort"):
+            ours = f"{row['ours']:.2%}"
         lines.append(f"| {row['title']} | {row['published']} | {ours} | {row['rule']} | {'holds' if row['passed'] else 'does not hold'} |")
     return "\n".join(lines)

@@ -1,7 +1,8 @@
 """Scaled dot-product attention and its multi-head form (Vaswani et al. 2017, section 3.2).
 
 Shapes: B batch, Q queries, M memory (what is looked at), H heads, G heads of keys and values (as many as H, unless query
-heads share them), K numbers a head, D d_model.
+heads share them), K numbers a head (of a value: `value_size`, which may differ from `key_size`), D d_model, and before the heads
+are split and after they are joined all their numbers together.
 """
 
 from __future__ import annotations
@@ -100,7 +101,8 @@ class MultiHeadAttention(nn.Module):
         self.key_value = nn.Linear(d, sum(self.sizes), bias=bias)  # two projections in one product: the keys, then the values
         self.output = nn.Linear(config.n_heads * config.value_size, d, bias=bias)
         self.relation = relation or Relation()  # to queries and keys, what positions have to say
-        # Glorot and Bengio 2010, made smaller where scores are formed: attention begins soft and finds its place sooner.
+        # Glorot and Bengio 2010; smaller for queries and keys, so that attention begins soft and finds its place sooner, and a little
+        # smaller for values.
         key_weight, value_weight = self.key_value.weight.split(self.sizes)
         for weight, gain in ((self.query.weight, 0.5), (key_weight, 0.5), (value_weight, 0.7), (self.output.weight, 1.0)):
             nn.init.xavier_uniform_(weight, gain)

@@ -78,7 +78,11 @@ class ModelConfig:
     d_model: int = setting(64, "Width of every vector that travels through the model.", low=1, high=4096)
     n_heads: int = setting(4, "Attention heads in each layer; d_model divisible by it, or d_k and d_v given.", low=1, high=64)
     kv_heads: int = setting(
-        0, "Heads of keys and values, each shared by as many query heads (grouped-query); 1 is multi-query, 0 one for each.", low=0, high=64
+        0,
+        "Heads of keys and values, shared by query heads in groups of equal size (grouped-query). 1: all share one (multi-query). "
+        "0: each query head has its own.",
+        low=0,
+        high=64,
     )
     d_k: int = setting(0, "Size of a head's queries and keys; 0 is d_model / n_heads.", low=0, high=4096)
     d_v: int = setting(0, "Size of a head's values; 0 is d_model / n_heads.", low=0, high=4096)
@@ -192,7 +196,11 @@ class ModelConfig:
 
     @classmethod
     def paper_base(cls, vocabulary: int = 30_000, max_positions: int = 5_000) -> ModelConfig:
-        """The paper's base model (Vaswani et al. 2017, table 3): 512 wide, 6+6 layers, 8 heads, d_ff 2048, dropout 0.1."""
+        """The sizes of the paper's base model (Vaswani et al. 2017, table 3): 512 wide, 6+6 layers, 8 heads, d_ff 2048, dropout 0.1.
+
+        The paper also shares one table between source, target and output (section 3.4). Here that is `share_embeddings` and `tie_output`,
+        which are off: each side has a vocabulary of its own.
+        """
         return cls(
             d_model=512, n_heads=8, n_layers=6, d_ff=2048, dropout=0.1, norm="post", positions="sinusoidal", share_embeddings=False,
             source_vocabulary=vocabulary, target_vocabulary=vocabulary, max_positions=max_positions,

@@ -14,7 +14,7 @@ EPSILON = 1e-5  # as in nn.LayerNorm: a vector of zeros stays one
 
 
 class RMSNorm(nn.Module):
-    """Divides a vector by its root mean square and scales each number (Zhang and Sennrich 2019, section 3): layer norm without
+    """Divides a vector by its root mean square and scales each number (Zhang and Sennrich 2019, section 4, equation 4): layer norm without
     subtracting the mean and without a shift."""
 
     def __init__(self, d_model: int) -> None:

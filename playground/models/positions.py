@@ -2,7 +2,7 @@
 
 Other ways to tell a model are in places.py (other rows of the table) and in relative.py and rotary.py (inside self-attention).
 
-Shapes: B batch, S tokens, P positions, D d_model.
+Shapes: B batch, S tokens, P positions, D d_model, d half of it (a sine and a cosine share a rate).
 """
 
 from __future__ import annotations

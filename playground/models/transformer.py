@@ -1,4 +1,5 @@
-"""The encoder-decoder transformer: `encode` reads the source, `decode` writes the target, `project` names the symbols.
+"""The encoder-decoder transformer: `encode` reads the source, `decode` makes a vector for each target position, `output` scores every
+symbol there (`project`: as log-probabilities).
 
 Shapes: B batch, S source, T target, H heads, G heads of keys and values, K numbers a head, D d_model, V vocabulary.
 """
