@@ -133,11 +133,12 @@ class Classroom:
         return Question(secrets.token_urlsafe(12), mark, kind, name, asked)
 
     def _run_of(self, owner: str, config: RunConfig) -> Run | None:
-        """A run of the owner's with just these settings, rather a finished one; none that broke down or was changed on the way."""
+        """A run of the owner's with just these settings, rather a finished one; none that broke down, was changed on the way, or came as a
+        checkpoint, of which nobody here knows how it was trained."""
         mine = [
             run for run in self.registry.of_owner(owner)
             if run.config == config and run.deleted_at is None and run.status != "failed" and not run.changed and not run.origin
-            and (run.status != "done" or run.checkpoints()) and run.removed != EMPTIED
+            and not run.sent and (run.status != "done" or run.checkpoints()) and run.removed != EMPTIED
         ]  # fmt: skip
         return max(mine, key=lambda run: (run.status == "done", run.created), default=None)
 
@@ -270,7 +271,8 @@ class Classroom:
         now = time.monotonic()
         for label, run in question.runs.items():
             run.watched_at = now
-            if run.status in ("failed", "stopped", "paused") or run.deleted_at is not None:
+            asked_to = run.unanswered is not None or run.wanted  # to go on, and has not answered yet
+            if run.status == "failed" or (run.status in ("stopped", "paused") and not asked_to) or run.deleted_at is not None:
                 how = run.message or ("the run was deleted" if run.deleted_at is not None else f"the run is {run.status}")
                 question.end("failed", f"{label}: {how}; measure again to go on")
         if question.status == "training" and all(run.status == "done" and not run.live for run in question.runs.values()):
@@ -278,8 +280,10 @@ class Classroom:
             self._dispatch()
 
     def _dispatch(self) -> None:
-        """Begin to measure for those who wait, first come first, as far as there are places."""
-        waiting = [each for each in self._questions.values() if each.status == "waiting"]
+        """Begin to measure for those who wait, first come first, as far as there are places. Who has left keeps a place in the line, and no
+        other: it is taken when they ask again."""
+        here = time.monotonic() - LEFT_AFTER
+        waiting = [each for each in self._questions.values() if each.status == "waiting" and each.polled_at > here]
         busy = sum(each.child is not None for each in self._questions.values())
         for question in waiting[: max(0, self.places - busy)] if not self._closed else ():
             if question.kind == "bug":

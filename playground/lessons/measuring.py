@@ -36,6 +36,7 @@ APART = 10  # steps between two looks at held-out sequences
 LAST = 20  # steps whose losses are compared
 SCORED = 256  # held-out sequences
 AT_A_LENGTH = 100
+ENOUGH = 20  # held-out sequences of a length, fewer than which say nothing of it
 SHOWN = 5  # answers that are written out
 
 
@@ -91,7 +92,7 @@ def crossing(runs: list[Trained], options: Mapping[str, Any]) -> Told:
     pictures = [exact_match_curves(runs)]
     if found is None:
         best = max(line["exact_match"] for line in run.scored)
-        says = f"It never got there: the best of {len(run.scored)} looks was {percent(best)}. Another seed, or more steps, may do it."
+        says = f"It never got there: the best of {len(run.scored)} looks was {percent(best)}. Seeds differ, and this one was not enough."
         return {"answer": None, "told": "at none", "says": says, "pictures": pictures}
     first = run.lines[0]["loss"]
     says = (
@@ -112,7 +113,7 @@ def first_look(runs: list[Trained], options: Mapping[str, Any]) -> Told:
     row_LHS = cross_LHTS[:, :, 0]
     mean_S = row_LHS.mean((0, 1))
     at = int(mean_S.argmax())
-    source, target = (subject.names(tokens[0].tolist()) for tokens in (batch.source_BS, batch.decoder_input_BT))
+    source, target = (subject.names(tokens[0].tolist()) for tokens in (batch.source_BS, batch.labels_BT))
     wanted = subject.task.alignment(len(source) - 1)
     n_heads, agreeing = row_LHS.shape[0] * row_LHS.shape[1], int((row_LHS.argmax(-1) == at).sum())
     right = "" if wanted is None else f" The right symbol stands at position {wanted[0] + 1}."
@@ -127,7 +128,7 @@ def first_look(runs: list[Trained], options: Mapping[str, Any]) -> Told:
     )
     picture = {
         "kind": "map", "title": f"Cross-attention, mean of {n_heads} heads", "rows": target, "columns": source,
-        "weights": rounded(cross_LHTS.mean((0, 1))), "chosen": [0, at],
+        "weights": rounded(cross_LHTS.mean((0, 1))), "chosen": [0, at], "written": True,
     }  # fmt: skip
     return {"answer": at + 1, "told": f"position {at + 1} ({source[at]})", "says": says, "pictures": [picture]}
 
@@ -146,7 +147,12 @@ def without_positions(runs: list[Trained], options: Mapping[str, Any]) -> Told:
     says = (
         f"Of {n} held-out sequences {percent(exact)} are answered exactly right ({percent(before)} with positions), and {percent(symbols)} "
         "have exactly the right symbols in whatever order. The encoder without positions gives the decoder a bag of vectors: equal symbols "
-        "get equal vectors wherever they stand, so what is in the bag can be written down, and which came first cannot."
+        "get equal vectors wherever they stand. What is in the bag can be written down, and which came first cannot"
+        + {
+            "nothing": "; sequences that are this short hardly need to know.",
+            "order": ".",
+            "both": ". In so few steps this one has not even learned the former.",
+        }[answer]
     )
     rows = [
         {"asked": words(without.subject, source), "right": words(without.subject, label), "given": words(without.subject, given)}
@@ -185,8 +191,12 @@ def lower_loss(runs: list[Trained], options: Mapping[str, Any]) -> Told:
     says = (
         f"Mean loss of the last {LAST} steps: {losses[low]:.4f} with {low}, {losses[high]:.4f} with {high}, "
         f"{losses[high] / losses[low]:.1f} times as much. At the end their learning rates were {rates[low]:.2g} and {rates[high]:.2g}, and "
-        f"exact match {percent(told[low])} and {percent(told[high])}: the rate decides how far every update overshoots once the model is "
-        "nearly there."
+        f"exact match {percent(told[low])} and {percent(told[high])}. "
+        + (
+            "The rate decides how far every update overshoots once the model is nearly there."
+            if rates[low] < rates[high] and answer != "same"
+            else "A rate falls so that updates overshoot less once the model is nearly there; in these steps that does not show."
+        )
     )
     loss = {"kind": "curves", "title": "Training loss", "what": "loss", "series": [run.curve("loss") for run in runs]}
     return {"answer": answer, "told": "neither" if answer == "same" else answer, "says": says, "pictures": [loss]}
@@ -202,8 +212,12 @@ def most_missed(runs: list[Trained], options: Mapping[str, Any]) -> Told:
     says = (
         f"Without {first.name} exact match falls from {percent(first.before.exact_match)} to {percent(first.after.exact_match)} of "
         f"{SCORED} held-out sequences, and the right answer loses {first.log_probability_lost:.1f} nats. {harmless} of {len(effects)} "
-        "heads can go, each by itself, at a cost of at most one sequence in a hundred: others do their work as well. Heads are redundant, "
-        "and a picture of one does not tell."
+        "heads can go, each by itself, at a cost of at most one sequence in a hundred"
+        + (
+            ": others do their work as well. Heads are redundant, and a picture of one does not tell."
+            if 2 * harmless >= len(effects)
+            else "; the others do what nobody else here does. A picture of a head does not tell which kind it is."
+        )
     )
     bars = [{"label": each.name, "value": each.log_probability_lost, "note": percent(each.after.exact_match)} for each in effects]
     picture = {"kind": "bars", "title": "Without each head: nats that the right answer loses · exact match", "bars": bars}
@@ -218,7 +232,7 @@ def falls_at(runs: list[Trained], options: Mapping[str, Any]) -> Told:
     shares = {}
     for length in range(task.min_length, last + 1):
         right, n = right_at(subject.model, subject.task, length, AT_A_LENGTH)
-        if n:
+        if n >= ENOUGH:
             shares[length] = right / n
     answer = next((length for length, share in shares.items() if share < 0.5), last + 1)
     at_end = shares[max(length for length in shares if length <= trained)]

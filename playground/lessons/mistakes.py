@@ -84,7 +84,8 @@ MISTAKES = {
         "return (tokens_BM != 0)[:, None, :]",
         "a write-up that hands a mask for one head to several",
         "Broadcasting lines shapes up from the right, so the batch of the mask meets the heads of the scores. Python refuses it, unless "
-        "the batch is as large as there are heads: then every head goes by the padding of another sequence.",
+        "the batch is one, where it does no harm, or as large as there are heads: then the first head goes by the padding of the first "
+        "sequence and the second by that of the second, whichever sequence they read.",
         unnoticed={"batch_size": 2},
         unnoticed_when="the batch is as large as there are heads (2 and 2)",
     ),

@@ -71,7 +71,7 @@ STOPS = {
     "stop-2": Stop(
         "See where it looks",
         "Cross-attention is how the decoder reads the source while it writes: for every symbol of the answer, each head spreads a weight "
-        "of one over the positions of the source. Rows below are what is written, columns what is looked at.",
+        "of one over the positions of the source. Rows below are what is being written, columns what is looked at.",
         "Type digits of your own, and think of the first symbol of the answer.",
         "While the first symbol of the answer is written, which position of the source gets most of the weight, on average over all "
         "cross-attention heads? The first symbol is position 1; behind the last one stands EOS.",

@@ -42,6 +42,11 @@ KINDS = {
     "encoder": ("Encoder self-attention", "Down and across: the source"),
     "decoder": ("Decoder self-attention", "Down: what is written. Across: what was written before"),
 }
+IN_ONE_ROW = {  # a family with one stack has the sequence and the answer in one row; by its kind of attention, or its name
+    "encoder": "Down and across: the sequence, in whose places the answer is written (SOS: blanks where it is longer)",
+    "bert": "Down and across: the sequence, then the blanks (SOS) that the answer is written into",
+    "decoder": "Down and across: the sequence, then the answer so far",
+}
 
 
 def write_report(checkpoint: Path, run: Path | None = None, name: str = "") -> str:
@@ -70,7 +75,7 @@ def html(manifest: Manifest, family: Family, scores: Mapping[str, Any], lines: I
         _curves(Points(lines)),
         _by_length(scores),
         _samples(snapshot["samples"]),
-        _attention(snapshot["attention"], stage["axes"]),
+        _attention(snapshot["attention"], stage["axes"], manifest.config.family),
         _again(manifest),
         _settings(manifest),
     ]
@@ -142,13 +147,15 @@ def _samples(samples: Sequence[Mapping[str, Any]]) -> str:
     return "<h2>What it answers</h2>\n" + _table(["held-out sequence", "its answer", ""], rows)
 
 
-def _attention(attention: Mapping[str, Sequence[Sequence[Sequence[int]]]], axes: Mapping[str, Sequence[Sequence[str]]]) -> str:
+def _attention(attention: Mapping[str, Sequence[Sequence[Sequence[int]]]], axes: Mapping[str, Sequence[Sequence[str]]], family: str) -> str:
     """A map for each head; `attention` is [kind][layer][head] row by row, in thousandths."""
     sections = []
     for kind, (title, along) in KINDS.items():
         layers = attention.get(kind)
         if not layers:
             continue
+        if "cross" not in axes:
+            along = IN_ONE_ROW.get(family, IN_ONE_ROW[kind])
         rows, columns = axes[kind]
         maps = [
             f'<div><div class="kind">layer {i + 1}, head {j + 1}</div>{_map(weights, rows, columns)}</div>'
@@ -170,7 +177,8 @@ def _again(manifest: Manifest) -> str:
     command = command_line(manifest)
     training = manifest.config.training
     versions = ", ".join(f"{escape(name)} {escape(value)}" for name, value in manifest.versions.items())
-    changed = [each for each in manifest.changes if each.step < manifest.step and each.setting not in IN_PASSING]
+    told = ("steps",) if command else ()  # by the command itself
+    changed = [each for each in manifest.changes if each.step < manifest.step and each.setting not in (*IN_PASSING, *told)]
     by_hand = "; ".join(f"from step {each.step + 1:,} on, {each.setting} was {each.value:g}" for each in changed)
     sums = "".join(f"<p>SHA-256 of {escape(name)}: <code>{escape(value)}</code></p>" for name, value in sorted(manifest.sha256.items()))
     if command:

@@ -39,7 +39,10 @@ function linked() {
     if (stop) {
       const own = stateOf(stop.name), before = JSON.stringify(own.options);
       delete own.options.seed; // of an earlier link
-      for (const option of stop.options) if (asked.has(option.name)) own.options[option.name] = asked.get(option.name);
+      for (const option of stop.options) {
+        const value = asked.get(option.name);
+        if (value !== null && (!option.choices.length || option.choices.includes(value))) own.options[option.name] = value.slice(0, 40);
+      }
       if (number("seed") !== null) own.options.seed = number("seed");
       if (JSON.stringify(own.options) !== before && !going(own)) { delete own.told; delete own.id; } // that was measured of another question
       openStop(stop.name);
@@ -71,7 +74,9 @@ async function start() {
   note($(".learn-note"), "");
   lessons = told;
   buildParts(); buildTour(); buildBugs(); buildTeach();
-  show(linked() || (PARTS.some(([name]) => name === memory.part) ? memory.part : "tour"));
+  const ofLink = linked();
+  for (const name of ["learn", "bug", "seed", "steps", ...lessons.stops.flatMap((stop) => stop.options.map((option) => option.name))]) ofAddress(name); // a reload shows what was done since
+  show(ofLink || (PARTS.some(([name]) => name === memory.part) ? memory.part : "tour"));
 }
 let dark = null;
 async function goOn() {

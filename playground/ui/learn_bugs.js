@@ -1,13 +1,13 @@
 // ---------------------------------------------------------------- find the bug: a right copy and a broken one, side by side
-// {name, seed, steps}: what is asked; `id` and `told`: the question and how it stands. Only what is asked outlives the page.
-let bug = { name: "mystery", seed: 0, steps: 0 }, bugPicture = "decoder", guessed = {};
+// {name, seed, steps}: what is asked; `id` and `told`: the question and how it stands. `told` does not outlive the page.
+let beginning = false, bug = { name: "mystery", seed: 0, steps: 0 }, bugPicture = "decoder", guessed = {};
 const ATTENTION = [["encoder", "Encoder"], ["decoder", "Decoder"], ["cross", "Cross"]];
 const RIGHT = "right copy", BROKEN = "broken copy";
 const bugGoing = () => Boolean(bug.id && (!bug.told || UNDER_WAY.includes(bug.told.status)));
 
 function buildBugs() {
   const kept = memory.bug;
-  if (kept && (kept.name === "mystery" || lessons.bugs.some((each) => each.name === kept.name))) bug = { ...bug, ...kept };
+  if (kept && (kept.name === "mystery" || lessons.bugs.some((each) => each.name === kept.name))) bug = { ...bug, ...kept, recalled: Boolean(kept.id) };
   bug.steps ||= lessons.steps;
   const names = el("select", { className: "which" }, el("option", { value: "mystery", textContent: "A mystery: you are not told which" }), ...lessons.bugs.map((each) => el("option", { value: each.name, textContent: each.title })));
   const seed = el("input", { type: "number", className: "seed", min: 0, max: 999999999, step: 1 });
@@ -32,13 +32,15 @@ function openBug(wanted) {
   if ($(".bugs").firstChild) drawBug();
 }
 async function beginBug() {
-  if (bugGoing()) return;
+  if (bugGoing() || beginning) return;
   note($(".bug-note"), "");
-  guessed = {};
+  guessed = {}; beginning = true; drawBug();
   const mine = bug, reply = await ask("bug", { bug: bug.name, seed: bug.seed, steps: bug.steps });
+  beginning = false; drawBug();
   if (reply.error) { note($(".bug-note"), sentenceOf(reply.error), "error"); return; }
   if (bug !== mine) { ask("cancel", { id: reply.id }); return; }
-  bug.id = reply.id; delete bug.told;
+  bug.id = reply.id; delete bug.told; delete bug.recalled;
+  keep("bug", { ...asked(), id: bug.id });
   await followBug();
 }
 async function cancelBug() { await ask("cancel", { id: bug.id }); await followBug(); }
@@ -47,7 +49,9 @@ async function followBug(again = false) {
   const mine = bug, told = await ask("poll", { id: bug.id });
   if (bug !== mine) return;
   if (told.lost) { note($(".bug-note"), sentenceOf(told.error), "error"); return; }
-  if (told.error) { delete bug.id; bug.told = { status: "failed", sentence: told.error }; } else bug.told = told;
+  note($(".bug-note"), "");
+  if (told.error) { delete bug.id; if (!bug.recalled) bug.told = { status: "failed", sentence: told.error }; } else bug.told = told; // of an earlier visit: not worth a word
+  if (!bug.id || ["failed", "cancelled"].includes(told.status)) keep("bug", asked());
   drawBug();
 }
 async function guess(what) {
@@ -59,10 +63,10 @@ async function guess(what) {
 
 function drawBug() {
   if (!lessons || part !== "bugs") return;
-  const told = bug.told, busy = bugGoing(), result = told && told.result;
+  const told = bug.told, busy = bugGoing() || beginning, result = told && told.result;
   $(".which").value = bug.name;
   if (document.activeElement !== $(".seed")) $(".seed").value = bug.seed;
-  $(".begin-bug").disabled = busy; $(".cancel-bug").hidden = !busy;
+  $(".begin-bug").disabled = busy; $(".cancel-bug").hidden = !bugGoing();
   put($(".begin-bug"), result ? "Train both again" : "Train both");
   const words = busy ? (!told || told.status === "waiting" ? "waiting for a place" : "training both: step " + (told.done || 0) + " of " + (told.total || bug.steps)) : told && told.status !== "done" ? told.sentence : "";
   put($(".bugs .words"), sentenceOf(words)).classList.toggle("error", Boolean(told && told.status === "failed"));

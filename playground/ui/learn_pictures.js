@@ -27,9 +27,9 @@ function curvesPicture(figure, p) {
 function mapPicture(figure, p) {
   const [title, canvas, caption] = parts(figure, () => [el("figcaption"), el("canvas"), el("p", { className: "caption" })]);
   put(title, p.title);
-  caption.dataset.resting = p.rest || "Rows: what the decoder is given. Columns: the source. Point at a cell for its weight.";
+  caption.dataset.resting = p.rest || "Rows: what " + (p.written ? "is being written" : "the decoder is given") + ". Columns: the source. Point at a cell for its weight.";
   matrix(canvas, { rows: p.rows, columns: p.columns, weights: p.weights, possible: p.possible, chosen: p.chosen, size: p.size || 34 }, {
-    caption, hover: (r, k) => "Given " + p.rows[r] + ", " + p.weights[r][k].toFixed(3) + " of the weight lies on " + p.columns[k] + ", position " + (k + 1) + ".",
+    caption, hover: (r, k) => (p.written ? "Writing " : "Given ") + p.rows[r] + ", " + p.weights[r][k].toFixed(3) + " of the weight lies on " + p.columns[k] + ", position " + (k + 1) + ".",
   });
 }
 function barsPicture(figure, p) {

@@ -4,6 +4,7 @@ const stops = (memory.stops && typeof memory.stops === "object" ? memory.stops :
 function stateOf(name) { const own = (stops[name] ||= {}); own.options ||= {}; return own; }
 const keepStops = () => keep("stops", stops);
 const stopOf = (name) => lessons.stops.find((each) => each.name === name);
+const asking = new Set(); // stops that are about to begin
 const going = (own) => Boolean(own.id && (!own.told || UNDER_WAY.includes(own.told.status)));
 
 function buildTour() {
@@ -19,6 +20,7 @@ function openStop(name) { stopName = name; keep("stop", name); buildStop(); }
 function buildStop() {
   const stop = stopOf(stopName), own = stateOf(stopName), at = lessons.stops.indexOf(stop), next = lessons.stops[at + 1];
   const options = stop.options.map((option) => optionField(option, own));
+  if (own.options.seed !== undefined) options.push(el("span", { className: "of-link" }, "Seed " + own.options.seed + ", from a link ", button("Use the usual one", () => { delete own.options.seed; forgetAnswer(own); buildStop(); })));
   const box = $(".stop");
   box.dataset.name = stop.name;
   box.replaceChildren(
@@ -69,10 +71,12 @@ function forgetAnswer(own) {
 }
 async function measure() {
   const name = stopName, own = stateOf(name);
-  if (going(own)) return;
+  if (going(own) || asking.has(name)) return;
   note($(".stop-note"), "");
+  asking.add(name); drawStop();
   const reply = await ask("stop", { stop: name, prediction: own.prediction ?? null, options: own.options });
-  if (reply.error) { note($(".stop-note"), sentenceOf(reply.error), "error"); return; }
+  asking.delete(name);
+  if (reply.error) { drawStop(); if (name === stopName) note($(".stop-note"), sentenceOf(reply.error), "error"); return; }
   own.id = reply.id; delete own.told;
   keepStops();
   await followStop();
@@ -109,10 +113,10 @@ function drawStop() {
   drawStations();
   const box = $(".stop");
   if (box.dataset.name !== stopName) { buildStop(); return; }
-  const stop = stopOf(stopName), own = stateOf(stopName), told = own.told, busy = going(own), result = told && told.result;
-  $(".measure").disabled = busy; $(".stop .cancel").hidden = !busy;
+  const stop = stopOf(stopName), own = stateOf(stopName), told = own.told, busy = going(own) || asking.has(stopName), result = told && told.result;
+  $(".measure").disabled = busy; $(".stop .cancel").hidden = !going(own);
   put($(".measure"), result ? "Measure again" : "Measure");
-  for (const field of box.querySelectorAll(".option, .prediction, .predict input")) field.disabled = busy;
+  for (const field of box.querySelectorAll(".option, .of-link button, .prediction, .predict input")) field.disabled = busy;
   const words = !told ? (busy ? "asking …" : "") : told.status === "training" ? "training: step " + told.done + " of " + told.total + inLine(told.runs)
     : told.status === "waiting" ? "waiting for a place to measure" : told.status === "measuring" ? "measuring …" : told.status === "done" ? "" : told.sentence;
   put($(".stop .words"), sentenceOf(words)).classList.toggle("error", Boolean(told && told.status === "failed"));

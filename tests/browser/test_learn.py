@@ -69,11 +69,39 @@ def test_a_link_with_another_option_or_without_the_seed_shows_no_result_of_the_f
         page.wait_for_function(KEPT, arg=[MEMORY, options])
 
 
+def test_what_was_done_after_a_link_was_opened_is_there_after_a_reload(app, open_page):
+    page = open_page(f"{app.url}/?learn=stop-7&positions=rope&seed=1")
+    expect(page.locator(".of-link")).to_contain_text("Seed 1, from a link")
+    page.select_option(".stop .option", "alibi")
+    page.click(".of-link button")
+    expect(page.locator(".of-link")).to_have_count(0)
+    page.get_by_role("button", name="Next").click()
+    page.wait_for_function("localStorage.getItem('transformer-playground-tab') === 'Learn'")
+    page.reload()
+    expect(page.locator(".stop h3")).to_contain_text("8. ")
+    page.click(".station >> nth=6")
+    expect(page.locator(".stop .option")).to_have_value("alibi")
+    page.goto(f"{app.url}/?learn=stop-7&positions=upside-down")
+    expect(page.locator(".stop .option")).to_have_value("alibi")
+
+
+def test_a_second_click_begins_nothing_more(app, open_page):
+    page = open_page(f"{app.url}/?bug=last-layer&steps=20")
+    begun = []
+    page.on("request", lambda request: begun.append(request.url) if request.url.endswith("/ask/learn-bug") else None)
+    page.locator(".begin-bug").evaluate("button => { button.click(); button.click(); }")
+    expect(page.locator(".bugs .sheet")).to_be_visible(timeout=120_000)
+    assert len(begun) == 1
+
+
 def test_a_mystery_is_solved(app, open_page):
     page = open_page(f"{app.url}/?bug=mystery&seed=3&steps=40")
     expect(page.locator(".which")).to_have_value("mystery")
     expect(page.locator(".seed")).to_have_value("3")
     page.click(".begin-bug")
+    expect(page.locator(".cancel-bug")).to_be_visible()
+    page.wait_for_function("localStorage.getItem('transformer-playground-tab') === 'Learn'")
+    page.reload()  # what was begun is found again
     expect(page.locator(".ask-name .question")).to_have_text("Which mistake is it?", timeout=120_000)
     assert page.locator(".ask-line").is_hidden()
     for title in page.locator(".guesses button").all_text_contents():

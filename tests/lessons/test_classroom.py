@@ -1,6 +1,7 @@
 """Who may ask, who waits, and what a visitor is told: nothing before it was measured, and nothing that they are to find out."""
 
 import os
+import shutil
 import signal
 import time
 
@@ -91,6 +92,37 @@ def test_a_run_that_is_stopped_elsewhere_ends_the_question_and_goes_on_with_the_
     wait_for(lambda: run.status == "training", what="the same run to go on")
     room.cancel(again, OWNER)
     room.close()
+
+
+def test_a_run_that_its_owner_has_paused_goes_on_for_the_question(registry):
+    room = Classroom(registry, SLOW)
+    room.cancel(room.begin_stop("stop-1", 10, {}, OWNER), OWNER)
+    (run,) = registry.of_owner(OWNER)
+    wait_for(lambda: run.status == "stopped" and not run.live, what="the run to be saved")
+    registry.control(run, "resume")
+    wait_for(lambda: run.status == "training", what="the run to go on")
+    registry.control(run, "pause")
+    wait_for(lambda: run.status == "paused", what="the pause")
+    assert run.live  # its process waits to be told, and takes a moment to answer
+    question = room.begin_stop("stop-1", 10, {}, OWNER)
+    assert room.poll(question, OWNER)["status"] == "training"
+    wait_for(lambda: run.status == "training", what="the run to go on")
+    assert room.poll(question, OWNER)["status"] == "training"
+    assert registry.of_owner(OWNER) == [run]
+    room.cancel(question, OWNER)
+    room.close()
+
+
+def test_a_checkpoint_that_was_sent_is_not_taken_for_a_run_of_these_settings(room, registry, tmp_path):
+    question = room.begin_stop("stop-1", 10, {}, OWNER)
+    over(room, question)
+    (run,) = registry.of_owner(OWNER)
+    wait_for(lambda: not run.live, what="its process to end")
+    sent = registry.adopt(shutil.copytree(run.checkpoints()[0][0], tmp_path / "sent"), OTHER, "sent")
+    assert (sent.config, sent.status) == (run.config, "done")
+    question = room.begin_stop("stop-1", 10, {}, OTHER)
+    assert f"run:{sent.id}" not in [each["run"] for each in room.poll(question, OTHER)["runs"]]
+    room.cancel(question, OTHER)
 
 
 def test_a_run_whose_weights_had_to_make_room_is_trained_anew(registry):
@@ -228,3 +260,13 @@ def test_who_comes_later_waits_for_a_place(room):
     room.cancel(first, OWNER)
     assert over(room, second, OTHER)["status"] == "done"
     assert time.monotonic() - room._questions[second].polled_at < 5
+
+
+def test_who_has_left_keeps_nobody_waiting_and_is_served_on_coming_back(room):
+    first = room.begin_bug("last-layer", 0, 1000, OWNER)
+    left, here = (room.begin_bug("no-return", 0, 20, owner) for owner in (OTHER, "z" * 32))
+    room._questions[left].polled_at -= classrooms.LEFT_AFTER
+    room.cancel(first, OWNER)
+    assert over(room, here, "z" * 32)["status"] == "done"
+    assert room._questions[left].status == "waiting"
+    assert over(room, left, OTHER)["status"] == "done"

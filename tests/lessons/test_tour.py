@@ -1,6 +1,7 @@
 """What a stop asks is measured on the runs, and a prediction can be right and wrong."""
 
 import dataclasses
+import re
 
 import pytest
 import torch
@@ -44,7 +45,7 @@ def with_lines(run, label, exact, loss=(1.0,)):
     """A run with these scores instead of its own, one every ten steps, and these losses at its last steps."""
     n = 10 * len(exact)
     losses = [1.0] * max(0, n - measuring.LAST) + [loss[i % len(loss)] for i in range(min(n, measuring.LAST))]
-    lines = [{"step": step, "loss": losses[step - 1], "learning_rate": 0.01} for step in range(1, n + 1)]
+    lines = [{"step": step, "loss": losses[step - 1], "learning_rate": 0.001 if label == "cosine" else 0.01} for step in range(1, n + 1)]
     for at, score in enumerate(exact, start=1):
         lines[10 * at - 1] |= {"exact_match": score, "token_accuracy": score, "scored": 64}
     return dataclasses.replace(run, label=label, lines=lines)
@@ -146,6 +147,7 @@ def test_symbols_and_their_order_are_told_apart():
 def test_without_positions_the_order_is_lost(trained):
     told = MEASURES["without_positions"]([trained("with positions"), trained("without positions", positions="none")], {})
     assert told["answer"] in ("order", "both")
+    assert ("not even learned the former" in told["says"]) == (told["answer"] == "both")
     agrees(STOPS["stop-3"], told)
     with_them = trained("with positions")
     assert MEASURES["without_positions"]([with_them, with_them], {})["answer"] == "nothing"
@@ -173,6 +175,7 @@ def test_which_loss_is_lower(trained, cosine, constant, answer):
     run, scores = trained(), [0.5, 0.6, 0.7]
     told = MEASURES["lower_loss"]([with_lines(run, "cosine", scores, (cosine,)), with_lines(run, "constant", scores, (constant,))], {})
     assert told["answer"] == answer
+    assert ("that does not show" in told["says"]) == (answer != "cosine")
     agrees(STOPS["stop-5"], told)
 
 
@@ -183,6 +186,8 @@ def test_the_head_that_is_missed_most_leads_the_list(trained):
     assert bars[0]["value"] == max(bar["value"] for bar in bars)
     assert bars[0]["label"] == told["told"]
     assert told["told"].startswith(Component(told["answer"], 0).name)
+    spare = int(re.search(r"(\d+) of 6 heads can go", told["says"])[1])
+    assert ("Heads are redundant" in told["says"]) == (spare >= 3)
     agrees(STOPS["stop-6"], told)
 
 
@@ -192,8 +197,9 @@ def test_the_length_at_which_it_falls_is_counted(trained):
     shares = {}
     for length in range(1, 8):
         right, n = right_at(run.subject.model, run.subject.task, length, measuring.AT_A_LENGTH)
-        if n:
+        if n >= 20:  # of length 1 one sequence is held out, of length 2 six
             shares[length] = right / n
+    assert list(shares) == [3, 4, 5, 6, 7]
     assert told["pictures"][0]["series"][0]["ys"] == list(shares.values())
     assert told["answer"] == next((length for length, share in shares.items() if share < 0.5), 8)
     assert told["answer"] > 3

@@ -95,6 +95,18 @@ def test_what_people_wrote_is_shown_as_they_wrote_it_and_is_no_html(small_run, t
     assert "held-out sequences" in seen.text  # scored here, for this checkpoint has no scores
 
 
+def test_a_longer_training_is_in_the_command_and_no_change_that_it_does_not_repeat(small_run, tmp_path):
+    trainer = Trainer(small_run.replace(steps=2))
+    lines = [trainer.step(), trainer.step()]
+    trainer.change("steps", 4)
+    lines += [trainer.step()]
+    trainer.change("learning_rate", 1e-4)
+    save_checkpoint(tmp_path / "longer", trainer, [*lines, trainer.step()])
+    text = Seen(write_report(tmp_path / "longer")).text
+    assert "--steps 4" in text
+    assert "which the command does not repeat: from step 4 on, learning_rate was 0.0001." in text
+
+
 def test_a_model_that_attends_to_nothing_and_has_no_curve_has_a_report_too(small_run, tmp_path):
     config = small_run.from_fields({"family": "recurrent", "alignment": "none", "steps": 1, "max_length": 4, "d_model": 8, "eval_n": 8})
     trainer = Trainer(config)
