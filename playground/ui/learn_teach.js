@@ -31,7 +31,7 @@ function buildTeach() {
   $(".teach").replaceChildren(
     el("h3", { textContent: "Exercises by link" }),
     paragraph("Each opens this page with the exercise prepared; nothing is trained before somebody presses the button, and no answer is on the page before it was measured. A seed in a link gives the whole class the same model; leave it out or change it, and rows of seats can compare."),
-    ...(/^(localhost|127\.|0\.0\.0\.0|\[?::1?\]?$)/.test(location.hostname) ? [paragraph("This page was opened by an address that only this machine understands, and so were the links. Open it by the machine's own address first, and copy them there.", "hint")] : []),
+    ...(/^(localhost|127\.|0\.0\.0\.0|\[?::1?\]?$)/.test(location.hostname) ? [paragraph("This page was opened by an address that works on this machine only, and the links begin with it: open the page by the machine's own address first, and copy them there.", "hint")] : []),
     el("ul", { className: "links-list" },
       ...lessons.stops.map((stop, i) => copyable("learn=" + stop.name, i + 1 + ". " + stop.title)),
       copyable("learn=stop-1&seed=7", "Stop 1 with another seed"), copyable("learn=stop-2&text=2+7+1+8", "Stop 2 with a sequence of yours"),
