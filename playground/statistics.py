@@ -1,4 +1,4 @@
-"""Intervals and medians of few numbers, written out. Nothing is imported but the standard library."""
+"""Shares in words, and intervals and medians of few numbers, written out. Nothing is imported but the standard library."""
 
 from __future__ import annotations
 
@@ -14,6 +14,20 @@ def wilson(right: int, n: int) -> tuple[float, float]:
     middle = (share + more / 2) / (1 + more)
     half = z / (1 + more) * math.sqrt(share * (1 - share) / n + more / (4 * n))
     return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def floored(share: float, digits: int) -> float:
+    """A share rounded down to so many digits behind the point, so that only all is 1. A billionth is an error of computing and no more."""
+    scale = 10**digits
+    return math.floor(share * scale + 1e-9 * scale) / scale
+
+
+def percent(share: float) -> str:
+    """A share in percent with one decimal, cut off: what falls short of all is never 100 %, and what is above none is not 0 %."""
+    shown = floored(share, 3)
+    if shown == 1:
+        return "100 %"
+    return f"{100 * shown:.1f} %" if shown else "< 0.1 %" if share > 1e-9 else "0 %"
 
 
 def quantile(values: Sequence[float], share: float) -> float:

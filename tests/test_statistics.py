@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playground.statistics import apart, by_chance, censored, quantile, spread, wilson
+from playground.statistics import apart, by_chance, censored, floored, percent, quantile, spread, wilson
 
 
 def test_wilson_agrees_with_published_values():
@@ -51,3 +51,15 @@ def test_how_often_chance_alone_takes_ranges_apart():
     one, two = drawn[:, :3], drawn[:, 3:]
     seen = np.mean((one.max(1) < two.min(1)) | (two.max(1) < one.min(1)))
     assert by_chance(3, 3) == 2 / math.comb(6, 3) == pytest.approx(seen, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [(1, "100 %"), (1 - 1e-12, "100 %"), (0.99996, "99.9 %"), (0.29, "29.0 %"), (0.001, "0.1 %"), (0.0009, "< 0.1 %"), (0, "0 %")],
+)
+def test_a_share_that_falls_short_of_all_is_not_called_all(share, said):
+    assert percent(share) == said
+
+
+def test_a_share_is_rounded_down():
+    assert [floored(share, 2) for share in (0.999, 0.29, 0.57, 1.0, 0.004)] == [0.99, 0.29, 0.57, 1.0, 0.0]

@@ -53,7 +53,8 @@ class Look:
     weights_LHQM    attention: rows sum to one
     scores_LHQM     queries times keys, scaled, before the mask and the softmax
     possible_QM     which tokens a query may look at
-    hidden_LQD      the residual stream: L + 1 of them, the embedding first
+    hidden_LQD      the residual stream: L + 1 of them, the embedding first; where a final norm follows the last layer (`ends_with_norm`),
+                    the last of them is behind that norm
     """
 
     ids: list[int]
@@ -150,6 +151,12 @@ def look_inside(model: Any, ids: list[int]) -> Look:
     return Look(ids, weights_LHQM, scores_LHQM, possible_QM, hidden_LQD)
 
 
+def ends_with_norm(model: Any) -> bool:
+    """Whether a norm follows the last layer, as in GPT-2 and LLaMA kinds: transformers gives the last layer's vectors behind it only."""
+    stack = getattr(model, "decoder", model)  # OPT's stands in a part of its own
+    return any(type(part).__name__.endswith("Norm") for part in stack.children())
+
+
 @contextmanager
 def scores_recorded(model: Any) -> Iterator[Scores]:
     """While this is open, every attention of the model in this thread appends its scores and its mask to the list.
@@ -171,9 +178,17 @@ def scores_recorded(model: Any) -> Iterator[Scores]:
 
 def _attend(
     module: Any, query_BHQK: Tensor, key_BHMK: Tensor, value_BHMK: Tensor, attention_mask: Tensor | None,
-    scaling: float | None = None, dropout: float = 0.0, **_: Any,
+    scaling: float | None = None, dropout: float = 0.0, softcap: float | None = None, s_aux: Tensor | None = None, **_: Any,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Attention as Vaswani et al. 2017, section 3.2.1, writes it, with its scores recorded. Heads that share keys get copies."""
+    """Attention as Vaswani et al. 2017, section 3.2.1, writes it, with its scores recorded. Heads that share keys get copies.
+
+    Raises:
+        Refused: where the model does something else with its scores (Gemma 2 caps them, GPT-OSS adds sinks); what is shown would not be
+            what it computes.
+    """
+    changes = [name for name, value in (("softcap", softcap), ("s_aux", s_aux)) if value is not None]
+    if changes:
+        raise Refused(f"{type(module).__name__} changes its scores before the softmax ({changes[0]}); choose a model such as BERT or GPT-2")
     shared = query_BHQK.shape[1] // key_BHMK.shape[1]
     key_BHMK, value_BHMK = key_BHMK.repeat_interleave(shared, 1), value_BHMK.repeat_interleave(shared, 1)
     scale = query_BHQK.shape[-1] ** -0.5 if scaling is None else scaling

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from .asked import text_of, whole_of, words_of
-from .attention import Inside, Look, look_inside, open_inside, tokens_of
+from .attention import Inside, Look, ends_with_norm, look_inside, open_inside, tokens_of
 from .work import Refused, Tell
 
 TWO_BANKS = "The bank by the river was steep, but the bank refused my loan"
@@ -24,8 +24,8 @@ MOST_BESIDE = 8
 def banks(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     """How alike two occurrences of one word are, layer by layer.
 
-    `what`: model, text (`TWO_BANKS`), word ("bank"), beside (reference words, each given to the model alone). A word of several tokens is
-    their mean. Layer 0 is what goes into the first layer: word vector, position and whatever else the model adds.
+    `what`: model, text (`TWO_BANKS`), word ("bank"), beside (reference words, each given to the model by itself). A word of several tokens
+    is their mean. Layer 0 is what goes into the first layer: word vector, position and whatever else the model adds.
 
     `layers`, one each: `alike`, the cosine of the two; `others`, the mean cosine of all pairs of two different words of the text, without
     which no cosine means anything, for in most models all vectors point much the same way (Ethayarajh 2019, section 4.1); `beside`, for
@@ -45,9 +45,7 @@ def banks(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     alone = []
     for done, reference in enumerate(references):
         tell.share(done, len(references), "words")
-        its_spans, its_look = _read(inside, reference)
-        its = [i for i, (begin, end) in enumerate(its_spans) if end > begin]
-        alone.append(its_look.hidden_LQD[:, its].mean(1) if its else None)
+        alone.append(_by_itself(inside, reference))
     others_L = _others(look, spans, [*first, *second])
     layers = [
         {
@@ -63,13 +61,17 @@ def banks(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     table_VD = inside.model.get_input_embeddings().weight.detach()
     ids = torch.tensor(look.ids, device=table_VD.device)
     words = [table_VD[ids[place]].mean(0).float().cpu() for place in (first, second)]
-    notes = []
+    notes, normed = [], ends_with_norm(inside.model)
     if [look.ids[i] for i in first] != [look.ids[i] for i in second]:
         notes.append("the two are written with different tokens, so they differ before the first layer, too")
     if len(places) > 2:
         notes.append(f"the word stands there {len(places)} times; the first two are compared")
     if inside.kind == "causal":
         notes.append("this model reads left to right: the first of the two knows nothing of what follows it")
+    if normed:
+        notes.append("the last layer is shown behind the final norm, the others are not")
+    if 0 in first:
+        notes.append("the first of the two is the very first token, which is unlike all others in many models; put a word before it")
     return {
         "model": inside.found.name,
         "text": text,
@@ -80,16 +82,20 @@ def banks(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
         "word_vectors": _cosine(*words),
         "layers": layers,
         "beside": references,
-        "finding": _most_apart(layers, word.strip()),
+        "finding": _most_apart(layers, word.strip(), normed),
         "notes": notes,
     }
 
 
-def _most_apart(layers: list[dict[str, Any]], word: str) -> str:
-    """Where the two occurrences are least alike, beside where they begin and end."""
+def _most_apart(layers: list[dict[str, Any]], word: str, normed: bool) -> str:
+    """Where the two occurrences are least alike, beside where they begin and end. What is `normed` at its end is compared up to there."""
     first, last = layers[0]["alike"], layers[-1]["alike"]
-    least = min(layers, key=lambda each: each["alike"])
+    least = min(layers[:-1] if normed else layers, key=lambda each: each["alike"])
     said = f"The two {word!r} begin with a cosine of {first:.2f} (one word, two positions), "
+    if normed:
+        apart = f"are least alike after layer {least['layer']} of {len(layers) - 1}, at {least['alike']:.2f}, "
+        said += apart if least["layer"] else "and no layer before the last draws them further apart, "
+        return said + f"and end at {last:.2f} behind the last layer and the final norm, which weighs the numbers of a vector anew."
     if least["layer"] == 0:
         return said + f"and no layer draws them further apart; after the last one it is {last:.2f}."
     said += f"are least alike after layer {least['layer']} of {len(layers) - 1}, at {least['alike']:.2f}"
@@ -98,18 +104,31 @@ def _most_apart(layers: list[dict[str, Any]], word: str) -> str:
     return said + f", and end at {last:.2f}: the last layers serve what the model was trained for, which need not keep two meanings apart."
 
 
-def _read(inside: Inside, text: str) -> tuple[list[tuple[int, int]], Look]:
-    """A text's tokens, where they stand in it, and a pass over them."""
+def _read(inside: Inside, text: str, behind_another: bool = False) -> tuple[list[tuple[int, int]], Look]:
+    """A text's tokens, where they stand in it, and a pass over them. With `behind_another` a token that begins or ends texts comes first
+    if the tokenizer puts none there itself."""
     coded = inside.tokenizer(text, return_offsets_mapping=True, verbose=False)
-    ids = coded["input_ids"]
+    ids, spans = coded["input_ids"], [tuple(span) for span in coded["offset_mapping"]]
     if len(ids) > MOST_TOKENS or not ids:
         raise Refused(f"this text has {len(ids):,} tokens; give 1 to {MOST_TOKENS}")
-    return [tuple(span) for span in coded["offset_mapping"]], look_inside(inside.model, ids)
+    neutral = next((each for each in (inside.tokenizer.bos_token_id, inside.tokenizer.eos_token_id) if each is not None), None)
+    if behind_another and neutral is not None and spans[0][1] > spans[0][0]:
+        ids, spans = [neutral, *ids], [(0, 0), *spans]
+    return spans, look_inside(inside.model, ids)
+
+
+def _by_itself(inside: Inside, word: str) -> Tensor | None:
+    """A word's vectors (LD) where nothing else is said, written as it stands inside a text, with a blank before it. It is never the very
+    first token: GPT-2 and LLaMA kinds keep a few huge numbers there, whatever the word (Sun et al. 2024, "Massive Activations")."""
+    spans, look = _read(inside, f" {word}", behind_another=True)
+    its = [i for i, (begin, end) in enumerate(spans) if end > max(begin, 1)]
+    return look.hidden_LQD[:, its].mean(1) if its else None
 
 
 def _others(look: Look, spans: list[tuple[int, int]], without: list[int]) -> list[float | None]:
-    """The mean cosine, layer by layer, of all pairs of different tokens that are part of the text."""
-    keep = [i for i, (begin, end) in enumerate(spans) if end > begin and i not in without]
+    """The mean cosine, layer by layer, of all pairs of different tokens that are part of the text. The very first token is not among
+    them, as in `_by_itself`."""
+    keep = [i for i, (begin, end) in enumerate(spans) if i > 0 and end > begin and i not in without]
     ids_Q = torch.tensor([look.ids[i] for i in keep])
     pairs_QQ = (ids_Q[:, None] != ids_Q[None, :]).triu(1)
     if not pairs_QQ.any():

@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 
+from playground.statistics import percent
 from playground.training.checkpoint import load_model
 from playground.training.config import TaskConfig
 
@@ -322,7 +323,7 @@ def line_in_words(row: dict[str, Any]) -> str:
         if row[name] is None:
             return f"{'-':>19}"
         low, high = row[f"{name}_low"], row[f"{name}_high"]
-        return f"{row[name]:7.1%} " + (f"[{low:4.0%}, {high:4.0%}]" if low is not None else " " * 12)
+        return f"{percent(row[name]):>7} " + (f"[{low:4.0%}, {high:4.0%}]" if low is not None else " " * 12)
 
     shown = f"{row['model'][:34]:34} {share('exact_match')} {share('token_accuracy')} {share('rank_accuracy')}"
     shown += f" {row['parameters'] or 0:>13,}" if row["parameters"] else f" {'':>13}"

@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from playground.models.config import ModelConfig
@@ -111,7 +112,7 @@ def neighbours(subject: Subject, side: str, name: str) -> list[tuple[str, float]
     names, table_ND = symbol_vectors(subject, side)
     if name not in names:
         raise NotInspectable(f"{name[:20]!r} is no symbol of this model; choose one of {', '.join(names)}")
-    unit_ND = torch.nn.functional.normalize(table_ND, dim=-1)
+    unit_ND = F.normalize(table_ND, dim=-1)
     similarity_N = (unit_ND @ unit_ND[names.index(name)]).tolist()
     return sorted(((other, s) for other, s in zip(names, similarity_N, strict=True) if other != name), key=lambda pair: -pair[1])
 
@@ -124,6 +125,8 @@ def symbol_map(subject: Subject, side: str) -> SymbolMap:
     places_N2 = centred_ND @ direction_ND[:2].T
     places_N2 *= places_N2.gather(0, places_N2.abs().argmax(0, keepdim=True)).sign()
     share_N = size_N**2 / (size_N**2).sum()
+    if len(size_N) == 1:  # vectors of one number lie on a line
+        places_N2, share_N = F.pad(places_N2, (0, 1)), F.pad(share_N, (0, 1))
     return SymbolMap(names, [(x, y) for x, y in places_N2.tolist()], (float(share_N[0]), float(share_N[1])))
 
 

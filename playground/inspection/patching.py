@@ -48,8 +48,8 @@ def patch_heads(subject: Subject, text: str, place: int, symbol: str) -> Patchin
 
     Raises:
         UnknownSymbol: for what is no symbol of the task.
-        NotInspectable: for a place outside of the sequence, a replacement that changes nothing or nothing in the answer, or
-            one that the model hardly notices.
+        NotInspectable: for a place outside of the sequence, a replacement that changes nothing or nothing in the answer, one
+            that the model hardly notices, or a sequence whose right answer nobody knows.
     """
     tokens = subject.task.vocabulary.encode(text)
     batch = subject.read(text)
@@ -60,6 +60,13 @@ def patch_heads(subject: Subject, text: str, place: int, symbol: str) -> Patchin
         is_there = subject.task.vocabulary.name(tokens[place])
         raise NotInspectable(f"symbol is {symbol[:20]!r}; give one symbol of {subject.task.vocabulary.describe()} other than {is_there}")
     changed = subject.read(" ".join(subject.names([*tokens[:place], *new, *tokens[place + 1 :]])))
+    for each in (batch, changed):
+        if not each.known:
+            asked = " ".join(subject.names(each.source_BS[0, :-1].tolist()))
+            raise NotInspectable(
+                f"nobody knows the right answer to {asked[:60]}: no row that is kept here has this source; take a sequence, a place and a "
+                "symbol that have a row before and after"
+            )
     width = min(batch.labels_BT.shape[1], changed.labels_BT.shape[1])
     differ = (batch.labels_BT[0, :width] != changed.labels_BT[0, :width]).nonzero()[:, 0].tolist()
     if not differ:

@@ -20,7 +20,7 @@ from .heads import PATTERNS, HeadScore, score_heads, scores_over_training
 from .lens import contributions, logit_lens
 from .recording import Recording, record_free
 from .steps import free_steps
-from .subject import Subject
+from .subject import Question, Subject
 
 DIGITS = 6
 
@@ -31,7 +31,7 @@ def attention(subject: Subject, batch: Batch) -> dict[str, dict[str, Any]]:
 
     Rows of the decoder and of cross-attention are named after what is written there, columns of the decoder after what it is given.
     """
-    recording, written_BT = record_free(subject.family, batch.source_BS, subject.max_tokens)
+    recording, written_BT = record_free(subject.family, batch.source_BS, subject.max_tokens(batch))
     source, given = subject.names(batch.source_BS[0].tolist()), subject.names(recording.given_BT[0].tolist())
     written = subject.names(written_BT[0].tolist())
     labels = {"encoder": (source, source), "decoder": (written, given), "cross": (written, source)}
@@ -44,7 +44,7 @@ def head(subject: Subject, batch: Batch, part: Component) -> dict[str, Any]:
     return whole | {"title": part.name, "weights": whole["weights"][part.layer or 0][part.head or 0]}
 
 
-def cross_attention_by_step(subject: Subject, batch: Batch) -> dict[str, Any]:
+def cross_attention_by_step(subject: Subject, batch: Question) -> dict[str, Any]:
     """For each step of writing the answer what was written, what comes next with which probability, the five likeliest, and
     where each cross-attention head looks: `weights` [head][column], the heads of all layers one after the other."""
     names = subject.names
@@ -52,12 +52,12 @@ def cross_attention_by_step(subject: Subject, batch: Batch) -> dict[str, Any]:
         {
             "written": names(step.given),
             "next": names([step.chosen])[0],
-            "right": None if step.right is None else names([step.right])[0],
+            "right": names([step.right])[0] if batch.known and step.right is not None else None,
             "probability": round(step.probability, DIGITS),
             "candidates": [[names([token])[0], round(p, DIGITS)] for token, p in step.candidates],
             "weights": _numbers(step.cross_LHS.flatten(0, 1)),
         }
-        for step in free_steps(subject.family, batch, subject.max_tokens)
+        for step in free_steps(subject.family, batch, subject.max_tokens(batch))
     ]
     found = heads(subject.family.config, "cross")
     return {
@@ -107,9 +107,9 @@ def heads_over_training(scores: Mapping[int, list[HeadScore]]) -> list[dict[str,
     return [{"step": step, **row} for step, found in scores.items() for row in head_table(found)]
 
 
-def lens(subject: Subject, batch: Batch) -> dict[str, Any]:
-    """The logit lens with the right answer given: at each layer ([0] is the embedding) and position the likeliest symbol, its
-    probability, and the probability of the right one."""
+def lens(subject: Subject, batch: Question) -> dict[str, Any]:
+    """The logit lens with the right answer given, the model's own where `known` is false: at each layer ([0] is the embedding) and
+    position the likeliest symbol, its probability, and the probability of the right one."""
     probabilities_LTV = logit_lens(subject.family, batch)[:, 0].softmax(-1)
     labels = batch.labels_BT[0]
     best_LT = probabilities_LTV.max(-1)
@@ -117,6 +117,7 @@ def lens(subject: Subject, batch: Batch) -> dict[str, Any]:
     return {
         "layers": ["embedding", *(f"layer {layer + 1}" for layer in range(subject.family.config.n_layers))],
         "columns": subject.names(labels.tolist()),
+        "known": batch.known,
         "symbols": [subject.names(row) for row in best_LT.indices.tolist()],
         "probability": _numbers(best_LT.values),
         "right": _numbers(right_LT),
@@ -148,7 +149,7 @@ def positions(subject: Subject) -> dict[str, Any] | None:
     return {
         "kind": subject.family.config.positions,
         "source": _numbers(source_PD[:longest]),
-        "target": _numbers(target_PD[: subject.max_tokens]),
+        "target": _numbers(target_PD[: subject.longest_answer]),
     }
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import cast
 
 import torch
+from torch import Tensor
 
 from playground.families import FAMILIES
 from playground.families.encoder_decoder import EncoderDecoder
@@ -24,6 +25,17 @@ from playground.training.config import RunConfig
 
 class NotInspectable(ValueError):
     """A model or a sequence that cannot be looked into; the message says why and what can be."""
+
+
+@dataclass(frozen=True)
+class Question(Batch):
+    """A visitor's sequence as a batch of one row (source 1S, target 1T).
+
+    known    whether the target is the right answer. Where nobody knows that, as in a task of rows without this one, the model's own
+             stands in its place, so that there is something to be given to a decoder
+    """
+
+    known: bool
 
 
 @dataclass(frozen=True)
@@ -55,9 +67,8 @@ class Subject:
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
 
-    def read(self, text: str) -> Batch:
-        """A visitor's sequence with its right answer, as a batch of one row (source 1S, target 1T). Where nobody knows the right
-        answer, as in a task of rows without this one, the model's own stands in its place.
+    def read(self, text: str) -> Question:
+        """A visitor's sequence with its right answer.
 
         Raises:
             UnknownSymbol: for what is no symbol of the task.
@@ -77,9 +88,12 @@ class Subject:
         source_BS = torch.tensor([[*tokens, EOS]], device=self.device)
         right = self.task.right(tokens)
         if right is None:
-            written = self.model.solve(source_BS, self.max_tokens)[0].tolist()
-            right = written[: written.index(EOS)] if EOS in written else written[:-1]
-        return Batch(source_BS, torch.tensor([[SOS, *right, EOS]], device=self.device), torch.ones(1, device=self.device))
+            written = self._solved(source_BS, self.longest_answer)
+            answer = written[:-1]  # without its EOS; where it wrote none, the last symbol makes room for one
+        else:
+            answer = right
+        target_BT = torch.tensor([[SOS, *answer, EOS]], device=self.device)
+        return Question(source_BS, target_BT, torch.ones(1, device=self.device), known=right is not None)
 
     def held_out(self, n: int) -> HeldOut:
         """`n` held-out sequences of the lengths that the model was trained on, the same at every call."""
@@ -87,9 +101,21 @@ class Subject:
         return held_out_set(self.task, n, task.min_length, task.max_length).to(self.device)
 
     @property
-    def max_tokens(self) -> int:
-        """How many tokens an answer may take: the longest right one and EOS, as far as there are positions."""
+    def longest_answer(self) -> int:
+        """Tokens of the longest right answer to a sequence of training, EOS included, as far as there are positions."""
         return min(self.task.answer_length(self.config.task.max_length) + 1, self.model.config.max_positions)
+
+    def max_tokens(self, batch: Batch) -> int:
+        """How many tokens the answer to a sequence may take: `longest_answer`, or its right one and EOS where that is longer."""
+        return min(max(self.longest_answer, batch.labels_BT.shape[1]), self.model.config.max_positions)
+
+    def written(self, batch: Batch) -> list[str]:
+        """The model's own answer to one sequence, its EOS included where it comes to one."""
+        return self.names(self._solved(batch.source_BS, self.max_tokens(batch)))
+
+    def _solved(self, source_BS: Tensor, max_tokens: int) -> list[int]:
+        tokens = self.model.solve(source_BS, max_tokens)[0].tolist()
+        return tokens[: tokens.index(EOS) + 1] if EOS in tokens else tokens
 
     def names(self, tokens: list[int]) -> list[str]:
         """Symbols, and the names of special tokens; one name for each token."""

@@ -21,6 +21,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator, PercentFormatter
 
+from playground.statistics import floored, percent
+
 from .figures import (
     ACCENT,
     GRID,
@@ -117,8 +119,8 @@ def head_large(data: Row) -> Figure:
     heatmap(axes, np.where(data["possible"], weights, np.nan), rows, columns, label_rows=True, label_columns=True)
     axes.tick_params(labelsize=10)
     if cell > 0.36:
-        for q, m in np.argwhere(np.asarray(data["possible"], dtype=bool) & (weights >= 0.005)):
-            _number(axes, m, q, f"{weights[q, m]:.2f}".removeprefix("0"), weights[q, m])
+        for q, m in np.argwhere(np.asarray(data["possible"], dtype=bool) & (weights >= 0.01)):
+            _number(axes, m, q, f"{floored(weights[q, m], 2):.2f}".removeprefix("0"), weights[q, m])
     colour_bar(figure, left + cell * len(columns) + 0.18, height - above - min(2.4, cell * len(rows)), min(2.4, cell * len(rows)))
     _caption(figure, left, SAYS[data["kind"]], DARKER)
     return figure
@@ -158,7 +160,7 @@ def cross_attention_by_step(data: Row) -> Figure:
         cut = "… " if len(step["written"]) > 6 else ""
         mark = "" if step["right"] in (None, step["next"]) else f", right: {step['right']}"
         _over(axes, f"{cut}{written}", QUIET, 14, MONO)
-        _over(axes, f"→ {step['next']}  {step['probability']:.1%}{mark}", INK if not mark else SECOND, 4, MONO)
+        _over(axes, f"→ {step['next']}  {percent(step['probability'])}{mark}", INK if not mark else SECOND, 4, MONO)
     tall_bar = max(0.8, min(tall, 2.0))
     colour_bar(figure, left + across * beside + (across - 1) * gap + 0.15, height - 0.35 - head_room - tall_bar, tall_bar)
     cut = f"; the first {len(steps)} steps of {len(data['steps'])}" if len(steps) < len(data["steps"]) else ""
@@ -208,7 +210,8 @@ def ablation_ranking(rows: Sequence[Row], title: str = "") -> Figure:
     worst = max([0.1, *(row["log_probability_lost"] for row in rows if row["name"] in names)])
     lost.set_xlim(min(-0.02, *(1.3 * row["log_probability_lost"] for row in rows)), worst * 1.5)
     ticks = [0, *(10.0**n for n in range(-1, math.ceil(math.log10(worst)) + 1) if 10.0**n < worst * 1.5)]
-    ticks = [-0.1, *ticks] if lost.get_xlim()[0] < -0.1 else ticks
+    most_gained = -lost.get_xlim()[0]
+    ticks = [*(-(10.0**n) for n in range(math.ceil(math.log10(most_gained)), -2, -1) if 10.0**n < most_gained), *ticks]
     lost.set_xticks(ticks, [f"{tick:g}".replace("-", "−") for tick in ticks])
     lost.xaxis.set_minor_locator(NullLocator())
     lost.set_xlabel("log-probability lost, in nats", fontsize=9, color=INK)
@@ -219,7 +222,7 @@ def ablation_ranking(rows: Sequence[Row], title: str = "") -> Figure:
     lost.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=2, frameon=False, fontsize=8.5, labelcolor=INK, title=None)
     before = rows[0]["exact_match_before"]
     exact.axvline(before, color=QUIET, linewidth=0.9, linestyle=(0, (3, 2)), zorder=1)
-    exact.text(before, -0.75, f"whole: {before:.1%}", fontsize=8, color=QUIET, ha="right", va="bottom")
+    exact.text(before, -0.75, f"whole: {percent(before)}", fontsize=8, color=QUIET, ha="right", va="bottom")
     rest = f"; the {len(names)} first of {len(every)}" if len(every) > len(names) else ""
     replaced = "all other heads' output" if kept else "the part's output"
     says = f"{replaced} set to zero, or to its mean at each position, on {rows[0]['n']:,} held-out sequences{rest}"
@@ -251,7 +254,7 @@ def head_scores(rows: Sequence[Row]) -> Figure:
     table = np.array([[np.nan if row[name] is None else row[name] for name in patterns] for row in rows], dtype=float)
     axes.imshow(table, cmap=RAMP, norm=SHARE, aspect="auto", interpolation="nearest")
     for y, x in np.argwhere(~np.isnan(table)):
-        _number(axes, x, y, f"{table[y, x]:.0%}".removesuffix("%"), table[y, x])
+        _number(axes, x, y, f"{100 * floored(table[y, x], 2):.0f}", table[y, x])
     axes.set_yticks(range(len(rows)), [row["name"] for row in rows])
     axes.set_xticks(range(len(patterns)), patterns, rotation=40, ha="left", rotation_mode="anchor")
     axes.xaxis.tick_top()
@@ -324,7 +327,8 @@ def heads_over_training(rows: Sequence[Row]) -> Figure:
 def logit_lens(data: Row) -> Figure:
     """What each decoder layer would write at each position, read as if it were the last; the right answer is given.
 
-    `data`: layers, columns (the right symbols), symbols [layer][position], probability [layer][position].
+    `data`: layers, known, columns (the right symbols, or the model's own unless known), symbols [layer][position], probability
+    [layer][position].
     """
     layers, columns = data["layers"], data["columns"][:MOST_PLACES]
     probability = np.asarray(data["probability"], dtype=float)[:, :MOST_PLACES]
@@ -345,7 +349,8 @@ def logit_lens(data: Row) -> Figure:
             if symbol != columns[x]:
                 axes.add_patch(Rectangle((x - 0.44, y - 0.42), 0.88, 0.84, fill=False, edgecolor=SECOND, linewidth=1.4))
     colour_bar(figure, left + cell * len(columns) + 0.15, below, 0.42 * len(layers))
-    says = "across: the right symbol    in the cell: the likeliest, framed where it is another"
+    right = "the right symbol" if data["known"] else "what it wrote itself"
+    says = f"across: {right}    in the cell: the likeliest, framed where it is another"
     cut = f"; the first {len(columns)} places of {len(data['columns'])}" if len(columns) < len(data["columns"]) else ""
     _caption(figure, left, says, f"darker: more probable, from 0 to 1{cut}")
     return figure

@@ -86,11 +86,13 @@ def answers_by_length(found: Row) -> Figure:
     if not rows:
         raise ValueError("no run has been asked yet, so there is nothing to draw")
     words = _wrapped(f"{found['sentence']} {_asked(found, rows)}")
-    legend = LINE * 1.25 * -(-len(rows) // 3)
+    each = 0.7 + 0.076 * max(len(row["label"]) for row in rows)  # inches of a line of the legend, its dash and the gap behind it
+    columns = max(1, min(3, int((WIDTH - 0.65) / each)))
+    legend = LINE * 1.25 * -(-len(rows) // columns)
     below = 0.62 + LINE * len(words)
-    height = below + 2.5 + 0.4 + legend
-    figure = blank(WIDTH, height)
-    axes = chart(figure, 0.65, below, WIDTH - 0.9, 2.5, "")
+    width, height = max(WIDTH, 0.65 + each), below + 2.5 + 0.4 + legend
+    figure = blank(width, height)
+    axes = chart(figure, 0.65, below, width - 0.9, 2.5, "")
     axes.axvspan(found["trained"][0] - 0.5, found["trained"][1] + 0.5, color="#eef2f6", linewidth=0, zorder=0)
     axes.text(found["trained"][1], -0.015, "trained ", fontsize=8, color=QUIET, ha="right", va="bottom")
     for at, row in enumerate(rows):
@@ -110,10 +112,10 @@ def answers_by_length(found: Row) -> Figure:
     axes.xaxis.set_major_locator(MaxNLocator(10, integer=True, steps=[1, 2, 5, 10]))
     axes.set_xlabel("length of the sequence", fontsize=9, color=INK)
     axes.legend(
-        loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=3, frameon=False, fontsize=8.5, labelcolor=INK, borderaxespad=0.2,
+        loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=columns, frameon=False, fontsize=8.5, labelcolor=INK, borderaxespad=0.2,
         handlelength=2.6,
     )  # fmt: skip
-    figure.text(0.65 / WIDTH, 1 - 0.1 / height, "Exact match by length", fontsize=10.5, color=INK, fontweight="bold", ha="left", va="top")
+    figure.text(0.65 / width, 1 - 0.1 / height, "Exact match by length", fontsize=10.5, color=INK, fontweight="bold", ha="left", va="top")
     _words(figure, words)
     return figure
 

@@ -4,6 +4,9 @@ const LONG = 24; // tokens from which on the chosen head gets a panel's whole wi
 const CAT = "The cat sat on the mat", DIGITS = "3 1 4 1 5";
 const SHAPES = [["map", "weights", "What the softmax makes of the scores: each row sums to one"], ["scores", "scores", "Queries times keys, scaled, before the softmax"], ["token", "one token, all heads", "Click a row of the map to choose the token"]];
 const RESTING = { map: "Down: each token. Across: where it looks. Each row sums to one.", scores: "Queries times keys, over the root of the head's size, before the softmax: blue above zero, orange below.", token: "Down: the heads of the chosen layer. Across: where this token looks in each of them." };
+// The visitor's own model; one with one stack has the sequence and the answer in one row.
+const OWN = { cross: "Down: the answer. Across: the source.", encoder: "Down: the source. Across: the source.", decoder: "Down: the answer. Across: what was written before." };
+const OWN_ROW = { encoder: "Down and across: the sequence, in whose places the answer is written (SOS: blanks where it is longer).", bert: "Down and across: the sequence, then the blanks (SOS) that the answer is written into.", decoder: "Down and across: the sequence, then the answer so far." };
 const att = { shape: "map", panels: [], line: [], going: false }; // `line`: who is asked next
 
 VIEWS.attention = {
@@ -168,7 +171,7 @@ function drawLarge(panel, all, possible) {
   } else {
     const weights = all[layer][head];
     panel.name.textContent = name + " of " + shortName(data);
-    panel.caption.dataset.resting = (data.own ? { cross: "Down: the answer. Across: the source.", encoder: "Down: the source. Across: the source.", decoder: "Down: the answer. Across: what was written before." }[data.kind] + " Each row sums to one." : RESTING.map) + (att.shape === "scores" ? " These are weights; the scores of your own model are in Inspect, in the walk-through." : "");
+    panel.caption.dataset.resting = (data.own ? (data.kinds.includes("cross") ? OWN[data.kind] : OWN_ROW[data.family] || OWN_ROW[data.kind]) + " Each row sums to one." : RESTING.map) + (att.shape === "scores" ? " These are weights; the scores of your own model are in Inspect, in the walk-through." : "");
     matrix(panel.canvas, { weights, rows: data.rows, columns: data.columns, possible }, {
       caption: panel.caption, hover: (r, k) => name + ": " + place(data, r) + " looks at " + target(data, k) + " with weight " + weights[r][k].toFixed(3) + ".",
       choose: (r) => { att.shape = "token"; panel.at = r; drawBeside(); } });

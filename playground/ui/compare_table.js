@@ -143,14 +143,14 @@ function scoreCell(row, name) {
   const cell = el("td", { className: "score" }), value = row[name], low = row[name + "_low"], high = row[name + "_high"], of = name === "rank_accuracy" ? row.ranked : name === "token_accuracy" ? row.symbols : row.n;
   if (value === null || value === undefined) { cell.append(el("span", { className: "nothing", textContent: "–", title: row.over ? "not measured" : "not yet" })); return cell; }
   const chance = name === "rank_accuracy" && !isBaseline(row) ? row.rank_chance : null;
-  cell.title = percent(value) + (of ? " of " + of.toLocaleString("en") : "") + (low === null || low === undefined ? "" : "; 95 % interval " + percent(low) + " to " + percent(high)) + (chance === null || chance === undefined ? "" : "; chance " + percent(chance));
-  cell.append(el("span", { className: "value", textContent: value > 0 && value < 0.0005 ? "< 0.1 %" : percent(value) }), " ", el("span", { className: "interval", textContent: low === null || low === undefined ? "" : "[" + Math.round(100 * low) + "–" + Math.round(100 * high) + "]" }));
+  cell.title = chanceOf(value) + (of ? " of " + of.toLocaleString("en") : "") + (low === null || low === undefined ? "" : "; 95 % interval " + percent(low) + " to " + percent(high)) + (chance === null || chance === undefined ? "" : "; chance " + chanceOf(chance));
+  cell.append(el("span", { className: "value", textContent: chanceOf(value) }), " ", el("span", { className: "interval", textContent: low === null || low === undefined ? "" : "[" + Math.round(100 * low) + "–" + Math.round(100 * high) + "]" }));
   const track = el("span", { className: "track" });
   if (low !== null && low !== undefined) track.append(el("i", { className: "range", style: "left:" + 100 * low + "%;width:" + Math.max(1, 100 * (high - low)) + "%" }));
   if (chance !== null && chance !== undefined) track.append(el("i", { className: "chance", style: "left:" + 100 * chance + "%" }));
   track.append(el("i", { className: "dot", style: "left:" + 100 * value + "%" }));
   cell.append(track);
-  if (chance !== null && chance !== undefined) cell.append(el("span", { className: "what", textContent: "chance " + percent(chance) }));
+  if (chance !== null && chance !== undefined) cell.append(el("span", { className: "what", textContent: "chance " + chanceOf(chance) }));
   return cell;
 }
 const anItem = (s) => (s === null || s === undefined ? "" : s < 0.0995 ? number(+(1000 * s).toPrecision(2)) + " ms" : number(+s.toPrecision(2)) + " s");

@@ -45,13 +45,18 @@ function redraw(view = state.view) { if (answers[view] && VIEWS[view].box && VIE
 // What the model answers to the sequence, beside it.
 function said(data) {
   if (!data.written) return;
-  const right = data.answer || [];
-  $(".answer").replaceChildren(...data.written.filter((name) => name !== "EOS").map((name, i) => {
-    const symbol = el("span", { textContent: name + " " });
-    if (name !== right[i]) { symbol.className = "wrong"; symbol.title = "right here: " + (right[i] || "nothing, the answer has ended"); }
-    return symbol;
-  }), data.written.join() === right.join() ? el("span", { className: "ok", textContent: "✓", title: "right, its end included" }) : "");
+  $(".answer").replaceChildren(...marked(data.written, data.answer), isRight(data) ? el("span", { className: "ok", textContent: "✓", title: "right, its end included" }) : "");
   $(".note").textContent = data.note || "";
+}
+const isRight = ({ written, answer }) => Boolean(answer) && written.join() === answer.join();
+// An answer symbol by symbol beside the right one, which is null where nobody knows it; _ stands where a symbol is missing.
+function marked(written, answer) {
+  const symbols = (names) => names.filter((name) => name !== "EOS"), given = symbols(written), right = symbols(answer || written);
+  return Array.from({ length: Math.max(given.length, right.length) }, (_, i) => {
+    const wrong = given[i] !== right[i], symbol = el("span", { className: wrong ? "wrong" : "", textContent: given[i] ?? "_" });
+    if (wrong) symbol.title = right[i] === undefined ? "one symbol too many" : "right here: " + right[i];
+    return [symbol, " "];
+  }).flat();
 }
 
 // ---------------------------------------------------------------- views

@@ -1,7 +1,7 @@
 // ---------------------------------------------------------------- where heads look
 const KIND_WORDS = { cross: "Down: what stands at each place of the answer. Across: where the model looks in the source.", encoder: "Down: the source. Across: where each of its symbols looks.", decoder: "Down: what stands at each place of the answer. Across: what the decoder was given so far; the future is hatched." };
-// Families with one stack have the sequence and the answer in one row.
-const ONE_STACK = { encoder: "Down: the sequence, in whose places the answer is written. Across: where each of them looks.", decoder: "Down: the sequence, then the answer so far. Across: where each place looks; the future is hatched." };
+// Families with one stack have the sequence and the answer in one row: by the kind of attention, or the name of the family.
+const ONE_STACK = { encoder: "Down: the sequence, in whose places the answer is written (SOS: blanks where it is longer). Across: where each of them looks.", bert: "Down: the sequence, then the blanks (SOS) that the answer is written into. Across: where each place looks.", decoder: "Down: the sequence, then the answer so far. Across: where each place looks; the future is hatched." };
 const WAYS = [["own", "its own answer", "The decoder goes on from what it wrote itself"], ["right", "the right answer given", "As in training: the decoder is given the right answer, shifted right"], ["drawn", "drawn by chance", "Each symbol is drawn from the probabilities"]];
 
 const looking = { kind: "cross", way: "own", layer: 1, head: 0, shape: "map", token: null };
@@ -60,7 +60,7 @@ VIEWS.attention = {
     });
     const canvas = $v("attention", "canvas.picture"), caption = $v("attention", ".caption"), name = "Layer " + (looking.layer + 1) + ", head " + (looking.head + 1);
     $v("attention", "h4").textContent = looking.shape === "token" ? "Row " + ((looking.token ?? 0) + 1) + " (" + data.rows[Math.min(looking.token ?? 0, data.rows.length - 1)] + ") in every head" : name;
-    caption.dataset.resting = looking.shape === "token" ? "Down: every head, as layer.head. Across: where it looks from this one row." : (data.kinds.includes("cross") ? KIND_WORDS : ONE_STACK)[data.kind] + (document.body.classList.contains("dark") ? " Dark is 0, bright is 1." : " White is 0, dark is 1.");
+    caption.dataset.resting = looking.shape === "token" ? "Down: every head, as layer.head. Across: where it looks from this one row." : (data.kinds.includes("cross") ? KIND_WORDS[data.kind] : ONE_STACK[data.family] || ONE_STACK[data.kind]) + (document.body.classList.contains("dark") ? " Dark is 0, bright is 1." : " White is 0, dark is 1.");
     if (looking.shape === "lines") { caption.textContent = "Left: the rows of the map. Right: where they look. Point at a token to see it alone."; drawLines(canvas, data); return; }
     if (looking.shape === "token") {
       const row = Math.min(looking.token ?? 0, data.rows.length - 1), flat = all.flatMap((heads, l) => heads.map((weights, h) => [(l + 1) + "." + (h + 1), weights[row]]));
@@ -71,7 +71,7 @@ VIEWS.attention = {
     }
     const weights = all[looking.layer][looking.head];
     matrix(canvas, { weights, rows: data.rows, columns: data.columns, possible: data.kind === "decoder" ? data.possible : null, chosen: null }, {
-      caption, hover: (r, k) => name + ": " + data.rows[r] + " (place " + (r + 1) + ") looks at " + data.columns[k] + " (place " + (k + 1) + ") with weight " + weights[r][k].toFixed(3) + ". Its row sums to " + weights[r].reduce((a, b) => a + b, 0).toFixed(2) + ".",
+      caption, hover: (r, k) => name + ": " + data.rows[r] + " (place " + (r + 1) + ") looks at " + data.columns[k] + " (place " + (k + 1) + ") with weight " + weights[r][k].toFixed(3) + ".",
       choose: (r) => { looking.token = r; looking.shape = "token"; press($v("attention", ".looking-shape .choice"), "token"); redraw("attention"); } });
   },
   unpacked: (data) => ({ ...data, weights: unpack(data).map((heads) => heads.map((rows) => rows.map((row) => [...row].map((v) => +v.toFixed(3))))), all: undefined }),

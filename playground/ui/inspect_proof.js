@@ -326,13 +326,9 @@ function tick() {
 }
 function drawOwn(own) {
   const keep = taken.set === "keep", n = taken.parts.size;
-  const symbols = (names) => names.filter((name) => name !== "EOS"), right = symbols(own.answer);
-  const answer = (all, written = symbols(all)) => el("td", { className: "away-symbols" }, ...Array.from({ length: Math.max(written.length, right.length) }, (_, i) => {
-    const wrong = written[i] !== right[i], symbol = el("span", { className: wrong ? "wrong" : "", textContent: written[i] ?? "_" });
-    if (wrong) symbol.title = right[i] === undefined ? "one symbol too many" : "right here: " + right[i];
-    return [symbol, " "];
-  }).flat(), own.answer.join() === all.join() ? el("span", { className: "ok", textContent: "✓" }) : el("span", { className: "away-cross", textContent: "✗" }));
-  const line = (what, { written, log_probability: log }) => el("tr", {}, el("td", { textContent: what }), answer(written), el("td", { className: "away-right", textContent: signless(log) + " nats", title: "Log-probability of the whole right answer to this one sequence, the right symbols so far given" }));
+  const { answer } = own, mark = (written) => (!answer ? [] : [isRight({ written, answer }) ? el("span", { className: "ok", textContent: "✓" }) : el("span", { className: "away-cross", textContent: "✗" })]);
+  const ofWhat = answer ? "Log-probability of the whole right answer to this one sequence, the right symbols so far given" : "Log-probability of what the whole model writes; nobody knows the right answer";
+  const line = (what, { written, log_probability: log }) => el("tr", {}, el("td", { textContent: what }), el("td", { className: "away-symbols" }, ...marked(written, answer), ...mark(written)), el("td", { className: "away-right", textContent: signless(log) + " nats", title: ofWhat }));
   $v("away", ".away-own tbody").replaceChildren(line("whole", own.whole), ...(n ? [line(keep ? "kept " + n + " of " + plural(own.parts.filter((name) => name.includes("head ")).length, "head") : "without " + plural(n, "part"), own.without)] : []));
   $v("away", ".away-own-words").textContent = n ? (keep ? "Kept: " : "Away: ") + [...taken.parts].join("; ") + "." : keep ? "Tick heads in the list: all others are taken away, and this sequence is answered with these alone." : "Tick parts in the list: this sequence is answered without them.";
   $v("away", ".away-none").hidden = !n;
@@ -392,7 +388,7 @@ VIEWS.lens = {
     reading.at = [Math.min(reading.at[0] ?? layers - 1, layers - 1), Math.min(reading.at[1], n - 1)];
     const heading = (text, names, title) => el("tr", { title }, el("th", { scope: "row", textContent: text }), ...names.map((name) => el("th", { scope: "col", textContent: name })));
     $v("lens", ".lens-table").replaceChildren(
-      el("thead", {}, heading("place", data.right.map((_, i) => i + 1), "Places of the answer"), heading("given", data.given, "The last symbol that the decoder is given there"), heading("right", data.right, "What it should write next")),
+      el("thead", {}, heading("place", data.right.map((_, i) => i + 1), "Places of the answer"), heading("given", data.given, "The last symbol that the decoder is given there"), data.answer ? heading("right", data.right, "What it should write next") : heading("written", data.right, "What it writes next; nobody knows what is right")),
       el("tbody", {}, ...data.layers.map((name, l) => el("tr", {}, el("th", { scope: "row", textContent: name }), ...data.candidates[l].map((candidates, t) => {
         const [[symbol, probability]] = candidates, cell = el("td", { className: "lens-cell", textContent: symbol, tabIndex: -1 });
         shadeCell(cell, probability);
@@ -414,12 +410,12 @@ VIEWS.lens = {
     for (const [name, value] of [["symbol", symbol], ["against", against]]) if (typeof value === "string") reading[name] = value;
   },
   unpacked: (data) => ({ ...data, contributions: reading.parts }),
-  rows: (data) => [...data.layers.flatMap((layer, l) => data.candidates[l].flatMap((candidates, t) => candidates.map(([symbol, probability], rank) => ({ layer, place: t + 1, given: data.given[t], rank: rank + 1, symbol, probability, right: data.right[t], probability_of_right: data.of_right[l][t] })))),
+  rows: (data) => [...data.layers.flatMap((layer, l) => data.candidates[l].flatMap((candidates, t) => candidates.map(([symbol, probability], rank) => ({ layer, place: t + 1, given: data.given[t], rank: rank + 1, symbol, probability, [data.answer ? "right" : "written"]: data.right[t], ["probability_of_" + (data.answer ? "right" : "written")]: data.of_right[l][t] })))),
     ...(reading.parts ? reading.parts.parts.map((part) => ({ place: reading.parts.position + 1, part: part.name, symbol: reading.parts.symbol, against: reading.parts.against, logit: part.logit })) : [])],
 };
 function tellCell(data, l, t) {
   const where = l ? "After " + data.layers[l] : "Before the first layer";
-  return where + ", place " + (t + 1) + ": " + data.candidates[l][t].map(([name, p]) => name + " (" + percent(p) + ")").join(", ") + ". Right is " + data.right[t] + ", which gets " + percent(data.of_right[l][t]) + ". On this one sequence.";
+  return where + ", place " + (t + 1) + ": " + data.candidates[l][t].map(([name, p]) => name + " (" + percent(p) + ")").join(", ") + ". " + (data.answer ? "Right is " : "Nobody knows what is right; the model wrote ") + data.right[t] + ", which gets " + percent(data.of_right[l][t]) + ". On this one sequence.";
 }
 function tellChosen(focus = false) {
   const data = answers.lens, [l, t] = reading.at, table = $v("lens", ".lens-table"), rows = [...table.tBodies[0].rows];
@@ -449,7 +445,7 @@ function drawParts() {
   words.textContent = sentenceOf(reading.error);
   if (!found) { body.replaceChildren(); return; }
   const { symbol, against, runner_up: runner } = found, of = symbol + (against === null ? "" : " less " + against);
-  $v("lens", ".lens-symbol").replaceChildren(...data.vocabulary.map((name) => new Option(name + (name === data.right[found.position] ? " (right)" : ""), name, false, name === symbol)));
+  $v("lens", ".lens-symbol").replaceChildren(...data.vocabulary.map((name) => new Option(name + (data.answer && name === data.right[found.position] ? " (right)" : ""), name, false, name === symbol)));
   $v("lens", ".lens-against").replaceChildren(new Option(runner + " (likeliest other)", "runner", false, reading.against === null), new Option("none", "none", false, reading.against === ""), ...data.vocabulary.filter((name) => name !== symbol).map((name) => new Option(name, name, false, name === reading.against)));
   if (!reading.error) words.textContent = "Place " + (found.position + 1) + ": the parts sum to " + sign(found.sum) + "; the model's logit of " + of + " is " + sign(found.logit) + ". The final norm's scale is frozen at what it was: the bars say how the logit is made up, not what would happen without a part." + (against === null ? " A constant on all logits changes nothing, so one logit alone says little." : "");
   const ranked = reading.order === "size" ? [...found.parts].sort((a, b) => Math.abs(b.logit) - Math.abs(a.logit)) : found.parts;

@@ -175,8 +175,10 @@ function drawOrigin(stage, chosen) {
     matrix(terms, { weights: rows, rows: names, columns: spaced(product.at, terms), signed: true }, { caption: words, hover: (r, k) => "Number " + product.at[k] + ": " + names[0] + " " + product.left[k] + " · " + names[1] + " " + product.right[k] + " = " + product.products[k] + "." });
   }
   if (origin.kind === "mixed") {
-    const names = origin.rows.map((name, i) => (origin.weights ? origin.weights[i].toFixed(2) + " × " + name : name));
-    equation.textContent = (origin.weights ? "mix of " + row + " = " + names.filter((_, i) => origin.weights[i] >= 0.005).map((name) => name + "’s value").join(" + ") : "result of " + row + " = " + names.map((name) => (name === "bias" ? name : name + "’s part")).join(" + "));
+    const isRest = (i) => origin.others > 0 && i === origin.rows.length - 1; // many tokens as one row, each with a weight of its own
+    const names = origin.rows.map((name, i) => (!origin.weights ? name : isRest(i) ? name + ", " + origin.weights[i].toFixed(2) + " in all" : origin.weights[i].toFixed(2) + " × " + name));
+    const loud = names.map((name, i) => [isRest(i) ? name : name + "’s value", origin.weights && origin.weights[i]]).filter(([, weight]) => weight >= 0.005).map(([name]) => name);
+    equation.textContent = (origin.weights ? "mix of " + row + " = " + loud.join(" + ") + (loud.length < names.length ? " + …" : "") : "result of " + row + " = " + names.map((name) => (name === "bias" ? name : name + "’s part")).join(" + "));
     words.dataset.resting = "Down: what is summed up" + (origin.weights ? ", weight times value" : ", each through its own columns of W_O") + "; the bottom row is the sum. Across: the numbers of the vector. " + origin.terms.map((term) => number(term[origin.column])).join(" + ").replaceAll("+ -", "− ") + " = " + result + " in column " + (origin.column + 1) + ".";
     matrix(terms, { weights: [...origin.terms, origin.result], rows: [...names, "sum"], columns: spaced(origin.result.map((_, k) => k), terms), signed: true, chosen: [origin.terms.length, origin.column] }, { caption: words, hover: (r, k) => (r < names.length ? names[r] : "The sum") + ", number " + k + ": " + (r < names.length ? origin.terms[r][k] : origin.result[k]) + "." });
   }

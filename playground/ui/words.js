@@ -11,7 +11,7 @@ const KINDS = {
 };
 // A family with one stack has the sequence and the answer in one row.
 const ONE_ROW = { from: "Place", to: "place", reading: "Down: the sequence, then the answer so far. Across: where each place looks. Hatched: the future." };
-const IN_PLACE = { from: "Place", to: "place", reading: "Down: the sequence, in whose places the answer is written. Across: where each of them looks." };
+const IN_PLACE = { from: "Place", to: "place", reading: "Down: the sequence, then blanks (SOS) where the row is longer. Across: where each place looks." };
 const spec = () => (stage.axes.cross || !stage.axes[kind] ? KINDS[kind] : kind === "decoder" ? ONE_ROW : IN_PLACE);
 const GLYPHS = { PAD: ["·", "the model wrote PAD, which fills rows and is never right"], SOS: ["‹", "the model wrote SOS, which starts a target and is never right"] };
 const METRICS = {

@@ -109,3 +109,25 @@ def test_words_are_found_whole_in_any_case_and_with_their_blank():
     assert tokens_of("bank", text, spans) == [[0], [5, 6], [8]]
     assert tokens_of("", text, spans) == []
     assert tokens_of("(", text, spans) == []
+
+
+@pytest.mark.parametrize(("softcap", "shown"), [(None, True), (50.0, False)])
+def test_scores_that_a_model_changes_before_the_softmax_are_not_shown_as_its_own(softcap, shown):
+    from transformers import Gemma2Config, Gemma2Model
+
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1}
+    model = Gemma2Model(Gemma2Config(vocab_size=20, head_dim=8, attn_logit_softcapping=softcap, **sizes)).eval()
+    if shown:
+        assert look_inside(model, [3, 4, 5]).weights_LHQM.shape == (1, 2, 3, 3)
+        return
+    with pytest.raises(Refused, match=r"changes its scores before the softmax \(softcap\); choose a model such as BERT or GPT-2"):
+        look_inside(model, [3, 4, 5])
+
+
+def test_nor_are_those_of_a_model_with_sinks():
+    from transformers import GptOssConfig, GptOssModel
+
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1}
+    model = GptOssModel(GptOssConfig(vocab_size=20, head_dim=8, num_local_experts=2, num_experts_per_tok=1, **sizes)).eval()
+    with pytest.raises(Refused, match="s_aux"):
+        look_inside(model, [3, 4, 5])

@@ -115,3 +115,45 @@ def test_ranks_count_who_is_nearer(monkeypatch, tiny_bert, queen, ranks):
         meaning.analogy({"model": tiny_bert, "plus": "zebra"}, Tell())
     with pytest.raises(Refused, match="one of the three given words"):
         meaning.analogy({"model": tiny_bert, "expected": "man"}, Tell())
+
+
+def test_a_reference_word_is_read_with_its_blank_and_never_as_the_very_first_token(tiny_gpt2):
+    text = "the bank refused my loan. the bank by the river was steep."
+    found = run("banks", {"model": tiny_gpt2, "text": text, "beside": ["river"]}, Tell())
+    inside = open_inside(tiny_gpt2, Tell())
+    read = [[inside.tokenizer.eos_token_id, *inside.tokenizer(" river")["input_ids"]], inside.tokenizer(text)["input_ids"]]
+    with torch.no_grad():
+        alone, whole = (inside.model(torch.tensor([ids]), output_hidden_states=True).hidden_states for ids in read)
+    for layer, (reference, hidden) in enumerate(zip(alone, whole, strict=True)):
+        word = reference[0, 1:].mean(0)
+        by_hand = [torch.cosine_similarity(hidden[0, place].mean(0), word, dim=0).item() for place in found["places"]]
+        assert found["layers"][layer]["beside"][0] == pytest.approx(by_hand, abs=1e-5)
+
+
+def test_other_pairs_are_without_the_very_first_token(tiny_gpt2):
+    text = "the bank by the river, the bank and my loan"
+    found = run("banks", {"model": tiny_gpt2, "text": text, "beside": []}, Tell())
+    inside = open_inside(tiny_gpt2, Tell())
+    ids = inside.tokenizer(text)["input_ids"]
+    with torch.no_grad():
+        hidden = inside.model(torch.tensor([ids]), output_hidden_states=True).hidden_states
+    keep = [i for i in range(1, len(ids)) if i not in [*found["places"][0], *found["places"][1]]]
+    pairs = [(i, j) for i in keep for j in keep if i < j and ids[i] != ids[j]]
+    for layer, each in zip(found["layers"], hidden, strict=True):
+        by_hand = sum(torch.cosine_similarity(each[0, i], each[0, j], dim=0).item() for i, j in pairs) / len(pairs)
+        assert layer["others"] == pytest.approx(by_hand, abs=1e-5)
+
+
+def test_what_is_behind_a_final_norm_is_not_compared_with_what_is_before_it(tiny_gpt2, tiny_bert):
+    """transformers gives the last layer of a GPT-2 behind its final norm only; a BERT has none."""
+    text = "the bank refused my loan. the bank by the river was steep."
+    causal, masked = (run("banks", {"model": name, "text": text, "beside": []}, Tell()) for name in (tiny_gpt2, tiny_bert))
+    assert any("behind the final norm" in note for note in causal["notes"])
+    assert "behind the last layer and the final norm" in causal["finding"]
+    assert not any("norm" in each for each in [*masked["notes"], masked["finding"]])
+
+
+def test_a_word_at_the_very_beginning_is_said_to_be_unlike_others(tiny_gpt2, tiny_bert):
+    for name, said in ((tiny_gpt2, True), (tiny_bert, False)):
+        notes = run("banks", {"model": name, "text": "bank by the river, bank", "beside": []}, Tell())["notes"]
+        assert any("very first token" in note for note in notes) == said

@@ -7,7 +7,7 @@ import pytest
 
 from playground.comparison.pretrained import let_go
 from playground.comparison.sheet import standing
-from playground.comparison.table import FINE_TUNED, Asked
+from playground.comparison.table import FINE_TUNED, Asked, line_in_words
 from playground.comparison.work import Cancelled, Refused, Tell, run
 
 
@@ -151,3 +151,10 @@ def test_where_strangers_share_the_machine_few_items_are_ranked(monkeypatch):
 def test_a_checkpoint_that_cannot_be_used_is_refused_at_once(tmp_path):
     with pytest.raises(Refused, match=r"config\.json"):
         run("table", {"checkpoint": str(tmp_path), "models": []}, Tell())
+
+
+def test_a_line_in_a_terminal_does_not_round_up_to_all():
+    row = dict.fromkeys(("token_accuracy", "rank_accuracy", "parameters"), None)
+    row |= {"model": "mine", "error": "", "way": "", "exact_match": 0.9996, "exact_match_low": 0.99, "exact_match_high": 1.0}
+    assert " 99.9 % [ 99%, 100%]" in line_in_words(row)
+    assert "100 % [ 99%, 100%]" in line_in_words(row | {"exact_match": 1.0})

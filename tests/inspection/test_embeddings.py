@@ -73,3 +73,10 @@ def test_a_side_or_symbol_that_there_is_not_is_refused(mixed):
         symbol_map(mixed, "left")
     with pytest.raises(NotInspectable, match="'x' is no symbol of this model; choose one of SOS, EOS, 0, 1"):
         neighbours(mixed, "source", "x")
+
+
+def test_vectors_of_one_number_lie_on_a_line():
+    flat = symbol_map(random_subject(d_model=1, n_heads=1), "source")
+    assert {y for _, y in flat.places} == {0}
+    assert len({x for x, _ in flat.places}) > 2
+    assert flat.explained == (pytest.approx(1), 0)

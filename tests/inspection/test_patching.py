@@ -80,3 +80,9 @@ def test_a_model_that_does_not_notice_and_a_task_that_does_not_care_are_refused(
     careless = type(deaf)(deaf.config, deaf.family, Tail())
     with pytest.raises(NotInspectable, match="does not depend on place 0"):
         patch_heads(careless, "3 1 4", 0, "7")
+
+
+def test_where_nobody_knows_the_right_answer_nothing_is_patched(rowed):
+    for text, place, symbol in (("b a", 0, "c"), ("c a", 0, "b")):
+        with pytest.raises(NotInspectable, match="nobody knows the right answer to b a"):
+            patch_heads(rowed, text, place, symbol)

@@ -80,7 +80,7 @@ def test_free_running_attention_is_that_of_writing_symbol_by_symbol():
 
 def test_the_first_token_is_given_as_sos_and_the_rest_as_it_was_written(mixed):
     batch = mixed.read("3 1 4")
-    recording, written_BT = record_free(mixed.family, batch.source_BS, mixed.max_tokens)
+    recording, written_BT = record_free(mixed.family, batch.source_BS, mixed.max_tokens(batch))
     assert written_BT.tolist() == [[7, 4, 6, EOS]]
     assert recording.given_BT.tolist() == [[SOS, 7, 4, 6]]
     forced = record_forced(mixed.family, batch)

@@ -44,7 +44,7 @@ def test_everything_has_a_figure_and_fits_into_json(reported):
 
 def test_the_attention_is_that_of_the_models_own_answer(mixed):
     batch = mixed.read("3 1 4")
-    recording, _ = record_free(mixed.family, batch.source_BS, mixed.max_tokens)
+    recording, _ = record_free(mixed.family, batch.source_BS, mixed.max_tokens(batch))
     found = attention(mixed, batch)
     for kind, data in found.items():
         shown = torch.tensor(data["weights"])
@@ -117,3 +117,9 @@ def test_a_sequence_that_cannot_be_read_is_refused_before_anything_is_done(mixed
     with pytest.raises(NotInspectable, match="positions for 10"):
         report(mixed, "12345678901", tell=said.append)
     assert said == []
+
+
+def test_nothing_is_called_right_where_nobody_knows_it(rowed):
+    found = report(rowed, "b a", n=4)
+    assert {step["right"] for step in found["cross-attention-by-step"]["steps"]} == {None}
+    assert (found["logit-lens"]["known"], lens(rowed, rowed.read("a b"))["known"]) == (False, True)

@@ -4,10 +4,15 @@ import base64
 
 import numpy as np
 import pytest
+import torch
 
 from playground.inspection.recording import record_forced, record_free
 from playground.inspection.shown import show
-from playground.inspection.subject import open_subject
+from playground.inspection.subject import Subject, open_subject
+from playground.tasks import EOS
+from playground.training.checkpoint import build_family
+from playground.training.config import RunConfig
+from tests.inspection.handmade import random_subject
 from tests.servers import ROOT
 
 
@@ -26,9 +31,8 @@ def weights_of(told):
 def test_attention_is_what_was_recorded(subject, kind, way):
     told = show(subject, "attention", {"text": "3 1 4 1 5", "kind": kind, "way": way})
     batch = subject.read("3 1 4 1 5")
-    recording = (
-        record_forced(subject.family, batch) if way == "right" else record_free(subject.family, batch.source_BS, subject.max_tokens)[0]
-    )
+    max_tokens = subject.max_tokens(batch)
+    recording = record_forced(subject.family, batch) if way == "right" else record_free(subject.family, batch.source_BS, max_tokens)[0]
     np.testing.assert_allclose(weights_of(told), recording.attention[kind][:, 0].numpy(), atol=5.1e-4)
     assert told["possible"] == recording.possible[kind][0].int().tolist()
     assert told["rows"] == (["3", "1", "4", "1", "5", "EOS"] if kind == "encoder" else ["5", "1", "4", "1", "3", "EOS"])
@@ -60,3 +64,47 @@ def test_drawn_steps_follow_their_seed(subject):
 
     assert drawn(1) == drawn(1)
     assert len({tuple(drawn(seed)) for seed in range(4)}) > 1
+
+
+@pytest.mark.parametrize("view", ["attention", "steps"])
+def test_the_right_answer_that_is_given_is_not_taken_for_the_models_own(view):
+    untrained = random_subject()
+    own, given = (show(untrained, view, {"text": "3 1 4", "way": way}) for way in ("own", "right"))
+    assert given["written"] == own["written"] != given["answer"] == ["4", "1", "3", "EOS"]
+    at = given["rows"] if view == "attention" else [step["chosen"] for step in given["steps"]]
+    assert at == given["answer"]
+
+
+@pytest.mark.parametrize("family", ["prebuilt", "decoder-only", "bert"])
+def test_nor_is_it_of_another_family(family):
+    config = RunConfig.from_fields({"family": family})
+    untrained = Subject.of(config, build_family(config))
+    own, given = (show(untrained, "attention", {"text": "3 1 4", "way": way}) for way in ("own", "right"))
+    assert given["written"] == own["written"] != given["answer"] == ["4", "1", "3", "EOS"]
+    assert given["family"] == family  # the page's caption goes by it
+
+
+def test_whether_an_answer_is_right_is_not_said_where_nobody_knows(rowed):
+    for view in ("attention", "steps", "lens", "away-answer", "walk", "sizes", "symbols"):
+        told = show(rowed, view, {"text": "b a"})
+        assert told["answer"] is None, view
+        assert told["written"], view
+        assert "whether this is right is not known" in told["note"], view
+    assert {step["right"] for step in show(rowed, "steps", {"text": "b a"})["steps"]} == {None}
+    assert "it wrote " in show(rowed, "walk", {"text": "b a"})["steps"][3]["sentence"]
+    known = show(rowed, "steps", {"text": "a b"})
+    assert (known["answer"], known["note"], known["steps"][0]["right"]) == (["b", "a", "EOS"], "", "b")
+
+
+@pytest.mark.parametrize("view", ["attention", "steps"])
+def test_a_right_answer_that_nobody_knows_cannot_be_given(rowed, view):
+    assert "nobody knows the right answer" in show(rowed, view, {"text": "b a", "way": "right"})["error"]
+
+
+def test_the_answer_to_a_longer_sequence_than_it_was_trained_on_is_not_cut_off():
+    subject = random_subject(max_length=3)
+    with torch.no_grad():
+        subject.family.output.bias[EOS] = -1e6  # it never ends
+    for text, n in (("3 1 4", 4), ("3 1 4 1 5 9 2", 8), ("3 1 4 1 5 9 2 6", 9)):
+        for view in ("attention", "steps", "lens", "away-answer", "walk"):
+            assert len(show(subject, view, {"text": text})["written"]) == n, view

@@ -10,7 +10,7 @@ from playground.inspection.masks import PUBLISHED
 from playground.inspection.recording import record_forced
 from playground.inspection.shown import VIEWS, show
 from playground.inspection.shown.apart import WAVES
-from playground.inspection.shown.origin import MOST_COLUMNS
+from playground.inspection.shown.origin import MOST_COLUMNS, MOST_ROWS
 from playground.inspection.sizes import PUBLISHED_BASE
 from playground.inspection.walk import Walk
 from tests.inspection.handmade import PARTS, random_subject
@@ -176,6 +176,13 @@ def joined(origin, column):
         "factor · sin(2π · position / wavelength)": lambda f, i, wave: f * math.sin(2 * math.pi * i / wave),
         "factor · cos(2π · position / wavelength)": lambda f, i, wave: f * math.cos(2 * math.pi * i / wave),
     }[origin["equation"]](*values)
+
+
+def test_a_mix_of_more_tokens_than_are_shown_adds_up():
+    text, subject = " ".join("3141592653" * 9), random_subject(max_length=90, max_positions=91)
+    origin = ask(subject, "walk-cell", text, stage="encoder self-attention, layer 1/weighted sum", row=0, column=2)
+    assert (len(origin["rows"]), origin["rows"][-1], origin["others"]) == (MOST_ROWS + 1, "the other 11", 11)
+    assert mixed_up(origin, 2) == close(origin["value"])
 
 
 def test_a_score_is_the_dot_product_of_its_query_and_its_key():

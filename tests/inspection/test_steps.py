@@ -7,7 +7,8 @@ from tests.inspection.handmade import random_subject
 
 
 def test_a_greedy_answer_is_written_symbol_by_symbol_until_eos(mixed):
-    steps = free_steps(mixed.family, mixed.read("3 1 4"), mixed.max_tokens)
+    batch = mixed.read("3 1 4")
+    steps = free_steps(mixed.family, batch, mixed.max_tokens(batch))
     assert [step.chosen for step in steps] == [7, 4, 6, EOS]
     assert [step.right for step in steps] == [7, 4, 6, EOS]
     assert [step.given for step in steps] == [[SOS], [SOS, 7], [SOS, 7, 4], [SOS, 7, 4, 6]]

@@ -55,3 +55,10 @@ def test_of_another_family_the_attention_is_shown_and_the_other_views_say_why_no
     for view in VIEWS:
         told = show(subject, view, {"text": "3 1 4"})
         assert "error" in told or view in ("attention", "sizes", "masks", "waves"), view
+
+
+def test_where_nobody_knows_the_right_answer_the_models_own_stands_in_its_place(rowed):
+    batch = rowed.read("b a")
+    written = rowed.written(batch)
+    assert rowed.names(batch.labels_BT[0].tolist())[:-1] == written[:-1]
+    assert (batch.known, rowed.read("a b").known) == (False, True)

@@ -83,7 +83,7 @@ def scores(layers, heads, step=None):
 def lens(columns, layers):
     names = ["embedding", *(f"layer {i + 1}" for i in range(layers))]
     return {
-        "layers": names, "columns": columns, "symbols": [columns[::-1], *[columns] * layers],
+        "layers": names, "known": True, "columns": columns, "symbols": [columns[::-1], *[columns] * layers],
         "probability": GENERATOR.random((layers + 1, len(columns))).tolist(), "right": [],
     }  # fmt: skip
 
@@ -111,6 +111,7 @@ CASES = {
     "thirty parts": lambda: ablation_ranking(effects(PARTS)),
     "one part": lambda: ablation_ranking(effects(["source positions"], losses=[0.0])),
     "a part that is better away": lambda: ablation_ranking(effects(PARTS[:3], losses=[1.0, 0.0, -0.2])),
+    "parts that are much better away": lambda: ablation_ranking(effects(PARTS[:3], losses=[30.0, 0.0, -30.0])),
     "alone": lambda: ablation_ranking(effects(PARTS[:5], kept=True)),
     "scores": lambda: head_scores(scores(2, 4)),
     "scores of one head": lambda: head_scores(scores(1, 1)),
@@ -120,6 +121,7 @@ CASES = {
     "lens": lambda: logit_lens(lens(TEN, 2)),
     "lens of more places than fit": lambda: logit_lens(lens([*"3141592653" * 5, "EOS"], 6)),
     "lens of one symbol": lambda: logit_lens(lens(["3", "EOS"], 1)),
+    "lens of an answer that nobody knows": lambda: logit_lens(lens(["3", "EOS"], 1) | {"known": False}),
     "contributions": lambda: contributions(parts(enumerate([-1.3, 0.001, 6.4, -0.001, 12.0]))),
     "more contributions than fit": lambda: contributions(parts(enumerate(GENERATOR.normal(size=100)))),
     "no contribution": lambda: contributions(parts([(0, 0.0)])),
@@ -171,15 +173,15 @@ def test_cells_that_nobody_could_look_at_are_left_out_of_the_heatmap():
 
 def test_a_large_head_tells_its_numbers():
     figure = head_large(large("cross", ["3", "EOS"], ["3", "EOS"]) | {"weights": [[0.25, 0.75], [0.002, 0.998]]})
-    assert {".25", ".75", "1.00"} <= {text.get_text() for text in figure.axes[0].texts}
+    assert {".25", ".75", ".99"} <= {text.get_text() for text in figure.axes[0].texts}
     assert ".00" not in {text.get_text() for text in figure.axes[0].texts}
 
 
 def test_a_step_that_goes_wrong_is_marked():
     figure = cross_attention_by_step(by_step(1, 1, ["3", "1", "EOS"]))
     said = [text.get_text() for text in figure.findobj(Annotation)]
-    assert "→ 1  99.9%" in said
-    assert "→ 3  99.9%, right: 1" in said
+    assert "→ 1  99.9 %" in said
+    assert "→ 3  99.9 %, right: 1" in said
     assert "SOS 1 3" in said
 
 
@@ -191,6 +193,25 @@ def test_the_ranking_is_drawn_from_its_rows():
     points = {(line.get_xdata()[0], line.get_ydata()[0]) for line in exact.lines if len(line.get_xdata()) == 1}
     assert points == {(row["exact_match"], "ab".index(row["name"])) for row in rows}
     assert [label.get_text() for label in lost.get_yticklabels()] == ["a", "b"]
+
+
+def test_gains_have_a_scale_as_losses_have():
+    lost = ablation_ranking(effects(["a", "b"], losses=[3.0, -20.0])).axes[0]
+    assert lost.get_xticks().tolist() == [-10, -1, -0.1, 0, 0.1, 1]
+    assert [label.get_text() for label in lost.get_xticklabels()][:2] == ["−10", "−1"]
+
+
+def test_what_falls_short_of_all_is_not_written_as_all():
+    steps = by_step(1, 1, ["3", "EOS"])
+    steps["steps"][0]["probability"] = 0.99996
+    rows = [row | {"exact_match_before": 0.9996} for row in effects(["a"], losses=[3.0])]
+    table = [row | {"first": 0.996, "last": 1.0} for row in scores(1, 1)]
+    said = {
+        text.get_text()
+        for figure in (cross_attention_by_step(steps), ablation_ranking(rows), head_scores(table))
+        for text in figure.findobj(Text)
+    }
+    assert {"→ 3  99.9 %", "whole: 99.9 %", "99", "100"} <= said
 
 
 def test_a_line_over_training_is_the_share_on_the_pattern_that_the_head_ends_up_with():
@@ -222,6 +243,11 @@ def test_of_many_contributions_the_smallest_are_drawn_together():
 def test_wrong_symbols_of_the_lens_are_framed():
     axes = logit_lens(lens(["4", "1", "EOS"], 1)).axes[0]
     assert len(axes.patches) == 2  # the embedding's row is reversed: its middle symbol is right
+
+
+def test_symbols_that_nobody_knows_to_be_right_are_not_called_so():
+    (caption,) = (text.get_text() for text in logit_lens(lens(["4", "EOS"], 1) | {"known": False}).texts if "across:" in text.get_text())
+    assert caption.startswith("across: what it wrote itself ")
 
 
 @pytest.mark.parametrize(

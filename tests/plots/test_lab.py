@@ -1,4 +1,5 @@
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from playground.lab.experiment import Cell
 from playground.lab.lengths import scheme_result, scores
@@ -54,6 +55,22 @@ def test_medians_are_drawn_in_their_range_and_a_single_run_in_its_interval():
         band = axes.collections[0].get_paths()[0].vertices
         assert min(y for x, y in band if x == 2) == pytest.approx(low)
         assert "no step trained rows 5 to 12 of the source" in words(figure).replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    "names", [["learned", "alibi"], [f"positions from-the-end, norm {norm}" for norm in ("pre", "post", "pre")], ["a" * 130, "b", "c"]]
+)
+def test_the_legend_is_within_the_figure_and_above_the_curves(names):
+    found = by_length()
+    found["rows"] = [found["rows"][0] | {"label": name} for name in names]
+    figure = answers_by_length(found)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    box = figure.axes[0].get_legend().get_window_extent(canvas.get_renderer())
+    width, height = figure.get_size_inches() * figure.dpi
+    (title,) = (text.get_window_extent(canvas.get_renderer()) for text in figure.texts if text.get_text() == "Exact match by length")
+    assert 0 <= box.x0 < box.x1 <= width
+    assert box.y1 <= title.y0 < height
 
 
 def test_the_heatmap_leaves_blank_what_was_not_asked():

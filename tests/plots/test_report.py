@@ -148,3 +148,23 @@ def test_a_broken_checkpoint_is_refused(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(CheckpointError):
         write_report(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("family", "says"),
+    [
+        ("transformer", "Down: what is written. Across: what was written before"),
+        ("encoder-only", "the sequence, in whose places the answer is written"),
+        ("bert", "the sequence, then the blanks (SOS) that the answer is written into"),
+        ("gpt2", "the sequence, then the answer so far"),
+    ],
+)
+def test_the_axes_of_a_family_with_one_stack_are_its_one_row(small_run, family, says):
+    from playground.families import load_family
+    from playground.training.manifest import Manifest
+
+    config = small_run.from_fields({"family": family, "max_length": 4, "d_model": 8, "n_heads": 1, "n_layers": 1})
+    scores = {"n": 0, "exact_match": 0.0, "by_length": []}
+    text = html(Manifest(config, 0, 0.0, "cpu"), load_family(family)(config.model), scores, [], "untrained")
+    assert says in text
+    assert ("Down: " in text) == (family == "transformer")

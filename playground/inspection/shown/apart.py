@@ -25,7 +25,7 @@ from playground.inspection.sizes import (
 from playground.inspection.subject import NotInspectable, Subject
 from playground.models.config import ModelConfig
 from playground.models.positions import Embedding, sinusoid
-from playground.tasks import EOS, PAD
+from playground.tasks import PAD
 from playground.tasks.task import Batch
 
 from .looking import said
@@ -41,8 +41,8 @@ PADDED_BY = 3
 
 def answered(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
     """The model's own answer to the sequence and the right one, which the page shows beside it whatever the view."""
-    tokens = subject.family.solve(subject.read(text(request)).source_BS, subject.max_tokens)[0].tolist()
-    return said(subject, request, subject.names(tokens[: tokens.index(EOS) + 1] if EOS in tokens else tokens))
+    batch = subject.read(text(request))
+    return said(subject, batch, subject.written(batch))
 
 
 @torch.no_grad()

@@ -16,7 +16,7 @@ from torch import Tensor
 from playground.inspection.components import ATTENTION
 from playground.inspection.recording import Recording, record_forced, record_free
 from playground.inspection.steps import Step, forced_steps, free_steps
-from playground.inspection.subject import NotInspectable, Subject
+from playground.inspection.subject import NotInspectable, Question, Subject
 from playground.models.transformer import Transformer
 from playground.tasks import EOS, SOS
 from playground.tasks.task import Batch
@@ -32,9 +32,10 @@ def attention(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
     kind, way = _one_of(request, "kind", ATTENTION, "cross"), _one_of(request, "way", tuple(WAYS), "own")
     if not isinstance(subject.model, Transformer):
         return _of_any_family(subject, request, kind, way)
-    recording, written = _recorded(subject, request, way)
+    batch = subject.read(_text(request))
+    recording, at, written = _recorded(subject, batch, request, way)
     source, given = subject.names(recording.source_BS[0].tolist()), subject.names(recording.given_BT[0].tolist())
-    rows, columns = {"encoder": (source, source), "decoder": (written, given), "cross": (written, source)}[kind]
+    rows, columns = {"encoder": (source, source), "decoder": (at, given), "cross": (at, source)}[kind]
     weights_LHQM = recording.attention[kind][:, 0]
     return {
         "kind": kind,
@@ -45,7 +46,8 @@ def attention(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
         "columns": columns,
         "weights": packed(weights_LHQM),
         "possible": recording.possible[kind][0].int().tolist(),
-        **said(subject, request, written),
+        "family": subject.config.family,
+        **said(subject, batch, written),
     }
 
 
@@ -53,12 +55,11 @@ def _of_any_family(subject: Subject, request: dict[str, Any], kind: str, way: st
     """The same for a family whose parts we do not know: what it tells of one pass over its own answer, or over the right one."""
     if way == "drawn":
         raise NotInspectable("answers are drawn by chance with the transformer from scratch only; choose its own answer or the right one")
-    batch = subject.read(_text(request))
-    if way == "own":
-        written_BT = subject.model.solve(batch.source_BS, subject.max_tokens)
-        n = min(int((written_BT[0] == EOS).cumsum(0).eq(0).sum()) + 1, written_BT.shape[1])
-        batch = Batch(batch.source_BS, F.pad(written_BT[:, :n], (1, 0), value=SOS), batch.weight_B)
-    written = subject.names(batch.labels_BT[0].tolist())
+    question = subject.read(_text(request))
+    written_BT = subject.model.solve(question.source_BS, subject.max_tokens(question))
+    n = min(int((written_BT[0] == EOS).cumsum(0).eq(0).sum()) + 1, written_BT.shape[1])
+    own = Batch(question.source_BS, F.pad(written_BT[:, :n], (1, 0), value=SOS), question.weight_B)
+    batch = own if way == "own" else _known(question)
     record, axes = subject.model.record(batch), subject.model.axes(batch)
     layers = {each: getattr(record, f"{each}_attention") for each in ATTENTION}
     kinds = [each for each in ("cross", "encoder", "decoder") if layers[each]]
@@ -73,11 +74,12 @@ def _of_any_family(subject: Subject, request: dict[str, Any], kind: str, way: st
         "kinds": kinds,
         "layers": weights_LHQM.shape[0],
         "heads": weights_LHQM.shape[1],
-        "rows": written if torch.equal(axes[kind][0], batch.decoder_input_BT) else rows,
+        "rows": subject.names(batch.labels_BT[0].tolist()) if torch.equal(axes[kind][0], batch.decoder_input_BT) else rows,
         "columns": columns,
         "weights": packed(weights_LHQM),
         "possible": (may_look_QM.tril() if kind == "decoder" else may_look_QM).tolist(),
-        **said(subject, request, written),
+        "family": subject.config.family,
+        **said(subject, question, subject.names(written_BT[0, :n].tolist())),
     }
 
 
@@ -86,9 +88,9 @@ def steps(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
     way, batch = _one_of(request, "way", tuple(WAYS), "own"), subject.read(_text(request))
     found: list[Step]
     if way == "right":
-        found = forced_steps(subject.family, batch)
+        found = forced_steps(subject.family, _known(batch))
     else:
-        found = free_steps(subject.family, batch, subject.max_tokens, **_chance(request, way))
+        found = free_steps(subject.family, batch, subject.max_tokens(batch), **_chance(request, way))
     name = subject.task.vocabulary.name
     told: list[dict[str, Any]] = [
         {
@@ -96,7 +98,7 @@ def steps(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
             "candidates": [[name(token), round(probability, 6)] for token, probability in step.candidates],
             "chosen": name(step.chosen),
             "probability": round(step.probability, 6),
-            "right": None if step.right is None else name(step.right),
+            "right": name(step.right) if batch.known and step.right is not None else None,
             "cross": _thousandths(step.cross_LHS.flatten(0, 1)),
             "decoder": _thousandths(step.decoder_LHM.flatten(0, 1)),
         }
@@ -104,28 +106,35 @@ def steps(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
     ]
     config = subject.family.config
     heads = [f"{layer + 1}.{head + 1}" for layer in range(config.n_layers) for head in range(config.n_heads)]
-    return {"source": subject.names(batch.source_BS[0].tolist()), "heads": heads, "steps": told,
-            **said(subject, request, [step["chosen"] for step in told])}  # fmt: skip
+    written = subject.written(batch) if way == "right" else [step["chosen"] for step in told]
+    return {"source": subject.names(batch.source_BS[0].tolist()), "heads": heads, "steps": told, **said(subject, batch, written)}
 
 
-def _recorded(subject: Subject, request: dict[str, Any], way: str) -> tuple[Recording, list[str]]:
-    """A pass, and the names of what stands at each output position."""
-    batch = subject.read(_text(request))
+def _recorded(subject: Subject, batch: Question, request: dict[str, Any], way: str) -> tuple[Recording, list[str], list[str]]:
+    """A pass, the names of what stands at each output position, and those of what the model wrote: the same, unless it was given the
+    right answer."""
     if way == "right":
-        return record_forced(subject.family, batch), subject.names(batch.labels_BT[0].tolist())
-    recording, written_BT = record_free(subject.family, batch.source_BS, subject.max_tokens, **_chance(request, way))
-    return recording, subject.names(written_BT[0].tolist())
+        return record_forced(subject.family, _known(batch)), subject.names(batch.labels_BT[0].tolist()), subject.written(batch)
+    recording, written_BT = record_free(subject.family, batch.source_BS, subject.max_tokens(batch), **_chance(request, way))
+    written = subject.names(written_BT[0].tolist())
+    return recording, written, written
 
 
-def said(subject: Subject, request: dict[str, Any], written: list[str]) -> dict[str, Any]:
-    """What stands beside the sequence in every view: what was written, and what would be right."""
-    batch = subject.read(_text(request))
-    right = subject.names(batch.labels_BT[0].tolist())
-    source = subject.names(batch.source_BS[0].tolist())
+def _known(batch: Question) -> Question:
+    """Raises NotInspectable where there is no right answer to be given."""
+    if not batch.known:
+        raise NotInspectable("nobody knows the right answer: no row that is kept here has this source; choose the model's own answer")
+    return batch
+
+
+def said(subject: Subject, batch: Question, written: list[str]) -> dict[str, Any]:
+    """What stands beside the sequence in every view: what the model wrote, and what would be right; None where nobody knows that."""
     low, high = subject.config.task.min_length, subject.config.task.max_length
-    n = len(source) - 1
-    note = "" if low <= n <= high else f"{n} symbols: it was trained on {low if low == high else f'{low} to {high}'} only"
-    return {"written": written, "answer": right, "note": note}
+    n = batch.source_BS.shape[1] - 1
+    notes = [] if low <= n <= high else [f"{n} symbols: it was trained on {low if low == high else f'{low} to {high}'} only"]
+    if not batch.known:
+        notes.append("whether this is right is not known: no row that is kept here has this source")
+    return {"written": written, "answer": subject.names(batch.labels_BT[0].tolist()) if batch.known else None, "note": "; ".join(notes)}
 
 
 def _chance(request: dict[str, Any], way: str) -> dict[str, Any]:

@@ -237,11 +237,18 @@ def _product(
 
 
 def _mixed(terms: Tensor, result: Tensor, column: int, names: list[str], weights: Tensor | None = None) -> dict[str, Any]:
+    """Rows and their sum; of very many rows those behind the first ones are one row, so that what is shown adds up."""
+    others = max(0, len(terms) - MOST_ROWS)
+    if others:
+        names = [*names[:MOST_ROWS], f"the other {others}"]
+        terms = torch.cat([terms[:MOST_ROWS], terms[MOST_ROWS:].sum(0, keepdim=True)])
+        weights = None if weights is None else torch.cat([weights[:MOST_ROWS], weights[MOST_ROWS:].sum(0, keepdim=True)])
     return {
         "kind": "mixed",
-        "rows": names[:MOST_ROWS],
-        "weights": None if weights is None else numbers(weights[:MOST_ROWS]),
-        "terms": numbers(terms[:MOST_ROWS, :MOST_COLUMNS]),
+        "rows": names,
+        "others": others,
+        "weights": None if weights is None else numbers(weights),
+        "terms": numbers(terms[:, :MOST_COLUMNS]),
         "result": numbers(result[:MOST_COLUMNS]),
         "value": plain(float(result[column])),
     }

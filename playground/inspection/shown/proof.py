@@ -21,7 +21,6 @@ from playground.inspection.components import Component, components, groups, head
 from playground.inspection.lens import contributions, logit_lens
 from playground.inspection.patching import patch_heads
 from playground.inspection.subject import NotInspectable, Subject
-from playground.tasks import EOS
 from playground.tasks.task import Batch
 
 from .looking import said
@@ -232,23 +231,17 @@ def away_answer(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
         "symbols": list(subject.task.vocabulary.symbols),
         "parts": list(known),
         "groups": {name: [part.name for part in parts] for name, parts in groups(subject.family.config).items()},
-        **said(subject, request, in_place["written"]),
+        **said(subject, batch, in_place["written"]),
     }
 
 
 def _answered(subject: Subject, batch: Batch, values: Mapping[Component, Tensor]) -> dict[str, Any]:
     """What the model writes with values in the place of parts, and the log-probability of the whole right answer in nats."""
     with replaced(subject.family, values):
-        written = _written(subject, batch)
+        written = subject.written(batch)
         log_BTV = subject.family(batch.source_BS, batch.decoder_input_BT).log_softmax(-1)
     log_probability = log_BTV.gather(-1, batch.labels_BT[..., None]).sum(dtype=torch.double)
     return {"written": written, "log_probability": _short(float(log_probability))}
-
-
-def _written(subject: Subject, batch: Batch) -> list[str]:
-    """The model's own answer to one sequence, its EOS included where it comes to one."""
-    tokens = subject.family.solve(batch.source_BS, subject.max_tokens)[0].tolist()
-    return subject.names(tokens[: tokens.index(EOS) + 1] if EOS in tokens else tokens)
 
 
 def patch(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
@@ -293,7 +286,7 @@ def lens(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
             for layer in layers
         ],
         "of_right": [[_short(p) for p in row] for row in right_LT.tolist()],
-        **said(subject, request, _written(subject, batch)),
+        **said(subject, batch, subject.written(batch)),
     }
 
 

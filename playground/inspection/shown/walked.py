@@ -12,9 +12,8 @@ from typing import Any
 import torch
 
 from playground.inspection.components import Component
-from playground.inspection.subject import NotInspectable, Subject
+from playground.inspection.subject import NotInspectable, Question, Subject
 from playground.inspection.walk import Stage, Walk
-from playground.tasks.task import Batch
 
 from . import apart
 from .origin import MOST_COLUMNS, MOST_ROWS, Origin, asks_source, labels
@@ -132,10 +131,10 @@ def _axis(block: str, letter: str) -> str:
     return names.get(letter, "numbers of the vector")
 
 
-def _steps(subject: Subject, path: Walk, batch: Batch, head: int) -> list[dict[str, Any]]:
+def _steps(subject: Subject, path: Walk, batch: Question, head: int) -> list[dict[str, Any]]:
     """The six steps, each with the stage and head that tell most about it and a sentence about this very sequence."""
     source, given, wanted = (subject.names(tokens) for tokens in (path.source, path.given, batch.labels_BT[0].tolist()))
-    config, number = subject.family.config, head + 1
+    config, number, writes = subject.family.config, head + 1, "is to write" if batch.known else "wrote"
     own_M = path.stage("encoder self-attention, layer 1", "softmax").tensor[head, 0]
     mix = sorted(zip(own_M.tolist(), source, strict=True), key=lambda pair: -pair[0])
     crossing, walker = _follower(subject, path, len(source) - 1)
@@ -154,7 +153,7 @@ def _steps(subject: Subject, path: Walk, batch: Batch, head: int) -> list[dict[s
         (
             head,
             "decoder self-attention, layer 1/softmax",
-            f"Given {_row(given)}, it is to write {_row(wanted)}: the target shifted right. Nobody looks ahead.",
+            f"Given {_row(given)}, it {writes} {_row(wanted)}: the target shifted right. Nobody looks ahead.",
         ),
         (
             walker,
