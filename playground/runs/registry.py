@@ -13,9 +13,10 @@ import shutil
 import tempfile
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict, deque
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, suppress
+from heapq import heapify, heappop, heappush
 from pathlib import Path
 from typing import Any
 
@@ -227,7 +228,7 @@ class Registry:
         return self.start(run.config, owner, name=f"{run.name} from {step}", changes=changes, origin=(run, step))
 
     def _new(self, config: RunConfig, owner: str, name: str, folder: Path) -> Run:
-        name = self._free_name(name or _name(config), self.of_owner(owner))
+        name = self._free_name(name, self.of_owner(owner)) or self._free_name(_name(config), self.of_owner(owner))
         return Run(secrets.token_urlsafe(16), secrets.token_urlsafe(16), fingerprint(owner), name, config, folder)
 
     def _folder(self, config: RunConfig) -> Path:
@@ -236,7 +237,7 @@ class Registry:
 
     def _free_name(self, name: str, among: list[Run]) -> str:
         taken = {run.name for run in among if run.deleted_at is None}
-        name = name[:LONGEST_NAME]
+        name = "".join(letter for letter in name if letter.isprintable())[:LONGEST_NAME]  # run.json takes no others
         number, base = 2, name[: LONGEST_NAME - 6]
         while name in taken:
             name, number = f"{base} ({number})", number + 1
@@ -269,7 +270,6 @@ class Registry:
         except OSError:
             shutil.rmtree(home, ignore_errors=True)
             raise
-        name = "".join(letter for letter in name if letter.isprintable())
         resumable = (place / "training.safetensors").is_file()
         steps = settings_at(manifest.config.training, manifest.changes, manifest.step).steps
         run = self._new(manifest.config, owner, name, home)
@@ -354,13 +354,17 @@ class Registry:
         with self._lock:
             places = Counter(run.owner for run in self._runs.values() if run.live and not run.sliced)
             turns = {owner: at for at, owner in enumerate(self._turns, start=1)}
-            left, order = list(self._line), list[Run]()
-            while left:
-                run = min(left, key=lambda r: (places[r.owner], turns.get(r.owner, 0)))  # the first of the smallest
-                left.remove(run)
-                places[run.owner] += 1
-                turns[run.owner] = len(self._turns) + len(order) + 1
-                order.append(run)
+            theirs: dict[str, deque[tuple[int, Run]]] = defaultdict(deque)
+            for at, run in enumerate(self._line):
+                theirs[run.owner].append((at, run))
+            next_of = [(places[owner], turns.get(owner, 0), mine[0][0], owner) for owner, mine in theirs.items()]
+            heapify(next_of)
+            order = list[Run]()
+            while next_of:
+                held, _, _, owner = heappop(next_of)
+                order.append(theirs[owner].popleft()[1])
+                if mine := theirs[owner]:
+                    heappush(next_of, (held + 1, len(self._turns) + len(order), mine[0][0], owner))
             return order
 
     def place(self, run: Run) -> int | None:

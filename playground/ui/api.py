@@ -307,11 +307,11 @@ class Endpoints:
         names = models if models is not None else []
         if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
             raise Refused(f"models is {shown(models)}; give a list of names on the Hub")
-        what = {"models": names, "n": _number("n", n, 1, 500), "shots": _number("shots", shots, 0, 32)}
+        what, seconds = {"models": names, "n": _number("n", n, 1, 500), "shots": _number("shots", shots, 0, 32)}, _seconds(wait)
         subject = self._subject(model, owner)
         key = subject["owner"] or new_owner()
         begun = await self._asked("compare-begin", subject | {"owner": key, "kind": "table", "what": what}, request)
-        return await self._awaited(COMPARE + begun["job"], key, _seconds(wait), request)
+        return await self._awaited(COMPARE + begun["job"], key, seconds, request)
 
     async def push(
         self, model: str, repo: str, token: str = "", private: bool = False, branch: str = "main", with_data: bool = False,
@@ -339,13 +339,13 @@ class Endpoints:
                 "on a Space one publishes after signing in with Hugging Face, on the page's Hub tab; or fetch the checkpoint and push it "
                 "from your own machine"
             )
-        key = subject["owner"] or new_owner()
+        key, seconds = subject["owner"] or new_owner(), _seconds(wait)
         what = subject | {
             "owner": key, "kind": "push", "repo": _text("repo", repo), "token": token, "private": private is True,
             "revision": _text("branch", branch), "data": with_data is True,
         }  # fmt: skip
         begun = await self._asked("hub-start", what, request)
-        return await self._awaited(PUSH + begun["job"], key, _seconds(wait), request)
+        return await self._awaited(PUSH + begun["job"], key, seconds, request)
 
     async def job(self, job: str, owner: str, wait: float = 0, request: gr.Request = None) -> dict[str, Any]:
         """Tell how a comparison or a push goes. Results are kept for a quarter of an hour.

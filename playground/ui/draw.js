@@ -124,7 +124,7 @@ function chart(canvas, series, range, ticks, label) {
     c.strokeStyle = c.fillStyle = colour; c.lineWidth = 1.6; c.lineJoin = "round"; c.setLineDash(dashed ? [6, 3] : []); c.beginPath();
     decimate(values, x, right - left).forEach(([step, v], i) => (i ? c.lineTo(x(step), y(v)) : c.moveTo(x(step), y(v))));
     c.stroke(); c.setLineDash([]);
-    if (dots && values.length <= 40) for (const [step, v] of values) { c.beginPath(); c.arc(x(step), y(v), 2, 0, 7); c.fill(); }
+    if ((dots && values.length <= 40) || values.length === 1) for (const [step, v] of values) { c.beginPath(); c.arc(x(step), y(v), 2, 0, 7); c.fill(); }
   }
   c.restore();
   for (const [step, colour] of [[viewed, "--pg-accent"], [hoverStep, "--pg-mark"]]) {

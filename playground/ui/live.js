@@ -9,6 +9,7 @@ function say() {
   root.dataset.own = last.own ? "yes" : "no";
   $(".sentence").textContent = sentence();
   drawHand();
+  announce();
   const page = document.querySelector("#train-page");
   if (!page) return;
   const focused = document.activeElement, shownStatus = last.own || !GOING.includes(status) ? status : "watched";
@@ -22,8 +23,17 @@ function say() {
   if (primary.includes(focused) && !focused.offsetParent) primary.find((button) => button.offsetParent)?.focus();
 }
 
+// Numbers that tick are not read out; what has become of the run is.
+let announced = "";
+function announce() {
+  const news = [subject, status, last.message || ""].join("/");
+  if (news === announced) return;
+  announced = news;
+  $(".announced").textContent = sentence();
+}
+
 async function follow(mine) {
-  let wait = 0;
+  let wait = 0, unseen = 0; // polls of an ended run of which no weights are seen
   while (mine === generation && element.isConnected) {
     await new Promise((resolve) => { wake = resolve; setTimeout(resolve, Date.now() < eagerUntil ? Math.min(wait, 60) : wait); });
     try {
@@ -32,7 +42,8 @@ async function follow(mine) {
       take(told);
       if (status === "checkpoint" || (status === "gone" && !told.again)) return;
       // An ended run goes on when its owner says so, here or in another tab.
-      wait = status === "gone" || (ENDED.includes(status) && shown) ? 2000 : document.hidden ? 2000 : status === "paused" ? 500 : count ? 200 : 60;
+      unseen = ENDED.includes(status) && !shown ? unseen + 1 : 0; // some never had any
+      wait = status === "gone" || (ENDED.includes(status) && (shown || unseen > 30)) ? 2000 : document.hidden ? 2000 : ["paused", "waiting"].includes(status) ? 500 : count ? 200 : 60;
     } catch (error) {
       if (mine !== generation) return;
       $(".sentence").textContent = "No answer from the server; trying again";
@@ -143,8 +154,19 @@ function attach() {
   returnToTab();
   let remembered = "";
   try { remembered = localStorage.getItem("transformer-playground-subject") || ""; } catch (error) { /* a browser without a memory */ }
-  if (value.subject) { linked = value.subject; open(value.subject); list(); return; }
-  list().then(() => { open(known(remembered) ? remembered : known(first) ? first : offered()[0] || ""); layAll(laidBefore()); });
+  if (value.subject) { if (!value.subject.startsWith("run:")) linked = value.subject; open(value.subject); list(); return; }
+  listed().then((yes) => { if (yes) { open(known(remembered) ? remembered : known(first) ? first : offered()[0] || ""); layAll(laidBefore()); } });
+}
+
+// The list, once it has come; not, where something else was opened meanwhile.
+async function listed() {
+  const mine = generation;
+  while (!(await list())) {
+    $(".sentence").textContent = "No answer from the server; trying again";
+    await sleep(1000);
+    if (mine !== generation || !element.isConnected) return false;
+  }
+  return mine === generation;
 }
 
 // ---------------------------------------------------------------- what a person does with the pictures

@@ -20,13 +20,14 @@ async function about(of) {
 // ---- the list
 async function list() {
   let told;
-  try { told = await call("runs", { owner }); } catch (error) { return; }
+  try { told = await call("runs", { owner }); } catch (error) { return false; }
   runs = told.runs; checkpoints = told.checkpoints; serverNow = told.now; slots = told.slots;
   if ($(".room-note").textContent !== told.room) $(".room-note").textContent = told.room;
   $(".device").textContent = sentenceOf(told.device); $(".home-note").textContent = told.note; $(".home-note").hidden = !told.note;
   offer(); drawRuns();
   const gone = [...overlays.keys()].filter((s) => !runs.some((r) => r.subject === s && !r.deleted));
   if (gone.length) { gone.forEach((s) => overlays.delete(s)); drawLegend(); draw(); }
+  return true;
 }
 function listSoon() { listAgainAt = 0; }
 async function keepListing() {
@@ -164,19 +165,22 @@ function lay(of, on) {
 
 // The browser remembers what lies over the curves, as it remembers what is on show.
 const LAID = "transformer-playground-laid";
+let recalled = false; // before that, an empty list of them says nothing
 function laidBefore() {
   try { return JSON.parse(localStorage.getItem(LAID) || "[]").filter((s) => runs.some((r) => r.subject === s && !r.deleted)); } catch (error) { return []; }
 }
 function layAll(subjects) {
+  recalled = true;
   overlays.clear();
   subjects.filter((s) => s !== subject).slice(0, OVERLAY.length).forEach((s, place) => overlays.set(s, { place, curve: null }));
   drawRuns(); overlay(true);
 }
 
 async function overlay(now = false) {
-  const wanted = [...overlays].filter(([s, o]) => s !== subject && (now || !o.curve || !ENDED.includes(o.status))).map(([s]) => s);
+  const goesOn = (s, o) => !ENDED.includes(o.status) || runs.some((r) => r.subject === s && r.status !== o.status);
+  const wanted = [...overlays].filter(([s, o]) => s !== subject && (now || !o.curve || goesOn(s, o))).map(([s]) => s);
   overlays.delete(subject);
-  try { localStorage.setItem(LAID, JSON.stringify([...overlays.keys()])); } catch (error) { /* a browser without a memory */ }
+  if (recalled || overlays.size) try { localStorage.setItem(LAID, JSON.stringify([...overlays.keys()])); } catch (error) { /* a browser without a memory */ }
   if (wanted.length) {
     let told;
     try { told = await call("curves", { owner, subjects: wanted }); } catch (error) { return; }
@@ -209,7 +213,9 @@ function drawLegend() {
 async function differ() {
   const subjects = [subject, ...overlays.keys()].slice(0, 8), told = [];
   for (const s of subjects) told.push(await about(s));
-  const names = subjects.map((s, i) => told[i].name || s.split(":")[1]), fields = Object.keys(told[0].settings || {});
+  const wrong = told.find((t) => t.error);
+  if (wrong) { note($(".runs-note"), sentenceOf(wrong.error), "error"); return; }
+  const names = subjects.map((s, i) => told[i].name || s.split(":")[1]), fields = [...new Set(told.flatMap((t) => Object.keys(t.settings)))];
   const all = $(".every-field").checked, table = $(".differences");
   const rows = fields.filter((f) => all || new Set(told.map((t) => JSON.stringify(t.settings?.[f]))).size > 1);
   const line = (tag, cells) => { const row = document.createElement("tr"); row.append(...cells.map((text) => { const cell = document.createElement(tag); cell.textContent = text; return cell; })); if (tag === "th") [...row.cells].forEach((cell, at) => { cell.title = cell.textContent; if (at) cell.style.borderBottom = "3px solid " + (at === 1 ? css("--pg-accent") : overlayColour(overlays.get(subjects[at - 1]).place)); }); return row; };
@@ -306,6 +312,7 @@ async function use(of) {
   const told = await about(of);
   if (told.settings && told.settings.task === "rows" && !told.settings.rows) note($(".runs-note"), "It is made of rows that somebody brought, and those are its owner's: choose Your own rows as the task and bring some.", "error");
   else if (told.settings) { trigger("select", { index: 0, value: told.settings }); note($(".runs-note"), "Its settings are in the form now; press Train to start from them."); }
+  else note($(".runs-note"), sentenceOf(told.error || ""), "error");
 }
 const page = () => location.origin + location.pathname;
 $(".look-into").addEventListener("click", () => goTo("Inspect", { subject, step: viewed }));

@@ -47,7 +47,7 @@ function drawFrame() {
 
 // A program that asks the model on show, and starts one like it.
 function program(model, settings) {
-  const text = JSON.stringify($(".sequence").value || $(".sequence").placeholder), named = { task: settings.task, min_length: settings.min_length, max_length: settings.max_length };
+  const text = JSON.stringify($(".sequence").value || $(".sequence").placeholder), named = { task: settings.task, min_length: settings.min_length, max_length: settings.max_length, ...(settings.rows ? { rows: settings.rows } : {}) };
   return `from gradio_client import Client
 
 playground = Client(${JSON.stringify(page())})

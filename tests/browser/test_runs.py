@@ -285,6 +285,38 @@ def test_after_a_restart_of_the_server_the_open_page_goes_on(tmp_path, open_page
     own.stop()
 
 
+def test_a_list_that_does_not_come_at_once_forgets_nothing(app, open_page):
+    page = open_page(app.url, may_complain=True, visit=False)
+    begin(page, app.url, steps=10)
+    shows(page, "done")
+    page.select_option(".live .subject", "checkpoint:copy")
+    shows(page, "checkpoint")
+    page.locator(".runs tbody tr").nth(0).locator(".lay").check()
+    expect(page.locator(".overlay-legend .entry")).to_have_count(2)
+    refused = []
+    page.route("**/ask/runs", lambda route: (refused.append(route), route.abort()) if len(refused) < 3 else route.continue_())
+    page.reload()
+    shows(page, "checkpoint")
+    assert len(refused) == 3
+    expect(page.locator(".live .subject")).to_have_value("checkpoint:copy")
+    expect(page.locator(".overlay-legend .entry")).to_have_count(2)
+    expect(page.locator(".announced")).to_contain_text("Checkpoint copy")
+    page.unroute_all()
+
+
+def test_a_run_begun_on_a_page_opened_by_a_link_is_on_show_after_a_reload(app, open_page):
+    page = open_page(f"{app.url}/?model=copy")
+    shows(page, "checkpoint")
+    page.click("#train")
+    shows(page, "training", "done")
+    page.wait_for_url(app.url + "/")
+    name = page.locator(".live .subject option:checked").text_content()
+    page.reload()
+    shows(page, "training", "done")
+    expect(page.locator(".live .subject option:checked")).to_have_text(name)
+    page.click("#stop")
+
+
 def test_with_eight_tabs_open_pause_is_heard(app, open_page):
     page = open_page(app.url, visit=False)
     begin(page, app.url, **LONG)

@@ -1,12 +1,15 @@
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -452,6 +455,41 @@ def test_nobody_may_have_any_number_of_runs_waiting(serve):
     registry.control(runs[-1], "stop")
     assert slow(registry).status == "waiting"
     assert slow(registry, "bob").status == "waiting"
+
+
+def as_it_is_meant(line: list[str], places: dict[str, int], turns: list[str]) -> list[int]:
+    """The order of those in line, written down plainly: the fewest places first, then the longest since a turn, then the line."""
+    places, turns = Counter(places), {owner: at for at, owner in enumerate(turns, start=1)}
+    left, order = list(enumerate(line)), []
+    while left:
+        at, owner = min(left, key=lambda each: (places[each[1]], turns.get(each[1], 0), each[0]))
+        left.remove((at, owner))
+        places[owner] += 1
+        turns[owner] = 1_000 + len(order)
+        order.append(at)
+    return order
+
+
+def test_who_waits_comes_by_places_then_turns_then_the_line(registry):
+    chance = random.Random(0)
+    for _ in range(200):
+        owners = "abcdef"[: chance.randint(1, 6)]
+        line, held = chance.choices(owners, k=chance.randint(0, 12)), chance.choices(owners, k=chance.randint(0, 4))
+        waiting = [SimpleNamespace(owner=owner) for owner in line]
+        registry._runs = {str(at): SimpleNamespace(owner=owner, live=True, sliced=False) for at, owner in enumerate(held)}
+        registry._line, registry._turns = list(waiting), chance.sample(owners, chance.randint(0, len(owners)))
+        order = [next(at for at, each in enumerate(waiting) if each is run) for run in registry._order()]
+        assert order == as_it_is_meant(line, Counter(held), registry._turns)
+    registry._runs, registry._line = {}, []
+
+
+@pytest.mark.parametrize(("given", "kept"), [("👩‍💻 run", "👩💻 run"), ("a\u200bb\n", "ab"), ("\u200b", "reverse 1–5, 1 × 2")])
+def test_a_run_whose_name_has_letters_that_cannot_be_printed_is_there_after_a_restart(serve, given, kept):
+    registry = serve(slots=1)
+    run = registry.start(RunConfig.from_fields(SMALL | {"steps": 1}), "ada", name=given)
+    wait_for_the_end(run)
+    registry.shutdown()
+    assert [run.name for run in serve(slots=1).of_owner("ada")] == [kept]
 
 
 def test_a_run_that_does_not_fit_into_memory_is_refused_with_the_number(registry):

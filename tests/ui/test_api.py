@@ -137,6 +137,18 @@ def test_a_strangers_key_gets_nothing_and_a_link_to_watch_only_looks(ask, run, m
         ask("push", model=run["watch"], repo="a/b", token="hf_x")
 
 
+@pytest.mark.parametrize("name", ["compare", "push"])
+def test_a_wait_that_cannot_be_is_refused_before_anything_is_begun(hub, ask, name):
+    more = {"compare": {}, "push": {"repo": "ada/never", "token": hub.ADA}}[name]
+    with hub.watch() as seen:
+        for wait in (300, -1):
+            with pytest.raises(AppError, match="give a number of seconds from 0 to 240"):
+                ask(name, model=REVERSE, wait=wait, **more)
+        begun = ask("compare", model=REVERSE, n=1, wait=60)  # nothing is in its way
+    assert begun["status"] == "done"
+    assert [request for request in seen if request.host == hub.host] == []
+
+
 def test_a_comparison_is_a_job_of_whoever_began_it(ask):
     begun = ask("compare", model=REVERSE, n=3, wait=0)
     with pytest.raises(AppError, match="not kept any more"):
