@@ -1,4 +1,7 @@
-"""Steps a second on a GPU: single steps, compiled ones, and steps captured as a CUDA graph, beside what the machine could do."""
+"""Steps a second on a GPU: single steps, compiled ones, and steps captured as a CUDA graph, beside what the machine could do.
+
+python -m benchmarks.gpu        on a machine that has torch and little else; `python -m benchmarks` then writes the table
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from typing import Any
 import torch
 
 from benchmarks.flops import counted_flops
+from benchmarks.keeping import keep
 from playground.training.captured import CapturedSteps
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
@@ -32,6 +36,7 @@ def measure() -> list[dict[str, Any]]:
             row |= {"bandwidth": bandwidth, "peak": peaks[precision], "gpu": torch.cuda.get_device_name()}
             rows.append(row)
             print(row, flush=True)
+            keep("gpu", rows, unfinished=True)  # what breaks off leaves what there is
     return rows
 
 
@@ -42,6 +47,8 @@ def _one(d_model: int, batch_size: int, precision: str) -> dict[str, Any]:
         "schedule": "constant", "warmup": 0, "learning_rate": 1e-4, "steps": 1_000_000, "eval_every": 1_000_000,
     }  # fmt: skip
     config = RunConfig.from_fields(fields)
+    torch._dynamo.reset()  # what was compiled for other sizes counts against the same limit, beyond which steps run plainly
+    torch._dynamo.config.fail_on_recompile_limit_hit = True
     trainers = {
         "eager": Trainer(config, capture=False),
         "unasked": Trainer(config),
@@ -88,7 +95,7 @@ def _bandwidth(size: int = 2**28) -> float:
 def _peak(precision: str, size: int = 8192) -> float:
     """Operations a second of a large matrix product in this precision."""
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
-    one = torch.ones(size, size, device="cuda", dtype=torch.bfloat16 if precision == "bfloat16" else torch.float32)
+    one = torch.randn(size, size, device="cuda", dtype=torch.bfloat16 if precision == "bfloat16" else torch.float32)  # ones are quicker
     return 2 * size**3 / _seconds(lambda: one @ one)
 
 
@@ -115,7 +122,17 @@ def table(rows: list[dict[str, Any]]) -> str:
     for row in rows:
         speeds, rate = row["speeds"], row["speeds"]["captured"]
         told = " | ".join(f"{speeds[name]:,.0f}" for name in ("eager", "unasked", "compiled", "captured"))
+        if row["refusal"]:
+            refused = f"{told.rpartition(' | ')[0]} | refused: {row['refusal']}"
+            lines.append(f"| {row['d_model']} | {row['batch_size']} | {row['precision']} | {refused} | | | |")
+            continue
         ratio = f"{median(row['ratio']):.1f} ({min(row['ratio']):.1f} to {max(row['ratio']):.1f})"
         shares = f"{rate * row['flops'] / row['peak']:.1%} | {rate * row['bytes'] / row['bandwidth']:.1%}"
         lines.append(f"| {row['d_model']} | {row['batch_size']} | {row['precision']} | {told} | {ratio} | {shares} |")
     return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    if measured := measure():
+        keep("gpu", measured)
+        print(table(measured))

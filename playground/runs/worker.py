@@ -203,9 +203,11 @@ class Worker:
         saved = (run / "checkpoints").glob("[0-9]*")
         states += [(_step_of(path), path / "model.safetensors", path / "training.safetensors") for path in saved]
         for at, weights, state in sorted(states, reverse=True):
-            if at <= step:
+            for device in (
+                sorted(("cpu", "cuda"), key=lambda each: each != trainer.device.type) if at <= step else ()
+            ):  # the run may have moved
                 with suppress(CheckpointError):  # an earlier one does as well
-                    restore(trainer, weights, state, at, trainer.device.type)
+                    restore(trainer, weights, state, at, device)
                     return at
         return None
 

@@ -11,7 +11,7 @@ Shapes: K steps, of which the ring holds at most RING.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 import torch
@@ -117,11 +117,24 @@ def captured(work: Work, generators: Sequence[torch.Generator]) -> Work:
     Raises:
         RuntimeError: when the work asks the device for an answer on its way.
     """
-    graph = torch.cuda.CUDAGraph()
+    graph, pool, before = torch.cuda.CUDAGraph(), torch.cuda.graph_pool_handle(), torch.cuda.current_stream()
     for generator in generators:
         graph.register_generator_state(generator)
-    with torch.cuda.graph(graph):
-        work()
+    cause: RuntimeError | None = None
+    try:
+        with torch.cuda.graph(graph, pool=pool):
+            try:
+                work()
+            except RuntimeError as error:  # ending the recording raises another one, which does not say why
+                cause = error
+                raise
+    except RuntimeError:
+        torch.cuda.set_stream(before)  # a recording that fails at its end leaves its own stream, and its memory pool, in use
+        with suppress(RuntimeError, AttributeError):
+            torch._C._cuda_endAllocateToPool(before.device_index, pool)
+        if cause is not None:
+            raise cause from None
+        raise
     return graph.replay
 
 

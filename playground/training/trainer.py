@@ -13,7 +13,7 @@ from torch import Tensor
 from playground.evaluation import Evaluation, count_right, score
 from playground.families import load_family
 from playground.families.family import Family
-from playground.tasks import PAD
+from playground.tasks import PAD, ROWS
 from playground.tasks.held_out import HeldOut, held_out_set, training_batch
 from playground.tasks.task import Batch
 
@@ -102,7 +102,9 @@ class Trainer:
         self._in_force: tuple[tuple[Change, ...], TrainConfig] = ((), training)
         self.most_threads = MOST_THREADS
         torch.set_num_threads(self.threads)
-        self.captured = self._capturing() if capture and ranks.size == 1 and self.device.type == "cuda" else None
+        # Rows are looked up on the processor: recording would fail, and a recording that fails is not always undone.
+        may = capture and ranks.size == 1 and config.task.task != ROWS
+        self.captured = self._capturing() if may and self.device.type == "cuda" else None
 
     def __iter__(self) -> Iterator[Metrics]:
         while self.should_continue():

@@ -26,8 +26,7 @@ from tests.faults.harness import start, tiny, wait_for_status
 from tests.hub.stand_in import StandInHub
 from tests.servers import wait_for
 
-# The client itself sends a large file in a way that its HTTP library warns of.
-pytestmark = [pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning"), pytest.mark.timeout(400)]
+pytestmark = pytest.mark.timeout(400)
 
 LONGEST = 120  # seconds until whoever asked is told
 BUSY = 3  # seconds that a busy machine may add; the client's own retries would take 23 s

@@ -1,18 +1,8 @@
 """A Hub of this machine for every test module here."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.hub.stand_in import StandInHub
-
-
-def pytest_collection_modifyitems(items):
-    """huggingface_hub 2.4 itself sends a large file in a way that its HTTP library warns of."""
-    ignored = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
-    for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
-            item.add_marker(ignored)
 
 
 @pytest.fixture(scope="module")

@@ -2,12 +2,14 @@
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from playground.runs.history import History, kept_states, kept_steps, read_lines
 from playground.runs.processes import context
 from playground.runs.run import Order
 from playground.runs.worker import Worker
 from playground.training.captured import CapturedSteps
+from playground.training.checkpoint import save_checkpoint
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 
@@ -101,3 +103,17 @@ def test_a_worker_takes_no_more_threads_than_its_order_allows_whatever_its_setti
     worker.trainer.step()
     assert (worker.trainer.settings.threads, worker.trainer.threads, torch.get_num_threads()) == (8, 1, 1)
     owner.close()
+
+
+def test_a_state_of_another_kind_of_device_is_taken_up(make, tmp_path):
+    """What a GPU adds to a state is all that this machine can have of one."""
+    first = Trainer(RunConfig.from_fields(SMALL))
+    folder = tmp_path / "moved" / "checkpoints" / "0000003"
+    save_checkpoint(folder, first, [first.step() for _ in range(3)])
+    state = folder / "training.safetensors"
+    save_file(load_file(state) | {"generator.cuda": torch.zeros(16, dtype=torch.uint8)}, state)
+    worker = make("here")
+    assert worker.restore_until(worker.trainer, tmp_path / "moved", 3) == 3
+    assert worker.trainer.step_count == 3
+    for name, weight in worker.trainer.family.state_dict().items():
+        assert torch.equal(weight, first.family.state_dict()[name]), name
