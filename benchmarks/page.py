@@ -144,10 +144,7 @@ def to_goal(page: Page, url: str) -> dict[str, list[float]]:
     for name, settings in (("ten_to_goal_seconds", {"min_length": 10}), ("mixed_to_goal_seconds", {})):
         took = []
         for seed in range(CLICKS + 1):
-            page.goto(f"{url}/?settings={quote(json.dumps(settings | {'seed': seed}))}")
-            page.wait_for_selector(".live:not([data-status=opening])")
-            page.wait_for_function("document.querySelector('#size')?.textContent.includes('parameters')")
-            time.sleep(1)
+            filled_in(page, url, settings | {"seed": seed})
             took.append(round(page.evaluate(TO_GOAL), 2))
             page.wait_for_selector(".live[data-status=done]", timeout=120_000)
             print(f"{name}, seed {seed}: {took[-1]} s", flush=True)
@@ -155,10 +152,18 @@ def to_goal(page: Page, url: str) -> dict[str, list[float]]:
     return found
 
 
+def filled_in(page: Page, url: str, settings: dict[str, Any]) -> None:
+    """Open the page by a link, and wait until its settings stand in the form."""
+    page.goto(f"{url}/?settings={quote(json.dumps(settings))}")
+    page.wait_for_selector(".live:not([data-status=opening])")
+    page.wait_for_function("document.querySelector('#size')?.textContent.includes('parameters')")
+    time.sleep(1)
+
+
 def pauses(page: Page, url: str) -> list[float]:
     """Seconds from the click on Pause to the page that says paused, with eight tabs that show a run in training."""
     settings = {"steps": 1_000_000, "batch_size": 32, "eval_every": 1_000_000, "schedule": "constant"}
-    page.goto(f"{url}/?settings={quote(json.dumps(settings))}")
+    filled_in(page, url, settings)
     page.click("#train")
     tabs = [page] + [page.context.new_page() for _ in range(TABS - 1)]
     for tab in tabs[1:]:
