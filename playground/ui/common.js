@@ -17,12 +17,12 @@ async function call(name, request, within = 20000) {
   if (!reply.ok) throw new Error("the server answered " + reply.status);
   return reply.json();
 }
-// Ask until an answer comes that is not `again`, a few times and ever more slowly, for as long as it is wanted. `told` hears why it takes long.
+// Ask until an answer comes that is not `again`, ever more slowly and for some minutes, as long as it is wanted. `told` hears why it takes long.
 async function persist(ask, wanted, told) {
   const since = Date.now();
-  for (let wait = 500; ; wait *= 2) {
+  for (let wait = 500; ; wait = Math.min(5000, 2 * wait)) {
     const reply = await ask();
-    if (!reply.again || Date.now() - since > 30000 || !wanted()) return reply;
+    if (!reply.again || Date.now() - since > 150000 || !wanted()) return reply;
     if (Date.now() - since > 1000) told(reply.error);
     await sleep(wait);
     if (!wanted()) return reply;

@@ -222,7 +222,7 @@ const COLUMNS = [
   ["repo", "model", ""], ["task", "task", "wide"], ["parameters", "parameters", "number wide"], ["exact_match", "exact match", "number"], ["likes", "likes", "number wide"], ["when", "updated", "number wide"],
 ];
 let galleries = 0; // asked for so far: only the latest answer is drawn
-async function gallery(again = true) {
+async function gallery(again = true, tries = 0) {
   if (!again && galleries) return; // somebody asked for it anew before the page had begun
   const mine = ++galleries;
   $(".gallery-words").textContent = "Loading"; note($(".gallery-note"), "");
@@ -236,6 +236,9 @@ async function gallery(again = true) {
     note($(".gallery-note"), wrong(error) + " What is on this machine is below.", "error");
     $(".gallery-words").textContent = models ? "as of before" : "";
     retryButton($(".gallery-note"), () => gallery());
+    if (!error.again || tries > 2) return;
+    await sleep(4000 * 2 ** tries); // what may pass is asked again without a click, a few times
+    if (mine === galleries && element.isConnected) gallery(true, tries + 1);
     return;
   }
   $(".gallery-words").textContent = models.length ? plural(models.length, "model") + " with the playground's tag" : "None yet with the playground's tag. Publish the first.";

@@ -49,7 +49,7 @@ def test_a_folder_works_wherever_a_name_does_and_what_fails_is_a_line(environmen
     lines = done.stdout.splitlines()
     assert "exact match" in lines[0]
     assert lines[4].startswith("digits")
-    assert "100.0%" in lines[4]
+    assert " 100 % " in lines[4]
     assert lines[5].startswith(tiny_bert[:34])
     assert "ben/nothing" in lines[7]
     assert "no repository ben/nothing" in lines[7]
