@@ -30,14 +30,14 @@ from playground.runs.run import WORKING, Refused
 from playground.statistics import wilson
 from playground.tasks import ROWS, TASKS
 from playground.training.config import RunConfig, field_owner, setting_of
-from playground.training.environment import is_set, number
+from playground.training.environment import number
 from playground.training.manifest import CheckpointError
 from playground.training.presets import PRESETS, family_config, preset_config
 
 from .asked import Answerer, is_ours
 from .form import of_rows
 from .hub import on_a_space
-from .limits import Limits, Places
+from .limits import Limits, Places, client_of
 from .live import answer_of
 from .subject import CHECKPOINT, RUN, WATCH, checkpoint_folder, run_on_show
 from .visit import OWNER, new_owner
@@ -447,7 +447,7 @@ class Endpoints:
     def _counted(self, request: Any, kind: str = "calls") -> None:
         """Count a call of this client. Raises Refused when there are too many, and for a page of another site, which may send such
         requests with the visitor's cookies."""
-        client = _client(_request(request))
+        client = client_of(_request(request))
         if not is_ours(_request(request)):
             raise Refused("pages of other sites may not ask here; ask from a program, or open the playground itself")
         self.limits.take("calls", client)
@@ -471,15 +471,6 @@ def _in_words(endpoint: Callable[..., Awaitable[dict[str, Any]]]) -> Callable[..
 def _request(request: Any) -> Request:
     """The request as the page's answerers take it: Gradio wraps it, its MCP server does not."""
     return request.request if isinstance(request, gr.Request) else request
-
-
-def _client(request: Request) -> str:
-    """The address that asks. A Space stands behind proxies, as a server may that says how many; each of them writes down last who asked
-    it, and what stands before these may be anybody's invention."""
-    behind = on_a_space() or is_set("API_PROXIES")
-    forwarded = [each.strip() for each in request.headers.get("x-forwarded-for", "").split(",")] if behind else [""]
-    proxies = int(number("API_PROXIES"))
-    return forwarded[-min(proxies, len(forwarded))] or (request.client.host if request.client else "")
 
 
 def _config(given: dict[str, Any], preset: str) -> RunConfig:

@@ -1,13 +1,16 @@
-"""How much the API (api.py) does for one client, and for all at once. The page has limits of its own where it needs them: runs in
-line, jobs, errands."""
+"""Rate limits for each client address and owner, and slots for work that takes a processor."""
 
 from __future__ import annotations
 
 import asyncio
 import math
+import os
 import time
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+
+from starlette.requests import HTTPConnection
 
 from playground.runs.run import Refused
 from playground.training.environment import is_set, number
@@ -19,41 +22,78 @@ IN_WORDS = {"starts": "start {} runs", "heavy": "ask for {} evaluations, compari
 WAITING = 16  # that wait for one of so many places
 
 
-class Limits:
-    """A token bucket for each client and kind of call: it holds what a minute allows, and fills evenly.
+def client_of(connection: HTTPConnection) -> str:
+    """Return the address of the client that sent a request.
+
+    A proxy appends the address of its own client to X-Forwarded-For, so the entries before those of
+    the trusted proxies may be forged. The header counts on a Space, and where API_PROXIES is set.
+    """
+    address = connection.client.host if connection.client else ""
+    if "SPACE_ID" not in os.environ and not is_set("API_PROXIES"):
+        return address
+    hops = [hop.strip() for hop in connection.headers.get("x-forwarded-for", "").split(",")]
+    return hops[-min(int(number("API_PROXIES")), len(hops))] or address
+
+
+class TokenBuckets:
+    """One token bucket for each key.
 
     Args:
-        a_minute: calls a minute by kind; 0 for as many as one likes.
+        capacity: tokens of a full bucket.
+        per_second: tokens that a bucket gains per second.
+    """
+
+    def __init__(self, capacity: float, per_second: float) -> None:
+        self.capacity, self.per_second = capacity, per_second
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # tokens, time
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def take(self, key: str, tokens: float = 1.0, now: float | None = None) -> float:
+        """Take tokens of a key's bucket.
+
+        Returns:
+            0.0 if there were enough, else the seconds until there are; then none are taken.
+        """
+        now = time.monotonic() if now is None else now
+        level, updated = self._buckets.pop(key, (self.capacity, now))
+        level = min(self.capacity, level + (now - updated) * self.per_second)
+        tokens = min(tokens, self.capacity)
+        is_enough = level >= tokens
+        self._buckets[key] = (level - tokens if is_enough else level, now)
+        if len(self._buckets) > MOST_CLIENTS:
+            self._buckets.popitem(last=False)
+        return 0.0 if is_enough else (tokens - level) / self.per_second
+
+
+class Limits:
+    """Calls of the API per minute, for each client and kind of call.
+
+    Args:
+        a_minute: calls a minute by kind; 0 for no limit.
     """
 
     def __init__(self, a_minute: Mapping[str, float]) -> None:
         self.a_minute = dict(a_minute)
-        self._left: dict[tuple[str, str], tuple[float, float]] = {}  # calls left, and when they were counted
+        self.buckets = {kind: TokenBuckets(max(rate, 1.0), rate / 60) for kind, rate in a_minute.items() if rate}
 
     @classmethod
     def from_environment(cls, opened: bool) -> Limits:
-        """What the environment says, else what suits an instance that is `opened` to others, or is not."""
+        """Read the limits from the environment; a local instance has none by default."""
         return cls({kind: number(name) if opened or is_set(name) else 0 for kind, name in A_MINUTE.items()})
 
     def take(self, kind: str, client: str, now: float | None = None) -> None:
         """Count one call.
 
         Raises:
-            Refused: when the client has to wait, saying how long.
+            Refused: when the client has to wait; the message says how long.
         """
-        rate = self.a_minute[kind]
-        if not rate:
+        if kind not in self.buckets:
             return
-        now = time.monotonic() if now is None else now
-        left, counted_at = self._left.pop((kind, client), (max(rate, 1.0), now))
-        left = min(max(rate, 1.0), left + (now - counted_at) * rate / 60)
-        taken = left >= 1
-        self._left[kind, client] = (left - taken, now)
-        if len(self._left) > MOST_CLIENTS:
-            del self._left[next(iter(self._left))]
-        if not taken:
-            seconds = math.ceil((1 - left) * 60 / rate)
-            raise Refused(f"one address may {IN_WORDS[kind].format(f'{rate:g}')} a minute; try again in {seconds} s")
+        if seconds := self.buckets[kind].take(client, now=now):
+            allowed = IN_WORDS[kind].format(f"{self.a_minute[kind]:g}")
+            raise Refused(f"one address may {allowed} a minute; try again in {math.ceil(seconds)} s")
 
 
 class Places:

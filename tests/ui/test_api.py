@@ -17,10 +17,11 @@ from playground.comparison.jobs import Comparer
 from playground.hub.jobs import Jobs
 from playground.runs.registry import Registry
 from playground.runs.run import Refused
-from playground.ui.api import Endpoints, _client
+from playground.ui.api import Endpoints
 from playground.ui.compare import ComparePage
 from playground.ui.hub import HubPage
 from playground.ui.inspect import inspect_answerers
+from playground.ui.limits import client_of
 from playground.ui.live import live_answerers
 from playground.ui.visit import new_owner
 from tests.faults.harness import TINY
@@ -292,13 +293,13 @@ def test_on_a_space_only_who_signed_in_publishes(endpoints, monkeypatch):
 
 def test_the_address_that_counts_is_the_one_that_the_proxy_of_a_space_writes(monkeypatch):
     monkeypatch.delenv("SPACE_ID", raising=False)
-    assert _client(request_of(x_forwarded_for="1.1.1.1")) == "10.0.0.1"
+    assert client_of(request_of(x_forwarded_for="1.1.1.1")) == "10.0.0.1"
     monkeypatch.setenv("SPACE_ID", "owner/space")
-    assert _client(request_of(x_forwarded_for="1.1.1.1, 2.2.2.2")) == "2.2.2.2"
+    assert client_of(request_of(x_forwarded_for="1.1.1.1, 2.2.2.2")) == "2.2.2.2"
     monkeypatch.setenv("PLAYGROUND_API_PROXIES", "2")
-    assert _client(request_of(x_forwarded_for="9.9.9.9, 1.1.1.1, 2.2.2.2")) == "1.1.1.1"
-    assert _client(request_of(x_forwarded_for="2.2.2.2")) == "2.2.2.2"
-    assert _client(request_of()) == "10.0.0.1"
+    assert client_of(request_of(x_forwarded_for="9.9.9.9, 1.1.1.1, 2.2.2.2")) == "1.1.1.1"
+    assert client_of(request_of(x_forwarded_for="2.2.2.2")) == "2.2.2.2"
+    assert client_of(request_of()) == "10.0.0.1"
 
 
 def test_where_the_environment_says_that_there_are_proxies_the_address_is_the_one_that_the_last_of_them_writes(monkeypatch):
@@ -308,9 +309,9 @@ def test_where_the_environment_says_that_there_are_proxies_the_address_is_the_on
             monkeypatch.delenv("PLAYGROUND_API_PROXIES", raising=False)
         else:
             monkeypatch.setenv("PLAYGROUND_API_PROXIES", unset)
-        assert _client(request_of(x_forwarded_for="1.1.1.1, 2.2.2.2")) == "10.0.0.1"
+        assert client_of(request_of(x_forwarded_for="1.1.1.1, 2.2.2.2")) == "10.0.0.1"
     monkeypatch.setenv("PLAYGROUND_API_PROXIES", "1")
-    assert _client(request_of(x_forwarded_for="1.1.1.1, 2.2.2.2")) == "2.2.2.2"
-    assert _client(request_of()) == "10.0.0.1"
+    assert client_of(request_of(x_forwarded_for="1.1.1.1, 2.2.2.2")) == "2.2.2.2"
+    assert client_of(request_of()) == "10.0.0.1"
     monkeypatch.setenv("PLAYGROUND_API_PROXIES", "2")
-    assert _client(request_of(x_forwarded_for="1.1.1.1, 2.2.2.2")) == "1.1.1.1"
+    assert client_of(request_of(x_forwarded_for="1.1.1.1, 2.2.2.2")) == "1.1.1.1"

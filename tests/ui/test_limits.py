@@ -50,7 +50,7 @@ def test_a_crowd_of_addresses_takes_no_memory_for_good():
     limits = Limits({"calls": 5})
     for number in range(MOST_CLIENTS + 100):
         limits.take("calls", str(number), 0.0)
-    assert len(limits._left) == MOST_CLIENTS
+    assert len(limits.buckets["calls"]) == MOST_CLIENTS
 
 
 def test_the_environment_says_how_many_and_somebody_alone_has_no_limit(monkeypatch):
