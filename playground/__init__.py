@@ -5,6 +5,7 @@ The floors, lowest first; a module imports only from floors below its own, or fr
     0  tasks/        vocabulary, batches, tasks, the held-out set
     0  models/       the transformer from scratch
     0  statistics    intervals and medians
+    0  logs          one handler, a level, no secrets
     1  decoding      answers symbol by symbol, with the past kept
     2  families/     what the Trainer trains
     3  evaluation    exact match and token accuracy on held-out sequences

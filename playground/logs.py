@@ -1,0 +1,104 @@
+"""Logging: one handler on stderr, a level from the environment, no secrets."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+import threading
+import time
+
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+DEFAULT_LEVEL = "INFO"
+FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+TOKEN = re.compile(r"\bhf_[A-Za-z0-9]{4,}")
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f\u2028\u2029]")
+REPEAT_SECONDS = 60.0
+
+
+class SafeFormatter(logging.Formatter):
+    """Redacts Hub tokens and escapes control characters.
+
+    A request chooses parts of some messages. With a raw newline it could forge a log line.
+    """
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return _escape(super().formatMessage(record).replace("\n", "\\n"))
+
+    def formatException(self, exc_info: object) -> str:
+        return _escape(super().formatException(exc_info))  # type: ignore[arg-type]
+
+
+class RepeatFilter(logging.Filter):
+    """Drops a message that the same line of code logged less than a minute ago.
+
+    asyncio logs a traceback for each connection that it cannot accept, thousands per second.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._logged: dict[tuple[str, int, str, str], float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = repr(record.exc_info[1]) if record.exc_info else ""
+        key = (record.pathname, record.lineno, str(record.msg)[:80], error[:80])
+        now = time.monotonic()
+        is_new = now - self._logged.get(key, -REPEAT_SECONDS) >= REPEAT_SECONDS
+        if is_new:
+            self._logged = {k: t for k, t in self._logged.items() if now - t < REPEAT_SECONDS}
+            self._logged[key] = now
+        return is_new
+
+
+def level_from_environment() -> int:
+    """Return the level that PLAYGROUND_LOG_LEVEL names.
+
+    Raises:
+        ValueError: for a name that is no level.
+    """
+    name = os.environ.get("PLAYGROUND_LOG_LEVEL", "").strip().upper() or DEFAULT_LEVEL
+    if name not in LEVELS:
+        raise ValueError(f"PLAYGROUND_LOG_LEVEL is {name[:40]!r}; set it to one of {', '.join(LEVELS)}, or unset it")
+    return logging.getLevelNamesMapping()[name]
+
+
+def configure_logging() -> None:
+    """Send the logs of the app, its web server and its threads to one handler on stderr.
+
+    Calling it again changes nothing but the level.
+
+    Raises:
+        ValueError: for a PLAYGROUND_LOG_LEVEL that is no level.
+    """
+    level = level_from_environment()
+    logger = logging.getLogger("playground")
+    logger.setLevel(level)
+    if any(isinstance(handler.formatter, SafeFormatter) for handler in logger.handlers):
+        return
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(SafeFormatter(FORMAT))
+    logger.addHandler(handler)
+    logger.propagate = False
+    asyncio_logger = logging.getLogger("asyncio")
+    asyncio_logger.addHandler(handler)
+    asyncio_logger.propagate = False
+    for name in ("asyncio", "uvicorn.error"):
+        logging.getLogger(name).addFilter(RepeatFilter())
+    threading.excepthook = _log_thread_exception
+
+
+def _log_thread_exception(args: threading.ExceptHookArgs) -> None:
+    if args.exc_value is None or isinstance(args.exc_value, SystemExit):
+        return
+    name = args.thread.name if args.thread else "?"
+    logging.getLogger("playground").error(
+        "The thread %s ended with an exception",
+        name,
+        exc_info=(args.exc_type, args.exc_value, args.exc_traceback),
+    )
+
+
+def _escape(text: str) -> str:
+    redacted = TOKEN.sub("hf_[redacted]", text)
+    return CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", redacted)
