@@ -18,6 +18,8 @@ from typing import Any
 PRELOAD = ["torch", "torch._dynamo", "playground.runs.worker", "playground.runs.inspector"]
 UNSENT = 256  # messages that may wait for a busy child
 
+log = logging.getLogger(__name__)
+
 
 def context() -> Any:
     """The start method: a fork server that imports what every child needs where the system has one, else a fresh interpreter
@@ -84,8 +86,11 @@ class Child:
     Whoever sends never waits: messages go through a queue and a thread of their own, so a busy child or a full pipe stops
     neither a page nor the event loop; nor does who starts it, for the fork server may still be importing. What the child says
     goes to `on_message(*message)`, its end, however it came, to `on_end(exit code)`, with None when it could not even be
-    started; both are called from one thread, and `ended` is set after them. A `fresh` child is a new interpreter: sooner there
-    than the first one of a fork server, which imports torch before.
+    started; both are called from one thread, never from the constructor, and `ended` is set after them. A `fresh` child is a new
+    interpreter: sooner there than the first one of a fork server, which imports torch before.
+
+    Raises:
+        RuntimeError: when this process cannot start its first thread for children; nothing has changed then.
     """
 
     def __init__(
@@ -99,13 +104,26 @@ class Child:
     ) -> None:
         self.ended = threading.Event()
         start: Any = multiprocessing.get_context("spawn") if fresh else context()
-        self._pipe, self._theirs = start.Pipe()
         self._doomed = False
         self._unsent: queue.Queue[tuple[Any, ...] | None] = queue.Queue(UNSENT)
         self._on_message, self._on_end = on_message, on_end
-        self.process: Any = start.Process(target=_enter, args=(entry, self._theirs, *arguments), name=name, daemon=True)
-        for work in (self._read, self._write):
-            threading.Thread(target=work, name=f"{name}-{work.__name__}", daemon=True).start()
+        report_failure = _failure_reporter()
+        try:
+            self._pipe, self._theirs = start.Pipe()
+        except OSError:
+            self.process: Any = start.Process(name=name)
+            log.exception("%s could not be started", name)
+            report_failure(self._fail)
+            return
+        self.process = start.Process(target=_enter, args=(entry, self._theirs, *arguments), name=name, daemon=True)
+        try:
+            for work in (self._write, self._read):  # _read starts the process, so it comes last
+                threading.Thread(target=work, name=f"{name}-{work.__name__}", daemon=True).start()
+        except (RuntimeError, MemoryError):  # what a system without a free thread raises
+            log.exception("%s could not be started", name)
+            self._pipe.close()
+            self._theirs.close()
+            report_failure(self._fail)
 
     def send(self, *message: Any) -> bool:
         """Pass a message on; False when the child has gone, or leaves too many unread."""
@@ -123,6 +141,15 @@ class Child:
         if self.process.pid is not None:
             self.process.kill()
 
+    def _fail(self) -> None:
+        """Report the end of a process that never began."""
+        try:
+            self._on_end(None)
+        finally:
+            self.ended.set()
+            with suppress(queue.Full):
+                self._unsent.put_nowait(None)  # lets _write end
+
     def _write(self) -> None:
         while (message := self._unsent.get()) is not None:
             try:
@@ -138,7 +165,7 @@ class Child:
             if self._doomed:
                 self.process.kill()
         except Exception:
-            logging.getLogger(__name__).exception("%s could not be started", self.process.name)
+            log.exception("%s could not be started", self.process.name)
             self._theirs.close()
         try:
             self._hear()
@@ -161,7 +188,35 @@ class Child:
                 try:
                     self._on_message(*message)
                 except Exception:  # one bad message must not cut the child off
-                    logging.getLogger(__name__).exception("a message of %s was dropped", self.process.name)
+                    log.exception("a message of %s was dropped", self.process.name)
+
+
+_reporting: queue.SimpleQueue[Callable[[], None]] | None = None
+_reporter_lock = threading.Lock()
+
+
+def _failure_reporter() -> Callable[[Callable[[], None]], None]:
+    """Return what queues a call for the thread that reports failed starts.
+
+    The thread starts with the first child. A failed start cannot rely on a new thread, and its caller may hold the locks that
+    the callback takes.
+    """
+    global _reporting
+    with _reporter_lock:
+        if _reporting is None:
+            calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+            threading.Thread(target=_report_failures, args=(calls,), name="failed-starts", daemon=True).start()
+            _reporting = calls
+        return _reporting.put
+
+
+def _report_failures(calls: queue.SimpleQueue[Callable[[], None]]) -> None:
+    while True:
+        report = calls.get()
+        try:
+            report()
+        except Exception:  # one faulty callback must not keep others waiting
+            log.exception("the end of a process that could not be started was not handled")
 
 
 def _enter(entry: str, pipe: Connection, *arguments: Any) -> None:

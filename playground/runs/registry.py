@@ -7,6 +7,7 @@ may be held when a run's is taken, never the other way round.
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import shutil
@@ -14,6 +15,7 @@ import tempfile
 import threading
 import time
 from collections import Counter, defaultdict, deque
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, suppress
 from heapq import heapify, heappop, heappush
@@ -55,6 +57,8 @@ from .run import (
 from .run import Refused as Refused  # whoever asks the registry catches it by this name
 from .tickets import Tickets
 from .zero import SLICE, Lender, Slice, in_words
+
+log = logging.getLogger(__name__)
 
 STALE = 600.0  # seconds after which an unfinished write is nobody's any more
 ASKING = 8  # questions and looks that may wait for one run
@@ -749,16 +753,13 @@ class Registry:
         swept_at = -SWEPT_EVERY
         while not self._closing.wait(HOUSEKEEPING):
             if self.limits.all_bytes and time.monotonic() - swept_at > SWEPT_EVERY:
-                with suppress(Exception):
-                    self.room.sweep()
                 swept_at = time.monotonic()
-            self.eyes.supervise(LONGEST_LOOK)
-            self.prover.supervise(LONGEST_PROOF)
+                _guard(self.room.sweep)
+            _guard(self.eyes.supervise, LONGEST_LOOK)
+            _guard(self.prover.supervise, LONGEST_PROOF)
             for run in list(self._runs.values()):
-                with suppress(Exception):  # one odd run must not stop the house
-                    self._look_after(run)
-            with suppress(Exception):
-                self._dispatch()
+                _guard(self._look_after, run)
+            _guard(self._dispatch)
 
     def _look_after(self, run: Run) -> None:
         now = time.monotonic()
@@ -838,6 +839,14 @@ class Registry:
         return {folder.name: folder for folder in folders}
 
 
+def _guard(work: Callable[..., object], *arguments: Any) -> None:
+    """Carry out one part of a housekeeping round; log what it raises, so that the other parts and later rounds still run."""
+    try:
+        work(*arguments)
+    except Exception:
+        log.exception("%s failed in a round of housekeeping", getattr(work, "__qualname__", work))
+
+
 def _settled(answer: Answer) -> Future[Answer]:
     future = Future[Answer]()
     resolve(future, answer)
@@ -857,6 +866,8 @@ def _time(seconds: float) -> str:
 
 def _why(code: int | None) -> str:
     """How a process that said no last words ended."""
+    if code is None:
+        return "the training process could not be started, which the server's log explains; free memory or processes on the machine"
     if code == -9:
         return "the training process was killed, by the system when memory ran out or by hand"
     return f"the training process ended unexpectedly (exit code {code})"

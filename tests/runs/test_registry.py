@@ -1472,3 +1472,23 @@ def test_the_manifests_of_a_run_hold_its_changes(registry):
     assert read_manifest(path) == manifest
     assert not (path / "metrics.jsonl").exists()
     assert Path(run.folder / "metrics.jsonl").is_file()
+
+
+# Housekeeping
+
+
+def test_a_failing_part_of_housekeeping_is_logged_and_later_rounds_still_run(registry, caplog):
+    broken = wait_for_the_end(wait_for_status(start(registry, steps=1), "done"))
+    broken.points, broken.watched_at = None, None  # what no round can work with
+    rounds = []
+
+    def fail(seconds):
+        rounds.append(seconds)
+        raise RuntimeError("a defect of the supervisor")
+
+    registry.eyes.supervise = fail
+    wait_for(lambda: len(rounds) >= 3, 60, "a third round after two that failed")
+    assert "a defect of the supervisor" in caplog.text
+    assert "_look_after" in caplog.text
+    other = start(registry, steps=1)
+    wait_for_status(other, "done")

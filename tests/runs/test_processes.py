@@ -1,0 +1,86 @@
+"""How a child process reports that it could not be started."""
+
+import errno
+import os
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from playground.runs import processes
+from playground.runs.eyes import Eyes
+from playground.runs.processes import Child
+from playground.runs.registry import Registry
+from playground.training.config import RunConfig
+from tests.servers import wait_for
+
+SMALL = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "batch_size": 8, "max_length": 5, "eval_n": 32, "steps": 20}
+
+
+@pytest.fixture
+def no_descriptors(monkeypatch):
+    """No pipe can be made: the process has every file descriptor open that it may have."""
+
+    def refuse(*_):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    context = processes.context()
+    monkeypatch.setattr(processes, "context", lambda: SimpleNamespace(Pipe=refuse, Process=context.Process))
+
+
+@pytest.fixture
+def no_threads(monkeypatch):
+    """No thread of a child can be started."""
+    start = threading.Thread.start
+
+    def refuse(thread):
+        if thread.name.startswith("refused"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+
+
+@pytest.mark.parametrize("missing", ["no_descriptors", "no_threads"])
+def test_a_child_that_cannot_be_started_reports_its_end_from_another_thread(missing, request):
+    Child("builtins:id", "first", on_message=lambda: None, on_end=lambda code: None)  # before resources run out
+    request.getfixturevalue(missing)
+    lock, codes = threading.Lock(), []
+
+    def end(code):
+        with lock:  # a callback from the constructor would wait for ever
+            codes.append(code)
+
+    with lock:
+        child = Child("builtins:id", "refused", on_message=lambda: None, on_end=end)
+    assert child.ended.wait(30)
+    assert codes == [None]
+    assert child.process.pid is None
+    assert not child.send("anything")
+    child.kill()
+
+
+def test_a_run_whose_process_cannot_be_started_fails_and_can_be_resumed(tmp_path, request):
+    registry = Registry(tmp_path, slots=2)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            context = processes.context()
+            pipes = [OSError(errno.EMFILE, "Too many open files")]
+
+            def refuse(*_):
+                raise pipes[0]
+
+            patch.setattr(processes, "context", lambda: SimpleNamespace(Pipe=refuse, Process=context.Process))
+            run = registry.start(RunConfig.from_fields(SMALL), "ada")
+            wait_for(lambda: run.status == "failed", 60, "the end of a run without a process")
+            assert "could not be started" in run.message
+            assert not run.live
+        registry.control(run, "resume")
+        wait_for(lambda: run.status == "done", 120, "the end of a run that was resumed")
+    finally:
+        registry.shutdown()
+
+
+def test_a_request_to_a_process_that_cannot_be_started_is_answered(no_descriptors):
+    answer = Eyes().ask("warm", {}).result(60)
+    assert answer["again"]
