@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import torch
@@ -11,6 +12,8 @@ from .asked import text_of, whole_of
 from .free import GAP, MOST_NEW_TOKENS, Drawing, ends, longest, write
 from .pretrained import CAUSAL, MASKED, find, kind_of, open_pipeline, read_config
 from .work import Refused, Tell
+
+log = logging.getLogger(__name__)
 
 THE_ARCHITECTURE = "The Transformer architecture works by"
 THE_CAPITAL = f"Paris is the {GAP} of France."
@@ -56,6 +59,7 @@ def other_tokenizer(folder: str, name: str) -> Any:
     try:
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:
+        log.warning("The tokenizer of %r cannot be loaded", name, exc_info=True)
         said = str(error).strip().split("\n")[0][:160]
         raise Refused(f"the tokenizer of {name} cannot be loaded ({type(error).__name__}: {said}); choose another one") from error
 

@@ -7,6 +7,7 @@ first byte of a download; small files come first and the weights last, so that a
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 import re
@@ -25,6 +26,8 @@ from playground.training.environment import megabytes
 from playground.training.files import remove_folder, sweep
 
 from .work import Cancelled, Refused, Tell, in_words
+
+log = logging.getLogger(__name__)
 
 SUGGESTED = ("gpt2", "bert-base-uncased")
 NAME = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9._-]{0,95}/)?[A-Za-z0-9][A-Za-z0-9._-]{0,95}")  # the oldest models have no owner
@@ -463,6 +466,8 @@ def _download(name: str, tell: Tell) -> Path:
     if problem:
         if isinstance(problem[0], Refused | Cancelled):
             raise problem[0]
+        if type(problem[0]).__name__ not in ("HubError", "Missing"):
+            log.error("The download of %r failed", name, exc_info=problem[0])
         raise Refused(_named(name, problem[0]), again=getattr(problem[0], "again", True)) from None
     if len({path.parent for path in fetched}) != 1:
         raise Refused(f"{name} was changed on the Hub while it was being fetched; try again", again=True)
@@ -633,6 +638,7 @@ def _check_config(auto: Any, config: Any, found: Found) -> None:
 def _unloadable(error: Exception, name: str, task: str) -> Refused:
     if isinstance(error, MemoryError) or "memory" in str(error).lower():
         return in_words(MemoryError(), name)
+    log.warning("The model %r cannot be loaded for %s", name, task, exc_info=error)
     said = str(error).strip().split("\n")[0][:160]
     return Refused(f"{name} cannot be loaded for {task} ({type(error).__name__}: {said}); choose another model")
 

@@ -12,6 +12,7 @@ JSON. Which kind of job may run beside another is decided by who sends them (job
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 import signal
@@ -22,6 +23,8 @@ from contextlib import suppress
 from importlib import import_module
 from multiprocessing.connection import Connection
 from typing import Any
+
+log = logging.getLogger(__name__)
 
 KINDS = {
     "about": "playground.comparison.pretrained:about",
@@ -160,6 +163,8 @@ def in_words(error: Exception, model: str = "") -> Refused:
         return Refused(f"{where}{error}")
     if isinstance(error, OSError) and error.strerror:
         return Refused(f"{where}this machine could not do it: {error.strerror}; make room on the disk and try again", again=True)
+    # %r: a name comes from a browser, and a line break in it must not forge a line of the log.
+    log.error("Unexpected error in a comparison job (%r)", model, exc_info=error)
     return Refused(f"{where}it went wrong in a way that nobody foresaw ({type(error).__name__}: {str(error)[:160]})", again=True)
 
 

@@ -5,6 +5,7 @@ Up the pipe go ("share", how far it is), and at the end ("result", dictionary) o
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from multiprocessing.connection import Connection
@@ -15,6 +16,8 @@ import torch
 
 from .broken import compare
 from .measuring import MEASURES, Trained
+
+log = logging.getLogger(__name__)
 
 
 def work(pipe: Connection, kind: str, what: dict[str, Any]) -> None:
@@ -28,6 +31,7 @@ def work(pipe: Connection, kind: str, what: dict[str, Any]) -> None:
     except BrokenPipeError:  # whoever wanted this has gone
         return
     except Exception as error:  # in words, for a page
+        log.exception("The measurement %r failed", kind)
         pipe.send(("failed", f"it could not be measured: {error or type(error).__name__}"))
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from pathlib import Path
 
 import pytest
@@ -214,6 +215,23 @@ def test_whatever_goes_wrong_becomes_a_sentence():
     assert "nobody foresaw (KeyError" in str(in_words(KeyError("x"), "gpt2"))
     with pytest.raises(Refused, match="nothing that is done here"):
         run("no such kind", {}, Tell())
+
+
+def test_an_unexpected_error_is_logged_with_its_traceback_and_an_expected_one_is_not(caplog):
+    def fail():
+        raise KeyError("layers")
+
+    for expected in (MemoryError(), OSError(28, "No space left on device"), Refused("as it is")):
+        in_words(expected, "gpt2")
+    assert caplog.records == []
+    try:
+        fail()
+    except KeyError as error:
+        in_words(error, "ada/x\nINFO forged line")
+    (record,) = caplog.records
+    assert record.name.startswith("playground.")
+    assert [frame.name for frame in traceback.extract_tb(record.exc_info[2])][-1] == "fail"
+    assert "\n" not in record.getMessage()
 
 
 def test_rows_are_plain_json_and_numbers_that_are_none_become_null():

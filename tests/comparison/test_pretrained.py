@@ -16,6 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from playground.comparison import pretrained
+from playground.comparison.mismatch import other_tokenizer
 from playground.comparison.pretrained import about, cached, cached_names, find, kind_of, let_go, open_pipeline
 from playground.comparison.work import Cancelled, Refused, Tell
 
@@ -327,6 +328,22 @@ def test_without_memory_models_are_let_go_and_then_it_is_said(tiny_gpt2, tiny_be
         open_pipeline("fill-mask", small, Tell())
     assert refused.value.again
     let_go()
+
+
+def test_what_keeps_a_model_or_a_tokenizer_from_loading_is_logged_with_its_traceback(tiny_bert, tmp_path, monkeypatch, caplog):
+    def fail(*_):
+        raise TypeError("a mistake in this program")
+
+    monkeypatch.setattr(pretrained, "_load", fail)
+    monkeypatch.setattr(pretrained, "_open", pretrained.OrderedDict())
+    with pytest.raises(Refused, match="cannot be loaded"):
+        pretrained.open_pipeline("fill-mask", find(tiny_bert, Tell()), Tell())
+    assert caplog.records[-1].exc_info[0] is TypeError
+    caplog.clear()
+    (tmp_path / "tokenizer_config.json").write_text("[]")
+    with pytest.raises(Refused, match="the tokenizer of odd cannot be loaded"):
+        other_tokenizer(str(tmp_path), "odd")
+    assert any(record.exc_info and record.name.startswith("playground.") for record in caplog.records)
 
 
 def test_threads_that_ask_together_load_once(tiny_bert, monkeypatch):

@@ -10,6 +10,7 @@ import pytest
 from playground.lessons import classroom as classrooms
 from playground.lessons.classroom import Classroom
 from playground.lessons.mistakes import MISTAKES, MYSTERY, chosen
+from playground.lessons.work import work
 from playground.models.config import SettingError
 from playground.runs.processes import warm_up
 from playground.runs.registry import Registry
@@ -270,3 +271,17 @@ def test_who_has_left_keeps_nobody_waiting_and_is_served_on_coming_back(room):
     assert over(room, here, "z" * 32)["status"] == "done"
     assert room._questions[left].status == "waiting"
     assert over(room, left, OTHER)["status"] == "done"
+
+
+def test_a_measurement_that_fails_is_logged_with_its_traceback(monkeypatch, caplog):
+    for name in ("os.nice", "signal.signal", "torch.set_num_threads"):  # this process stays as it is
+        monkeypatch.setattr(f"playground.lessons.work.{name}", lambda *_: None)
+
+    def fail(*_):
+        raise KeyError("bug")
+
+    monkeypatch.setattr("playground.lessons.work.compare", fail)
+    sent = []
+    work(type("Pipe", (), {"send": lambda _, message: sent.append(message)})(), "bug", {"name": MYSTERY, "seed": 0, "steps": 1})
+    assert [word for word, _ in sent] == ["failed"]
+    assert [record.exc_info[0] for record in caplog.records] == [KeyError]
