@@ -7,12 +7,12 @@ process and no other job: those that wait go on in a new one. Imports neither to
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import secrets
 import threading
 import time
 from collections import Counter
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,8 @@ from typing import Any
 from playground.runs.processes import Child
 
 from .work import KINDS, LIGHT, QUIET, Refused
+
+log = logging.getLogger(__name__)
 
 JOBS_AN_OWNER = 2
 LIGHT_JOBS_AN_OWNER = 4
@@ -70,8 +72,9 @@ class Job:
 
     def end(self, status: str, sentence: str = "", again: bool = False) -> None:
         if self.status not in OVER:
-            self.status, self.sentence, self.again, self.ended_at = status, sentence, again, time.monotonic()
+            self.sentence, self.again, self.ended_at = sentence, again, time.monotonic()
             self.about, self.what = self.naming(), {}
+            self.status = status  # last: `Comparer.poll` reads without a lock
 
     def naming(self) -> str:
         """What it was about, for a sentence about its end."""
@@ -115,13 +118,17 @@ class Comparer:
                 raise Refused(f"{len(alike)} of your questions are still being answered; wait for one, or cancel it", again=True)
             if len(going) >= JOBS_AT_ONCE:
                 raise Refused("many others are asking right now; try again in a minute", again=True)
+            if not self._watching:  # before there is a job, which nothing would time out without it
+                try:
+                    threading.Thread(target=self._keep_house, name="comparer-housekeeping", daemon=True).start()
+                except RuntimeError:
+                    log.exception("The housekeeping of the comparer could not be started")
+                    raise Refused("this machine has no free thread; try again in a minute", again=True) from None
+                self._watching = True
             job = Job(secrets.token_urlsafe(12), owner, kind, what, next(self._numbers))
             self._jobs[job.id] = job
             self._forget()
             self._go_on()
-            if not self._watching:
-                self._watching = True
-                threading.Thread(target=self._keep_house, name="comparer-housekeeping", daemon=True).start()
             return job.id
 
     def poll(self, job: str, owner: str, cursor: int = 0) -> dict[str, Any]:
@@ -130,17 +137,20 @@ class Comparer:
         Raises:
             Refused: when this owner has no such job, any more.
         """
-        with self._lock:
-            found = self._find(job, owner)
-            found.polled_at = time.monotonic()
-            start = min(max(cursor, 0), len(found.rows)) if isinstance(cursor, int) else 0
-            before = [each for each in self._heavy() if each.number < found.number] if found.status == "waiting" else []
-            return {
-                "status": found.status, "kind": found.kind, "sentence": found.sentence,
-                "done": found.done, "total": found.total, "unit": found.unit,
-                "rows": found.rows[start:], "cursor": len(found.rows), "result": found.result, "again": found.again,
-                "place": len(before),
-            }  # fmt: skip
+        # Without the lock: this runs on the event loop, and who holds the lock may be starting a process. The status is read before the
+        # rest and written after it (`Job.end`), so whoever reads that a job is over also reads all its rows and its result.
+        found = self._find(job, owner)
+        found.polled_at = time.monotonic()
+        status = found.status
+        start = min(max(cursor, 0), len(found.rows)) if isinstance(cursor, int) else 0
+        rows = found.rows[start:]
+        before = [each for each in self._heavy() if each.number < found.number] if status == "waiting" else []
+        return {
+            "status": status, "kind": found.kind, "sentence": found.sentence,
+            "done": found.done, "total": found.total, "unit": found.unit,
+            "rows": rows, "cursor": start + len(rows), "result": found.result, "again": found.again,
+            "place": len(before),
+        }  # fmt: skip
 
     def cancel(self, job: str, owner: str) -> None:
         """End a job; the rows that it has told stay. One that is over stays as it is.
@@ -177,7 +187,7 @@ class Comparer:
     def _heavy(self) -> list[Job]:
         """The heavy jobs that wait or are at work, first come first; a cancelled one counts until the process is done with it."""
         return sorted(
-            (job for job in self._jobs.values() if job.heavy and (job.at_work or job.status == "waiting")), key=lambda job: job.number
+            (job for job in list(self._jobs.values()) if job.heavy and (job.at_work or job.status == "waiting")), key=lambda job: job.number
         )
 
     def _keeps_waiting(self, job: Job) -> bool:
@@ -215,12 +225,16 @@ class Comparer:
                 continue
             if self._child is None or self._child.ended.is_set():
                 self._start()
+                if self._child is None:
+                    job.end("failed", _ended(None, job), again=True)
+                    continue
             if self._child and self._child.send("begin", job.id, job.kind, job.what):
                 job.status, job.at_work, self._used_at = "working", True, time.monotonic()
                 job.began_at = self._used_at
                 busy = busy or job.heavy
 
     def _start(self) -> None:
+        """Start the process; `_child` is None where this machine cannot."""
         local = {"PLAYGROUND_LOCAL_MODELS": "0" if self.hosted else "1"}
         if self.hosted:  # the cache of whoever owns this machine is nobody else's
             home = str(models_home())
@@ -243,7 +257,12 @@ class Comparer:
                     job.end("failed", _ended(code, job), again=True)
                 self._go_on()
 
-        child = Child("playground.comparison.work:serve", "comparer", settings, on_message=take, on_end=end)
+        self._child = None
+        try:
+            child = Child("playground.comparison.work:serve", "comparer", settings, on_message=take, on_end=end)
+        except (OSError, RuntimeError):  # no thread or file descriptor is free
+            log.exception("The process of the comparer could not be started")
+            return
         self._child = child
 
     def _take(self, word: str, job: Job | None, content: tuple[Any, ...]) -> None:
@@ -271,10 +290,16 @@ class Comparer:
             self._go_on()
 
     def _keep_house(self) -> None:
+        failure = ""
         while not self._closed:
             time.sleep(HOUSEKEEPING)
-            with self._lock, suppress(Exception):  # a process that could not be started now is tried again
-                self._look_after(time.monotonic())
+            try:
+                with self._lock:
+                    self._look_after(time.monotonic())
+            except Exception as error:  # without this thread no job would ever time out
+                if repr(error) != failure:  # the same one comes twice a second
+                    failure = repr(error)
+                    log.exception("The housekeeping of the comparer failed")
 
     def _look_after(self, now: float) -> None:
         waiting = any(job.status == "waiting" for job in self._jobs.values())

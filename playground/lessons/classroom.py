@@ -7,6 +7,7 @@ owner has already, with just these settings, does not train them again. Threads:
 
 from __future__ import annotations
 
+import logging
 import secrets
 import threading
 import time
@@ -24,11 +25,14 @@ from playground.training.config import RunConfig
 from . import tour
 from .mistakes import MISTAKES, MYSTERY, STEPS, chosen, clue
 
+log = logging.getLogger(__name__)
+
 AN_OWNER = 2  # questions that one owner may have under way
 IN_ALL = 200
 LONGEST = 180.0  # seconds that one process may take
 KEPT_FOR = 1800.0  # seconds without a poll after which a question and its answer are forgotten
 LEFT_AFTER = 30.0  # seconds without a poll after which nobody is taken to wait for it
+KILLED = (-9, 137)  # exit codes of a process that SIGKILL ended
 UNDER_WAY = ("training", "waiting", "measuring")
 HIDDEN = ("changed", "diff")  # of a mistake, until its line was found
 MYSTERIOUS = ("source", "unnoticed", *HIDDEN)  # of one that nobody has named yet
@@ -89,7 +93,7 @@ class Classroom:
             try:
                 for label, config in tour.configs(stop, chosen_options, self.base).items():
                     question.runs[label] = self._take_up(question, config, owner, f"{stop.title}: {label}")
-            except (Refused, SettingError):
+            except Exception:  # whatever it was, the runs that were begun before it must not go on
                 self._stop(question)
                 raise
             self._questions[question.id] = question
@@ -314,14 +318,36 @@ class Classroom:
             with self._lock:
                 timer.cancel()
                 question.child = None
-                late = f"it took longer than {LONGEST:.0f} s and was ended; lower the steps, or wait until fewer others measure"
-                question.end("failed", late if code == -9 else f"the process that measures ended (exit code {code}); measure again")
+                question.end("failed", _why_ended(code, timed_out.is_set()))
                 self._dispatch()
 
-        question.status = "measuring"
-        question.child = child = Child(
-            "playground.lessons.work:work", f"lesson-{question.kind}", question.kind, what, on_message=take, on_end=ended
-        )
-        timer = threading.Timer(LONGEST, child.kill)
+        def expire() -> None:
+            timed_out.set()
+            if child := question.child:
+                child.kill()
+
+        timed_out = threading.Event()
+        timer = threading.Timer(LONGEST, expire)
         timer.daemon = True
-        timer.start()
+        arguments = ("playground.lessons.work:work", f"lesson-{question.kind}", question.kind, what)
+        try:
+            timer.start()
+            question.child = Child(*arguments, on_message=take, on_end=ended)
+        except (OSError, RuntimeError):  # no thread or file descriptor is free
+            log.exception("The measurement %s could not be started", question.name)
+            timer.cancel()
+            question.end("failed", _why_ended(None))
+            return
+        question.status = "measuring"
+
+
+def _why_ended(code: int | None, timed_out: bool = False) -> str:
+    """Explain to a visitor why a process ended without a result."""
+    if code is None:
+        return "no process could be started on this machine; end a run and measure again"
+    if timed_out:
+        return f"it took longer than {LONGEST:.0f} s and was ended; lower the steps, or wait until fewer others measure"
+    if code in KILLED:
+        killed = "the process that measures was killed, as a machine does that runs out of memory"
+        return f"{killed}; end a run or lower the steps, and measure again"
+    return f"the process that measures ended (exit code {code}); measure again"

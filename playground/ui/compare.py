@@ -117,7 +117,7 @@ class ComparePage:
     async def cancel(self, what: object, _: Request) -> dict[str, Any]:
         what = what if isinstance(what, dict) else {}
         try:
-            self.comparer.cancel(str(what.get("job")), owner_of(what))
+            await asyncio.to_thread(self.comparer.cancel, str(what.get("job")), owner_of(what))
             return {}
         except Refused as error:
             return {"error": str(error)}

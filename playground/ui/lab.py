@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -35,6 +36,8 @@ from .live import answer_of
 from .subject import RUN, checkpoint_folder, run_on_show
 from .view import view
 
+log = logging.getLogger(__name__)
+
 SHELL = ("common.js", "elements.js", "paint.js", "lab.js", "lab_chart.js")
 SCRIPTS = (*SHELL, "lab_asking.js", "lab_found.js", "lab_published.js", "lab_begin.js")
 STYLES = ("common.css", "lab.css")
@@ -42,6 +45,8 @@ LONGEST_REQUEST = 20_000  # characters
 OFFERED = 5  # values of a setting that the form writes by itself
 FIGURES_WITHIN = 120  # seconds
 VERDICT_WITHIN = 150
+ENDED = "the process that draws ended"
+NOT_DRAWN = "no process could be started on this machine to draw them; end a run and try again"
 OF_LENGTHS = ("times", "n")
 
 
@@ -180,11 +185,12 @@ class LabPage:
             child = Child(
                 "playground.plots.drawn:work_lab", "figures", found,
                 on_message=lambda answer: resolve(future, answer),
-                on_end=lambda code: resolve(future, {"error": f"the process that draws ended (exit code {code}); try again"}),
+                on_end=lambda code: resolve(future, {"error": NOT_DRAWN if code is None else f"{ENDED} (exit code {code}); try again"}),
             )  # fmt: skip
             return await answer_of(future, FIGURES_WITHIN)
-        except OSError as error:
-            return {"error": f"the process that draws could not be started: {error.strerror or error}; try again"}
+        except (OSError, RuntimeError):  # no thread or file descriptor is free
+            log.exception("The process that draws figures could not be started")
+            return {"error": NOT_DRAWN}
         finally:
             if child:
                 child.kill()

@@ -255,6 +255,46 @@ def test_a_cancelled_job_may_not_go_on_telling():
             act()
 
 
+def test_a_poll_does_not_wait_for_another_thread_that_holds_the_lock():
+    """Polls run on the event loop of the page."""
+    comparer = Idle()
+    job, answered, release = comparer.begin("table", {}, "ada"), threading.Event(), threading.Event()
+
+    def hold():
+        with comparer._lock:
+            holding.set()
+            release.wait(20)
+
+    holding = threading.Event()
+    holder = threading.Thread(target=hold)
+    holder.start()
+    holding.wait()
+    poller = threading.Thread(target=lambda: (comparer.poll(job, "ada"), answered.set()), daemon=True)
+    poller.start()
+    try:
+        assert answered.wait(10)
+    finally:
+        release.set()
+        holder.join()
+
+
+def test_housekeeping_that_fails_is_logged_once_and_goes_on(monkeypatch, caplog):
+    monkeypatch.setattr(jobs_module, "HOUSEKEEPING", 0.01)
+    rounds, comparer = [], Comparer()
+
+    def fail(now):
+        rounds.append(now)
+        raise KeyError("an odd job")
+
+    monkeypatch.setattr(comparer, "_look_after", fail)
+    keeper = threading.Thread(target=comparer._keep_house)
+    keeper.start()
+    wait_for(lambda: len(rounds) > 3, what="some rounds")
+    comparer.close()
+    keeper.join()
+    assert [record.exc_info[0] for record in caplog.records] == [KeyError]
+
+
 class Idle(Comparer):
     """Takes jobs and starts no process for them; tests look after them by hand."""
 

@@ -249,6 +249,13 @@ def test_measuring_is_bounded_cancelled_and_survives_its_process(room, monkeypat
     os.kill(room._questions[question].child.process.pid, signal.SIGTERM)
     assert "ended (exit code -15)" in over(room, question)["sentence"]
 
+    question = room.begin_bug("last-layer", 0, 1000, OWNER)
+    wait_for(lambda: room.poll(question, OWNER).get("done"), what="some steps")
+    os.kill(room._questions[question].child.process.pid, signal.SIGKILL)  # as a machine does that has no memory left
+    killed = over(room, question)["sentence"]
+    assert "out of memory" in killed
+    assert "took longer" not in killed
+
     monkeypatch.setattr(classrooms, "LONGEST", 0.5)
     late = over(room, room.begin_bug("last-layer", 0, 1000, OWNER))
     assert (late["status"], "took longer" in late["sentence"]) == ("failed", True)

@@ -1,0 +1,132 @@
+"""A process that cannot be started: the visitor reads why, nothing stays under way, and the next attempt works."""
+
+import asyncio
+import multiprocessing.context
+from contextlib import contextmanager
+
+import pytest
+
+from playground.comparison import jobs as comparison
+from playground.comparison.work import KINDS
+from playground.lessons import classroom
+from playground.lessons.mistakes import STEPS
+from playground.runs.processes import warm_up
+from playground.runs.registry import Registry
+from playground.ui import lab as lab_page
+from tests.servers import wait_for
+
+OWNER = "o" * 32
+SMALL = {
+    "max_length": 3, "d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 32, "batch_size": 32, "steps": 20, "eval_n": 32, "eval_every": 10,
+}  # fmt: skip
+OVER = ("done", "failed", "cancelled")
+
+
+def fail_without_descriptors(patch, module):
+    def pipe(*_, **__):
+        raise OSError(24, "Too many open files")
+
+    patch.setattr(multiprocessing.context.BaseContext, "Pipe", pipe)
+
+
+def fail_without_threads(patch, module):
+    def child(*_, **__):
+        raise RuntimeError("can't start new thread")
+
+    patch.setattr(module, "Child", child)
+
+
+FAILURES = pytest.mark.parametrize("fail", [fail_without_descriptors, fail_without_threads])
+
+
+@contextmanager
+def failing(fail, module):
+    with pytest.MonkeyPatch.context() as patch:
+        fail(patch, module)
+        yield
+
+
+@pytest.fixture
+def registry(tmp_path):
+    warm_up().join()
+    registry = Registry(tmp_path, slots=2)
+    yield registry
+    registry.shutdown()
+
+
+@pytest.fixture
+def comparer():
+    comparer = comparison.Comparer()
+    yield comparer
+    comparer.close()
+
+
+def over(poll, *arguments):
+    return wait_for(lambda: (told := poll(*arguments))["status"] in OVER and told, 60, "the end of a job")
+
+
+def check_sentence(told):
+    assert told["status"] == "failed"
+    assert "no process could be started" in told["sentence"]
+
+
+@FAILURES
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_comparison_job_fails_with_a_sentence(comparer, kind, fail):
+    for _ in range(comparison.LIGHT_JOBS_AN_OWNER + 1):  # none of them stays under way
+        with failing(fail, comparison):
+            job = comparer.begin(kind, {}, OWNER)
+            check_sentence(over(comparer.poll, job, OWNER))
+    assert comparer.process_id is None
+
+
+@FAILURES
+def test_comparison_jobs_go_on_after_a_failed_start(comparer, fail, tmp_path, monkeypatch):
+    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
+    with failing(fail, comparison):
+        check_sentence(over(comparer.poll, comparer.begin("cached", {}, OWNER), OWNER))
+    assert over(comparer.poll, comparer.begin("cached", {}, OWNER), OWNER)["status"] == "done"
+
+
+@FAILURES
+@pytest.mark.parametrize("kind", ["stop", "bug"])
+def test_a_lesson_fails_with_a_sentence_and_the_next_one_works(registry, kind, fail):
+    lessons = classroom.Classroom(registry, SMALL)
+    try:
+        if kind == "stop":  # its run has ended, so only the process that measures is to start
+            over(lessons.poll, lessons.begin_stop("stop-1", 10, {}, OWNER), OWNER)
+
+        def begin():
+            return lessons.begin_stop("stop-1", 10, {}, OWNER) if kind == "stop" else lessons.begin_bug("mystery", 1, STEPS[0], OWNER)
+
+        for _ in range(classroom.AN_OWNER + 1):  # none of them stays under way
+            with failing(fail, classroom):
+                check_sentence(over(lessons.poll, begin(), OWNER))
+        assert over(lessons.poll, begin(), OWNER)["status"] == "done"
+    finally:
+        lessons.close()
+
+
+@FAILURES
+def test_figures_fail_with_a_sentence(fail):
+    page = lab_page.LabPage.__new__(lab_page.LabPage)
+    page._drawing, page._to_draw = lab_page.threading.Lock(), lambda owner, what: {}
+    for _ in range(2):  # the lock is free again
+        with failing(fail, lab_page):
+            told = asyncio.run(page.figures({"owner": OWNER}, None))
+        assert "no process could be started" in told["error"]
+
+
+def test_without_a_thread_for_its_housekeeping_the_comparer_takes_no_job(comparer, monkeypatch):
+    class NoThread:
+        def __init__(self, *_, **__):
+            pass
+
+        def start(self):
+            raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(comparison.threading, "Thread", NoThread)
+        with pytest.raises(Exception, match="thread"):
+            comparer.begin("cached", {}, OWNER)
+    assert over(comparer.poll, comparer.begin("cached", {}, OWNER), OWNER)["status"] == "done"
