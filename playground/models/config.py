@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from typing import Any, ClassVar
 
 POSITIONS = ("learned", "sinusoidal", "none", "from-the-end", "rope", "alibi", "t5", "randomised")
@@ -33,22 +33,37 @@ def check_settings(config: Any) -> None:
         SettingError: for the first field that does not fit. NaN, infinities and booleans posing as numbers are refused.
     """
     for each in fields(config):
-        name, value, kind = each.name, getattr(config, each.name), type(each.default)
-        low, high, choices = each.metadata["low"], each.metadata["high"], each.metadata["choices"]
-        if choices:
-            if value not in choices:
-                raise SettingError(name, f"{name} is {shown(value)}; choose one of {', '.join(choices)}")
-        elif kind is bool or kind is str:
-            if not isinstance(value, kind):
-                raise SettingError(name, f"{name} is {shown(value)}; it must be {'true or false' if kind is bool else 'text'}")
-        else:
-            whole = kind is int
-            numeric = isinstance(value, int) or (isinstance(value, float) and not whole and math.isfinite(value))
-            if isinstance(value, bool) or not numeric or not low <= value <= high:
-                noun = "a whole number" if whole else "a number"
-                raise SettingError(name, f"{name} is {shown(value)}; it must be {noun} from {plain(low)} to {plain(high)}")
-            if not whole:
-                object.__setattr__(config, name, float(value))  # 1 and 1.0 are the same setting and must be saved the same
+        value = getattr(config, each.name)
+        checked = check_setting(each, value)
+        if checked is not value:
+            object.__setattr__(config, each.name, checked)
+
+
+def check_setting(each: Field[Any], value: Any) -> Any:
+    """Check a value against a setting's type, range and choices; return it as it is saved.
+
+    Raises:
+        SettingError: for a value that does not fit.
+    """
+    name, kind = each.name, type(each.default)
+    low, high, choices = each.metadata["low"], each.metadata["high"], each.metadata["choices"]
+    if choices:
+        if value not in choices:
+            raise SettingError(name, f"{name} is {shown(value)}; choose one of {', '.join(choices)}")
+    elif kind is bool or kind is str:
+        if not isinstance(value, kind):
+            noun = "true or false" if kind is bool else "text"
+            raise SettingError(name, f"{name} is {shown(value)}; it must be {noun}")
+    else:
+        whole = kind is int
+        numeric = isinstance(value, int) or (isinstance(value, float) and not whole and math.isfinite(value))
+        if isinstance(value, bool) or not numeric or not low <= value <= high:
+            noun = "a whole number" if whole else "a number"
+            limits = f"{plain(low)} to {plain(high)}"
+            raise SettingError(name, f"{name} is {shown(value)}; it must be {noun} from {limits}")
+        if not whole:
+            return float(value)  # 1 and 1.0 are the same setting and must be saved the same
+    return value
 
 
 def plain(number: float) -> str:

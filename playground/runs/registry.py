@@ -26,7 +26,7 @@ import filelock
 import psutil
 
 from playground.models.config import SettingError
-from playground.training.config import Change, RunConfig, settings_at, with_change
+from playground.training.config import MOST_CHANGES, Change, RunConfig, settings_at, with_change
 from playground.training.environment import number
 from playground.training.files import sweep, way_out
 from playground.training.manifest import read_manifest
@@ -74,7 +74,6 @@ KNOWN_FOR = 3600.0  # seconds for which it is remembered when an owner was here
 SWEPT_EVERY = 30.0  # seconds between two looks at the room on the disk
 LONGEST_LOOK = 60.0  # seconds after which the process that looks into models is started anew
 LONGEST_PROOF = 300.0  # likewise for what is measured on hundreds of sequences
-MOST_CHANGES = 1000
 UNDO_FOR = 600.0  # seconds that a deleted run stays on disk
 COMMANDS = ("pause", "resume", "step", "stop", "keep")
 

@@ -30,6 +30,7 @@ import filelock
 import torch
 
 from playground.evaluation import Evaluation
+from playground.models.config import SettingError
 from playground.training.checkpoint import WeightsPacker, as_line, load_trainer, pack, restore, save_checkpoint
 from playground.training.config import Change, RunConfig
 from playground.training.files import is_closed, remove_folder, sweep
@@ -341,7 +342,10 @@ class Worker:
             if self.watched:
                 self.guard(self.look)
         elif kind == "change":
-            self.trainer.change(arguments[0], arguments[1], self.pause_at)
+            try:
+                self.trainer.change(arguments[0], arguments[1], self.pause_at)
+            except SettingError as error:
+                self.tell("trouble", str(error))
             self.step_again_at = 0.0
             self.tell_changes()
 

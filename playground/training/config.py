@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from playground.families import FAMILIES
-from playground.models.config import ModelConfig, SettingError, check_settings, setting, shown
+from playground.models.config import ModelConfig, SettingError, check_setting, check_settings, setting, shown
 from playground.tasks import ROWS, TASKS, load_task
 from playground.tasks.rows import CONTENT, LONGEST_ROW, check_vocabulary
 from playground.tasks.vocabulary import ALPHABET, SPECIAL
@@ -226,6 +226,7 @@ class RunConfig:
 # What may change while a run goes on. Speed is no setting of the run: it only says how fast one wants to watch.
 CHANGEABLE = ("learning_rate", "steps", "until", "speed", "threads")
 IN_PASSING = ("speed", "threads")  # those of which what is learned does not depend
+MOST_CHANGES = 1000  # of one run
 FASTEST = 1000.0  # steps a second beyond which slow motion is none
 
 
@@ -255,8 +256,7 @@ class Change:
                 raise SettingError("speed", f"speed is {shown(value)}; it must be a number of steps a second from 0 (full speed) to 1,000")
             value = float(value)
         else:
-            given: dict[str, Any] = {self.setting: value}
-            value = getattr(TrainConfig(**given), self.setting)
+            value = check_setting(TrainConfig.__dataclass_fields__[self.setting], value)
         object.__setattr__(self, "value", value)
 
     @classmethod
@@ -266,6 +266,8 @@ class Change:
         Raises:
             ValueError: for what is no list of changes.
         """
+        if isinstance(lines, list) and len(lines) > MOST_CHANGES:
+            raise ValueError(f"there are {len(lines):,} changes; at most {MOST_CHANGES:,} are kept")
         if not isinstance(lines, list) or not all(isinstance(line, list) and len(line) == 3 for line in lines):
             raise ValueError(f"changes are {shown(lines)}; they must be a list of [step, setting, value]")
         return sorted((cls(*line) for line in lines), key=lambda change: change.step)

@@ -20,6 +20,9 @@ from .config import Change, RunConfig, TaskConfig, TrainConfig
 
 SCHEMA_VERSION = 1
 WRITTEN = {"schema_version", "task", "model", "training", "family", "step", "seconds", "device", "scores", "versions", "changes", "sha256"}
+MOST_LENGTHS = 512  # as many as the settings allow
+MOST_ENTRIES = 16  # of versions and of sha256; a real one has three and two
+LONGEST_ENTRY = 200  # characters
 LARGEST_JSON = 1_000_000  # bytes; a real one has about 2,000
 
 
@@ -87,15 +90,12 @@ def read_manifest(folder: Path) -> Manifest:
             raise ValueError(f"step {shown(step)} or seconds {shown(seconds)} are not what a run writes")
         if content["device"] not in ("cpu", "cuda"):
             raise ValueError(f"device is {shown(content['device'])}; it must be cpu or cuda")
-        versions = content["versions"]
-        if not isinstance(versions, dict) or not all(isinstance(v, str) for v in versions.values()):
-            raise ValueError(f"versions are {shown(versions)}; they must be names and texts")
+        versions, sums = content["versions"], content.get("sha256", {})
+        _check_texts("versions", versions)
+        _check_texts("sha256", sums)
         if scores is not None:
             check_scores(scores)
         changes = tuple(Change.read(content.get("changes", [])))
-        sums = content.get("sha256", {})
-        if not isinstance(sums, dict) or not all(isinstance(v, str) for v in sums.values()):
-            raise ValueError(f"sha256 is {shown(sums)}; it must be names and sums")
         return Manifest(config, step, float(seconds), content["device"], scores, versions, changes, sums)
     except KeyError as error:
         raise CheckpointError(f"{path} lacks {error}; the file is incomplete, take another checkpoint") from None
@@ -113,6 +113,20 @@ def _part(kind: Any, content: dict[str, Any], name: str) -> Any:
     if unknown:
         raise ValueError(f"{name} holds the unknown setting {shown(unknown[0])}")
     return kind(**given)
+
+
+def _check_texts(name: str, texts: object) -> None:
+    """Check that a part of config.json is a small table of names and texts.
+
+    Raises:
+        ValueError: for anything else.
+    """
+    if isinstance(texts, dict) and len(texts) > MOST_ENTRIES:
+        raise ValueError(f"{name} has {len(texts):,} entries; at most {MOST_ENTRIES} are read")
+    if not isinstance(texts, dict) or not all(isinstance(v, str) for v in texts.values()):
+        raise ValueError(f"{name} are {shown(texts)}; they must be names and texts")
+    if any(len(part) > LONGEST_ENTRY for pair in texts.items() for part in pair):
+        raise ValueError(f"{name} hold a text of more than {LONGEST_ENTRY} characters; shorten it")
 
 
 def is_number(value: object) -> bool:
@@ -141,6 +155,9 @@ def check_scores(scores: object) -> None:
     assert isinstance(scores, dict)
     if not isinstance(scores["by_length"], list) or scores["n"] is None or scores["exact_match"] is None:
         raise ValueError("scores lack their figures")
+    if len(scores["by_length"]) > MOST_LENGTHS:
+        found = len(scores["by_length"])
+        raise ValueError(f"scores hold {found:,} lengths; at most {MOST_LENGTHS} are read")
     for line in scores["by_length"]:
         check(line, {"length", "n", "available"}, {"exact_match", "token_accuracy"}, set())
 

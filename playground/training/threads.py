@@ -12,6 +12,7 @@ import torch
 
 from playground.tasks.held_out import training_batch
 
+from .config import MOST_CHANGES
 from .environment import number
 from .trainer import Trainer
 
@@ -24,6 +25,7 @@ WORTH = 0.75  # another number must take less than this share of the time, as wh
 AGAIN = 10.0  # seconds after which it is tried again,
 SHARE = 50  # or so many times as long as trying took, if that is more
 PACE = 10  # steps whose median is the pace before and after a change:
+KEPT_FREE = 100  # changes of a run that are left to its owner
 KEPT = 0.9  # where the steps then do not take less than this share of the time, the change is taken back, and trying waits twice as long
 
 
@@ -66,6 +68,8 @@ class ThreadChoice:
                 self.again_at = time.monotonic() + AGAIN * self.patience
                 return self._change(before)
             self.patience = 1.0
+        if len(trainer.changes) >= MOST_CHANGES - KEPT_FREE:
+            return False
         if trainer.step_count < FIRST_AT or time.monotonic() < self.again_at or self.on_trial:
             return False
         now, best, started = trainer.threads, self.numbers[0], time.monotonic()

@@ -13,12 +13,13 @@ from torch import Tensor
 from playground.evaluation import Evaluation, count_right, score
 from playground.families import load_family
 from playground.families.family import Family
+from playground.models.config import SettingError
 from playground.tasks import PAD, ROWS
 from playground.tasks.held_out import HeldOut, held_out_set, training_batch
 from playground.tasks.task import Batch
 
 from .captured import RING, CapturedSteps, Told
-from .config import Change, RunConfig, TrainConfig, settings_at, with_change
+from .config import MOST_CHANGES, Change, RunConfig, TrainConfig, settings_at, with_change
 from .devices import on_zero
 from .distributed import ALONE, Ranks
 from .optimizers import build_optimizer, counts_steps, remembered
@@ -142,8 +143,10 @@ class Trainer:
         setting no longer comes.
 
         Raises:
-            SettingError: for a setting that cannot change on the way, or a value that it does not take.
+            SettingError: for a setting that cannot change on the way, a value that it does not take, or one change too many.
         """
+        if len(self.changes) >= MOST_CHANGES:
+            raise SettingError(setting, f"the run has {MOST_CHANGES:,} changes, as many as are kept; start a new run")
         self.changes = with_change(self.changes, Change(max(self.step_count, step or 0), setting, value))
 
     def advance(self, most: int = 1) -> list[Metrics]:

@@ -193,6 +193,13 @@ def test_a_change_that_is_refused_changes_nothing(tiny):
     assert trainer.settings == tiny.training
 
 
+def test_a_run_takes_no_more_changes_than_a_checkpoint_can_hold(tiny):
+    trainer = Trainer(tiny, [Change(0, "learning_rate", 0.01)] * 1000)
+    with pytest.raises(SettingError, match="1,000 changes"):
+        trainer.change("learning_rate", 0.02)
+    assert len(trainer.changes) == 1000
+
+
 def test_speed_is_no_setting_of_the_training_and_leaves_no_bit_otherwise(tiny):
     slow, fast = Trainer(tiny, [Change(0, "speed", 3.0), Change(4, "speed", 0.0)]), Trainer(tiny)
     assert rates(slow) == rates(fast)

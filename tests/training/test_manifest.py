@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from playground.training.config import Change
+from playground.training.config import Change, TrainConfig
 from playground.training.manifest import CheckpointError, Manifest, parse_json, read_manifest
 
 SCORES = {
@@ -27,7 +27,7 @@ def edit(folder, *keys, to):
     for key in keys[:-1]:
         inner = inner[key]
     inner[keys[-1]] = to
-    (folder / "config.json").write_text(json.dumps(content))
+    (folder / "config.json").write_text(json.dumps(content, separators=(",", ":")))
 
 
 def refusal(folder):
@@ -194,6 +194,44 @@ def test_every_truncation_of_config_json_is_refused(folder):
     for end in range(0, len(data) - 2, 7):
         (folder / "config.json").write_bytes(data[:end])
         refusal(folder)
+
+
+LENGTH = {"length": 3, "n": 1, "available": 1, "exact_match": 1.0, "token_accuracy": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("keys", "to", "reason"),
+    [
+        (("changes",), [[1, "until", 0]] * 65_000, "65,000 changes; at most 1,000"),
+        (("changes",), [[1, "until", 0]] * 1001, "1,001 changes; at most 1,000"),
+        (("scores", "by_length"), [LENGTH] * 7_000, "7,000 lengths; at most 512"),
+        (("versions",), {f"package-{i}": "1" for i in range(20_000)}, "versions has 20,000 entries"),
+        (("versions",), {"torch": "2" * 1000}, "versions"),
+        (("sha256",), {f"file-{i}": "0" * 64 for i in range(9_000)}, "sha256 has 9,000 entries"),
+        (("sha256",), {"model.safetensors": "0" * 1000}, "sha256"),
+    ],
+    ids=["many changes", "one change too many", "lengths", "versions", "long version", "sums", "long sum"],
+)
+def test_oversized_parts_are_refused_before_any_of_them_is_read(folder, monkeypatch, keys, to, reason):
+    edit(folder, *keys, to=to)
+    read = []
+    monkeypatch.setattr(Change, "__post_init__", lambda self: read.append(self))
+    assert reason in refusal(folder)
+    assert read == []
+
+
+def test_as_many_changes_as_a_run_makes_are_read(folder):
+    edit(folder, "changes", to=[[step, "learning_rate", 0.5] for step in range(1000)])
+    assert len(read_manifest(folder).changes) == 1000
+
+
+def test_reading_a_change_checks_its_own_setting_only(folder, monkeypatch):
+    edit(folder, "changes", to=[[step, "learning_rate", 0.5] for step in range(1000)])
+    checked = []
+    check = TrainConfig.__post_init__
+    monkeypatch.setattr(TrainConfig, "__post_init__", lambda self: (checked.append(self), check(self))[1])
+    read_manifest(folder)
+    assert len(checked) == 1  # the run's own settings
 
 
 def test_strict_json_reads_what_plain_json_is():

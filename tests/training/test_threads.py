@@ -56,6 +56,14 @@ def test_the_quickest_number_is_taken_and_is_a_change_of_the_run(trainer, tries)
     assert tries[1] == [[1, 2, 4]]
 
 
+def test_tuning_leaves_room_for_the_changes_of_the_owner(trainer, tries):
+    trainer.changes = [Change(0, "learning_rate", 0.01)] * 900
+    assert not ThreadChoice(steps(trainer, 2)).look()
+    assert len(trainer.changes) == 900
+    trainer.changes.pop()
+    assert ThreadChoice(trainer).look()
+
+
 def test_it_is_tried_again_when_others_may_have_come_or_gone(trainer, tries):
     choice = ThreadChoice(steps(trainer, 2))
     assert choice.look()
