@@ -16,9 +16,9 @@ import json
 import math
 import os
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import safetensors.torch
 import torch
@@ -36,6 +36,8 @@ from .manifest import CheckpointError, Manifest, is_number, parse_json, read_man
 from .optimizers import counts_steps, remembered
 from .trainer import Metrics, Trainer
 
+MOST_ATTEMPTS = 5  # of reading a checkpoint that another process replaces meanwhile
+T = TypeVar("T")
 LARGEST_HEADER = 1_000_000  # bytes; safetensors' own limit is 100 MB, a model here needs some 20,000
 MOST_DIMENSIONS = 4  # the weights here have two at most; the product of 50,000 takes seconds
 LARGEST_METRICS = 300_000_000  # bytes: the metrics of a million steps and some
@@ -89,13 +91,37 @@ def load_model(folder: Path, device: str = "cpu") -> tuple[Manifest, Family]:
     Raises:
         CheckpointError: when anything in it is missing, does not fit the configuration, or is not a finite number.
     """
-    while True:
+    folder = Path(folder)
+
+    def read(manifest: Manifest) -> Family:
+        family = _with_weights(manifest.config, folder).to(device).eval()
+        check_sums(folder, manifest, "model.safetensors")
+        return family
+
+    return _read_unchanged(folder, read)
+
+
+def _read_unchanged(folder: Path, read: Callable[[Manifest], T]) -> tuple[Manifest, T]:
+    """Read a checkpoint, and read it again where another process replaces it meanwhile.
+
+    Raises:
+        CheckpointError: as `read`, or when the checkpoint changes at every attempt.
+    """
+    settle_folder(folder)
+    manifest = read_manifest(folder)
+    for _ in range(MOST_ATTEMPTS):
+        failure: CheckpointError | None = None
+        try:
+            content = read(manifest)
+        except CheckpointError as error:
+            failure = error
         settle_folder(folder)
-        manifest = read_manifest(folder)
-        family = _with_weights(manifest.config, Path(folder)).to(device).eval()
-        check_sums(Path(folder), manifest, "model.safetensors")
-        if read_manifest(folder) == manifest:  # nobody replaced it while it was being read
-            return manifest, family
+        before, manifest = manifest, read_manifest(folder)
+        if manifest == before:
+            if failure is not None:
+                raise failure
+            return manifest, content
+    raise CheckpointError(f"{folder} is replaced again and again while it is read; try again later")
 
 
 def load_trainer(folder: Path, ranks: Ranks = ALONE, **settings: Any) -> tuple[Trainer, list[dict[str, Any]]]:
@@ -106,9 +132,16 @@ def load_trainer(folder: Path, ranks: Ranks = ALONE, **settings: Any) -> tuple[T
         CheckpointError: as `load_model`, and for a checkpoint without training.safetensors.
     """
     folder = Path(folder)
+    if ranks.size == 1:
+        return _read_unchanged(folder, lambda manifest: _load_trainer(folder, manifest, ranks, settings))[1]
+    # Several processes take the same steps, so none of them may read again by itself.
     settle_folder(folder)
     manifest = read_manifest(folder)
     ranks.check_alike(f"checkpoint {folder}", manifest.to_json())
+    return _load_trainer(folder, manifest, ranks, settings)
+
+
+def _load_trainer(folder: Path, manifest: Manifest, ranks: Ranks, settings: dict[str, Any]) -> tuple[Trainer, list[dict[str, Any]]]:
     path = folder / "training.safetensors"
     if not path.is_file():
         raise CheckpointError(f"{folder} holds weights only and cannot be resumed; train a new run instead")
@@ -301,8 +334,11 @@ def check_sums(folder: Path, manifest: Manifest, *names: str) -> None:
     """
     for name in names:
         if name in manifest.sha256:
-            with open(folder / name, "rb") as file:
-                found = hashlib.file_digest(file, "sha256").hexdigest()
+            try:
+                with open(folder / name, "rb") as file:
+                    found = hashlib.file_digest(file, "sha256").hexdigest()
+            except OSError as error:
+                raise CheckpointError(f"could not read {folder / name}: {error.strerror or error}") from None
             if found != manifest.sha256[name]:
                 raise CheckpointError(f"{folder / name} is not what was written: its checksum differs; take another checkpoint")
 

@@ -12,6 +12,7 @@ import torch
 
 from playground.evaluation import evaluate
 from playground.tasks.held_out import held_out_set
+from playground.training import checkpoint
 from playground.training.checkpoint import as_line, load_model, load_trainer, own_tensors, read_metrics, restore, save_checkpoint
 from playground.training.config import Change
 from playground.training.manifest import CheckpointError, read_manifest
@@ -213,6 +214,36 @@ def test_a_checkpoint_cut_off_between_two_renames_loads_again(folder):
     assert load_model(folder)[0].step == STEPS
     os.rename(folder, folder.parent / ".x.previous")
     assert load_trainer(folder)[0].step_count == STEPS
+
+
+@pytest.mark.parametrize("load", [load_model, load_trainer])
+@pytest.mark.parametrize("d_model", [8, 16])
+def test_a_checkpoint_replaced_while_it_is_read_is_read_again(trainer, folder, monkeypatch, load, d_model):
+    later = Trainer(trainer.config.replace(d_model=d_model, seed=1))
+    metrics = [later.step() for _ in range(STEPS + 1)]
+    read = []
+
+    def read_then_replace(path):
+        read.append(read_manifest(path))
+        if len(read) == 1:
+            save_checkpoint(folder, later, metrics)
+        return read[-1]
+
+    monkeypatch.setattr(checkpoint, "read_manifest", read_then_replace)
+    loaded = load(folder)
+    family = loaded[1] if load is load_model else loaded[0].family
+    expected = own_tensors(later.family)
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in own_tensors(family).items())
+    if load is load_trainer:
+        assert fingerprint(loaded[0]) == fingerprint(later)
+        assert len(loaded[1]) == STEPS + 1
+
+
+def test_a_checkpoint_that_is_replaced_without_end_is_refused(folder, monkeypatch):
+    step = iter(range(1000))
+    monkeypatch.setattr(checkpoint, "read_manifest", lambda path: dataclasses.replace(read_manifest(path), step=next(step)))
+    with pytest.raises(CheckpointError, match="is replaced again and again"):
+        load_model(folder)
 
 
 # When writing fails
