@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from playground.decoding import decode
+from playground.models import rotary
 from playground.models.config import ModelConfig
 from playground.models.transformer import Transformer
 from playground.tasks import EOS, PAD, SOS, load_task
@@ -47,6 +48,29 @@ def test_greedy_decoding_equals_running_the_whole_decoder_for_each_token(changes
         assert torch.equal(written_BT, decode_slowly(model, sources(), max_tokens))
     assert len(written_BT.unique(dim=0)) > 5  # rows differ, so that the comparison means something
     assert len(written_BT.unique()) > 2
+
+
+def test_decoding_rotates_each_position_once(monkeypatch):
+    model = never_writes(untrained(positions="rope"), EOS)
+    rotated, rotate = [], rotary.turned
+
+    def count_and_rotate(x_BHPK, angle_Pk):
+        rotated.append(x_BHPK.shape[2])
+        return rotate(x_BHPK, angle_Pk)
+
+    monkeypatch.setattr(rotary, "turned", count_and_rotate)
+    decode(model, sources(), 12)
+    assert sum(rotated) == 2 * 2 * (sources().shape[1] + 12)  # queries and keys, in two layers
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_decoding_that_fails_leaves_the_mode_as_it_was(monkeypatch, training):
+    model = untrained().train(training)
+    monkeypatch.setattr(model, "decode_next", lambda *given: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        decode(model, sources(), 3)
+    assert model.training == training
+    assert model.encoder_layers.training == training
 
 
 def test_greedy_decoding_equals_running_the_whole_decoder_even_where_the_model_itself_writes_pad():

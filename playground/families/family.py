@@ -6,13 +6,13 @@ Shapes: B batch, S source, T target, Q queries, M memory, V vocabulary.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from playground.decoding import looking as looking
 from playground.models.config import ModelConfig
 from playground.models.transformer import AttentionRecord
 from playground.tasks import EOS, PAD, SOS
@@ -101,14 +101,3 @@ def written(next_token: Callable[[Tensor], Tensor], source_BS: Tensor, max_token
         if t % 4 == 3 and bool(ended_B.all()):  # asking at every token would make a GPU wait for each
             break
     return F.pad(given_BT[:, 1:], (0, max_tokens + 1 - given_BT.shape[1]), value=PAD)
-
-
-@contextmanager
-def looking(family: nn.Module) -> Iterator[None]:
-    """Without dropout while the block lasts."""
-    was_training = family.training
-    family.eval()
-    try:
-        yield
-    finally:
-        family.train(was_training)

@@ -93,7 +93,7 @@ def four_kinds(subject: Subject, batch: Batch, layer: int = 0) -> dict[str, Tens
         _, key_BGMK, value_BGMK, may_look = calls[module][-1].given
         query_BQD = calls[f"{module}.query"][-1].result
         attention = cast(MultiHeadAttention, family.get_submodule(module))
-        query_BHQK, key_BGMK = attention.relation.turn(query_BQD.unflatten(-1, (family.config.n_heads, -1)).transpose(1, 2), key_BGMK)
+        query_BHQK = attention.relation.rotate(attention.split_heads(query_BQD, family.config.n_heads))
         bias_HQM = attention.relation.bias(query_BHQK, key_BGMK) if n_heads == family.config.n_heads else None
         if causal:
             may_look = causal_mask(query_BQD.shape[1], query_BQD.device)

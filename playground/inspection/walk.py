@@ -171,15 +171,16 @@ class Walk:
             raise NotInspectable(f"there is no {part.name} in this model")
         attention = cast(MultiHeadAttention, self.model.get_submodule(part.module))
         _, key_BGMK, value_BGMK, may_look = self._call(part.module).given
-        projected_BHQK = self._call(f"{part.module}.query").result.unflatten(-1, (self.model.config.n_heads, -1)).transpose(1, 2)
-        query_BHQK, turned_BGMK = attention.relation.turn(projected_BHQK, key_BGMK)
+        projected_BHQK = attention.split_heads(self._call(f"{part.module}.query").result, attention.n_heads)
+        made_BMD = self._call(f"{part.module}.key_value").result.split(attention.sizes, dim=-1)[0]
+        query_BHQK = attention.relation.rotate(projected_BHQK)
         return _Meeting(
             projected_HQK=projected_BHQK[0],
-            made_HMK=attention.shared(key_BGMK)[0],
+            made_HMK=attention.shared(attention.split_heads(made_BMD, attention.kv_heads))[0],
             query_HQK=query_BHQK[0],
-            key_HMK=attention.shared(turned_BGMK)[0],
+            key_HMK=attention.shared(key_BGMK)[0],
             value_HMK=attention.shared(value_BGMK)[0],
-            bias_HQM=attention.relation.bias(query_BHQK, turned_BGMK),
+            bias_HQM=attention.relation.bias(query_BHQK, key_BGMK),
             may_look_QM=may_look.expand(1, 1, query_BHQK.shape[2], key_BGMK.shape[2])[0, 0],
         )
 

@@ -16,8 +16,6 @@ from torch import Tensor, nn
 from .config import ModelConfig
 from .relative import Relation
 
-MANY = 64  # sequences from which on one query each is quicker along the batch
-
 
 def attend(
     query_BHQK: Tensor, key_BHMK: Tensor, value_BHMK: Tensor, may_look: Tensor | None, bias_HQM: Tensor | None = None
@@ -37,39 +35,11 @@ def attend(
 def mix(query_BHQK: Tensor, key_BHMK: Tensor, value_BHMK: Tensor, may_look: Tensor | None, bias_HQM: Tensor | None = None) -> Tensor:
     """The mix of `attend` alone, where nobody asks for the weights: torch's fused kernels, which never write them down (Dao et al. 2022,
     FlashAttention, section 3.1)."""
-    if query_BHQK.shape[2] == 1 and batch_comes_last(key_BHMK):
-        return mix_for_one(query_BHQK, key_BHMK, value_BHMK, may_look, bias_HQM)
     look = may_look
     if bias_HQM is not None:
+        bias_HQM = bias_HQM.to(query_BHQK.dtype)  # the kernel takes no other
         look = bias_HQM if may_look is None else bias_HQM.masked_fill(~may_look, -torch.inf)
     return F.scaled_dot_product_attention(query_BHQK, key_BHMK, value_BHMK, attn_mask=look)
-
-
-def mix_for_one(query_BH1K: Tensor, key_BHMK: Tensor, value_BHMK: Tensor, may_look: Tensor | None, bias_H1M: Tensor | None) -> Tensor:
-    """`mix` for one query in each sequence, as decoding goes, on keys and values from `batch_last`; a mask is B11M. A processor works
-    along the batch, many sequences at a time; matrices with a single row, one for each, would take it several times as long."""
-    query_HKB = query_BH1K[:, :, 0].permute(1, 2, 0).contiguous()
-    key_HMKB, value_HMKB = key_BHMK.permute(1, 2, 3, 0), value_BHMK.permute(1, 2, 3, 0)
-    scores_HMB = (query_HKB[:, None] * key_HMKB).sum(2) / math.sqrt(query_BH1K.shape[-1])
-    if bias_H1M is not None:
-        scores_HMB += bias_H1M.transpose(1, 2)
-    if may_look is not None:
-        scores_HMB = scores_HMB.masked_fill(~may_look[:, :, 0].permute(1, 2, 0), -torch.inf)
-    mix_HKB = (scores_HMB.softmax(1)[:, :, None] * value_HMKB).sum(1)
-    return mix_HKB.permute(2, 0, 1)[:, :, None]
-
-
-def batch_last(x_BGMK: Tensor) -> Tensor:
-    """The same numbers, laid out so that the batch's neighbours are neighbours in memory: what `mix_for_one` is quick on. As they are,
-    where that would not help: with few sequences, and on other devices than a processor."""
-    if x_BGMK.device.type != "cpu" or len(x_BGMK) < MANY:
-        return x_BGMK
-    return x_BGMK.permute(1, 2, 3, 0).contiguous().permute(3, 0, 1, 2)
-
-
-def batch_comes_last(x_BGMK: Tensor) -> bool:
-    """Whether `batch_last` laid it out."""
-    return len(x_BGMK) >= MANY and x_BGMK.stride(0) == 1
 
 
 def padding_mask(tokens_BM: Tensor) -> Tensor:
@@ -107,16 +77,18 @@ class MultiHeadAttention(nn.Module):
         for weight, gain in ((self.query.weight, 0.5), (key_weight, 0.5), (value_weight, 0.7), (self.output.weight, 1.0)):
             nn.init.xavier_uniform_(weight, gain)
 
-    def keys_and_values(self, memory_BMD: Tensor) -> tuple[Tensor, Tensor]:
-        """key_BGMK and value_BGMK of what can be looked at."""
+    def keys_and_values(self, memory_BMD: Tensor, first: int = 0) -> tuple[Tensor, Tensor]:
+        """key_BGMK and value_BGMK of what stands at the positions first, first + 1, ..."""
         key_BMD, value_BMD = self.key_value(memory_BMD).split(self.sizes, dim=-1)
-        return self._split(key_BMD, self.kv_heads), self._split(value_BMD, self.kv_heads)
+        key_BGMK = self.split_heads(key_BMD, self.kv_heads)
+        return self.relation.rotate(key_BGMK, first), self.split_heads(value_BMD, self.kv_heads)
 
     def forward(
         self, x_BQD: Tensor, key_BGMK: Tensor, value_BGMK: Tensor, may_look: Tensor | None, weigh: bool = True
     ) -> tuple[Tensor, Tensor | None]:
         """What each position gathers (BQD), and where it looked (weights_BHQM); without `weigh` only the first, which is quicker."""
-        query_BHQK, key_BGMK = self.relation.turn(self._split(self.query(x_BQD), self.n_heads), key_BGMK)
+        query_BHQK = self.split_heads(self.query(x_BQD), self.n_heads)
+        query_BHQK = self.relation.rotate(query_BHQK, first=key_BGMK.shape[2] - query_BHQK.shape[2])
         bias_HQM = self.relation.bias(query_BHQK, key_BGMK)
         looked = query_BHQK, self.shared(key_BGMK), self.shared(value_BGMK), may_look, bias_HQM
         mix_BHQK, weights_BHQM = attend(*looked) if weigh or self.watched else (mix(*looked), None)
@@ -128,6 +100,6 @@ class MultiHeadAttention(nn.Module):
         return x_BGMK if self.kv_heads == self.n_heads else x_BGMK.repeat_interleave(self.n_heads // self.kv_heads, dim=1)
 
     @staticmethod
-    def _split(x_BMD: Tensor, n_heads: int) -> Tensor:
+    def split_heads(x_BMD: Tensor, n_heads: int) -> Tensor:
         """BMD -> BHMK: head h owns the h-th slice of every vector."""
         return x_BMD.view(*x_BMD.shape[:2], n_heads, x_BMD.shape[2] // n_heads).transpose(1, 2)

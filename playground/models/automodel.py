@@ -19,6 +19,9 @@ from torch import Tensor, nn
 from transformers import (
     AutoConfig,
     AutoModelForSeq2SeqLM,
+    Cache,
+    DynamicCache,
+    EncoderDecoderCache,
     GenerationConfig,
     GenerationMixin,
     PreTrainedConfig,
@@ -28,7 +31,9 @@ from transformers import (
 )
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
+from .attention import padding_mask
 from .config import ModelConfig
+from .layers import Past
 from .positions import Embedding, sinusoid
 from .transformer import AttentionRecord, Transformer
 
@@ -65,7 +70,7 @@ class PlaygroundConfig(PreTrainedConfig):
 
     def generation(self) -> GenerationConfig:
         """How answers are written unless somebody asks for more: greedily, as long as there is room. SOS counts, too."""
-        return GenerationConfig(**SPECIAL, max_length=self.max_positions + 1, use_cache=False)
+        return GenerationConfig(**SPECIAL, max_length=self.max_positions + 1, use_cache=True)
 
 
 class Encoder(nn.Module):
@@ -82,9 +87,23 @@ class Encoder(nn.Module):
     ) -> BaseModelOutput:
         """The memory (BSD) and, if asked for, each layer's attention (BHSS)."""
         _check_length("input_ids", input_ids, self.transformer.config)
-        record = AttentionRecord()
+        record = AttentionRecord() if output_attentions else None
         memory_BSD = self.transformer.encode(_masked(input_ids, attention_mask), record)
-        return BaseModelOutput(last_hidden_state=memory_BSD, attentions=tuple(record.encoder_attention) if output_attentions else None)
+        attentions = None if record is None else tuple(record.encoder_attention)
+        return BaseModelOutput(last_hidden_state=memory_BSD, attentions=attentions)
+
+
+class LayerCache(Past):
+    """One decoder layer's part of a cache of transformers, which beam search can reorder."""
+
+    def __init__(self, cache: Cache, layer: int) -> None:
+        self.cache, self.layer = cache, layer
+        self.length = int(cache.get_seq_length(layer))
+
+    def extend(self, key_BGTK: Tensor, value_BGTK: Tensor) -> tuple[Tensor, Tensor]:
+        self.length += key_BGTK.shape[2]
+        key_BGMK, value_BGMK = self.cache.update(key_BGTK, value_BGTK, self.layer)
+        return key_BGMK[:, :, : self.length], value_BGMK[:, :, : self.length]
 
 
 class NoPlaceLeft(StoppingCriteria):
@@ -148,6 +167,8 @@ class PlaygroundForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         encoder_outputs: BaseModelOutput | None = None,
         labels: Tensor | None = None,
         output_attentions: bool | None = None,
+        past_key_values: EncoderDecoderCache | None = None,
+        use_cache: bool | None = None,
         **unused: Any,
     ) -> Seq2SeqLMOutput:
         """Logits (BTV) of the token that follows each target position; with `labels` (BT), the mean cross-entropy as well.
@@ -155,6 +176,9 @@ class PlaygroundForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         Source positions that are PAD or masked are never attended to, labels that are PAD or -100 are not scored. Without
         `decoder_input_ids` the decoder is given the labels shifted right. Attention comes back as BHSS, BHTT and BHTS for
         each layer.
+
+        With `use_cache` or `past_key_values`, `decoder_input_ids` follow the target positions that the cache holds. The cache
+        grows by them and comes back as `past_key_values`. In training mode there is none: dropout would stay in it.
 
         Raises:
             ValueError: for sequences longer than the model has positions for, or where the source or the target is missing.
@@ -169,26 +193,54 @@ class PlaygroundForSeq2SeqLM(PreTrainedModel, GenerationMixin):
             if labels is None:
                 raise ValueError("there is no target: give decoder_input_ids, or labels, which they follow from")
             decoder_input_ids = F.pad(labels.masked_fill(labels == UNSCORED, PAD), (1, 0), value=SOS)[:, :-1]
-        _check_length("decoder_input_ids", decoder_input_ids, self.transformer.config)
+        cache = None
+        if not self.training and (use_cache or past_key_values is not None):
+            cache = past_key_values or EncoderDecoderCache(DynamicCache(), DynamicCache())
+        past_length = 0 if cache is None else int(cache.get_seq_length())
+        _check_length("decoder_input_ids", decoder_input_ids, self.transformer.config, past_length)
 
         memory_BSD = encoder_outputs[0]
         if input_ids is not None:
             source_BS = _masked(input_ids, attention_mask)
         else:  # a step of `generate`: that a token is there is all that decoding needs to know of the source
             source_BS = memory_BSD.new_ones(memory_BSD.shape[:2]) if attention_mask is None else attention_mask
-        record = AttentionRecord()
-        logits_BTV = self.transformer.output(self.transformer.decode(decoder_input_ids, memory_BSD, source_BS, record))
+        record = AttentionRecord() if output_attentions else None
+        if cache is None:
+            x_BTD = self.transformer.decode(decoder_input_ids, memory_BSD, source_BS, record)
+        else:
+            x_BTD = self._decode_with_cache(decoder_input_ids, memory_BSD, source_BS, cache, record)
+        logits_BTV = self.transformer.output(x_BTD)
         loss = None
         if labels is not None:
             loss = F.cross_entropy(logits_BTV.transpose(1, 2), labels.masked_fill(labels == PAD, UNSCORED), ignore_index=UNSCORED)
         return Seq2SeqLMOutput(
             loss=loss,
             logits=logits_BTV,
+            past_key_values=cache,
             encoder_last_hidden_state=memory_BSD,
             encoder_attentions=encoder_outputs.attentions if output_attentions else None,
-            decoder_attentions=tuple(record.decoder_attention) if output_attentions else None,
-            cross_attentions=tuple(record.cross_attention) if output_attentions else None,
+            decoder_attentions=None if record is None else tuple(record.decoder_attention),
+            cross_attentions=None if record is None else tuple(record.cross_attention),
         )
+
+    def _decode_with_cache(
+        self,
+        decoder_input_ids: Tensor,
+        memory_BSD: Tensor,
+        source_BS: Tensor,
+        cache: EncoderDecoderCache,
+        record: AttentionRecord | None,
+    ) -> Tensor:
+        """The vectors (BTD) of the target positions behind those in the cache."""
+        layers = range(self.transformer.config.n_layers)
+        across: Any = cache.cross_attention_cache  # its type has no keys and values for every kind of layer
+        if not cache.is_updated.get(0):
+            for layer, (key_BGSK, value_BGSK) in enumerate(self.transformer.memory_keys(memory_BSD)):
+                across.update(key_BGSK, value_BGSK, layer)
+                cache.is_updated[layer] = True
+        memory_keys = [(across.layers[layer].keys, across.layers[layer].values) for layer in layers]
+        past = [LayerCache(cache.self_attention_cache, layer) for layer in layers]
+        return self.transformer.decode_next(decoder_input_ids, memory_keys, padding_mask(source_BS), past, record)
 
     def generate(self, *inputs: Any, stopping_criteria: StoppingCriteriaList | None = None, **kwargs: Any) -> Any:
         """As transformers' own, and no answer outgrows the model's positions, whatever length is asked for."""
@@ -203,11 +255,14 @@ class PlaygroundForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         encoder_outputs: BaseModelOutput | None = None,
         attention_mask: Tensor | None = None,
         output_attentions: bool | None = None,
+        past_key_values: EncoderDecoderCache | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """What a step needs. Each reads the whole target anew: answers are short, and beams have no cache to reorder."""
+        """What a step needs: of the target, the positions that the cache does not hold yet."""
+        past_length = 0 if past_key_values is None else int(past_key_values.get_seq_length())
         return {
-            "decoder_input_ids": decoder_input_ids,
+            "decoder_input_ids": decoder_input_ids[:, past_length:],
+            "past_key_values": past_key_values,
             "encoder_outputs": encoder_outputs,
             "attention_mask": attention_mask,
             "output_attentions": output_attentions,
@@ -228,6 +283,7 @@ def _masked(input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
     return input_ids if attention_mask is None else input_ids.masked_fill(attention_mask == 0, PAD)
 
 
-def _check_length(name: str, tokens_BS: Tensor, config: ModelConfig) -> None:
-    if tokens_BS.shape[1] > config.max_positions:
-        raise ValueError(f"{name} has {tokens_BS.shape[1]} tokens, but the model has max_positions {config.max_positions}; shorten them")
+def _check_length(name: str, tokens_BS: Tensor, config: ModelConfig, past_length: int = 0) -> None:
+    length = past_length + tokens_BS.shape[1]
+    if length > config.max_positions:
+        raise ValueError(f"{name} has {length} tokens, but the model has max_positions {config.max_positions}; shorten them")

@@ -125,7 +125,7 @@ class DecoderLayer(nn.Module):
         x_BTD holds the new positions alone.
         """
         y_BTD = self.around_self_attention.before(x_BTD)
-        key_BGMK, value_BGMK = self.self_attention.keys_and_values(y_BTD)
+        key_BGMK, value_BGMK = self.self_attention.keys_and_values(y_BTD, past.length if past else 0)
         if past is not None:
             key_BGMK, value_BGMK = past.extend(key_BGMK, value_BGMK)
         y_BTD, self_weights_BHTM = self.self_attention(y_BTD, key_BGMK, value_BGMK, may_look_back, weigh=weigh)

@@ -3,7 +3,7 @@
 Queries are always the last of the positions that have keys: all of them when a sequence is read at once, the newest one when
 a decoder goes symbol by symbol. So how many there are of each says where they stand.
 
-Shapes: Q queries, M memory, H heads, G heads of keys and values, K numbers a head, R relative distances told apart.
+Shapes: B batch, P positions, Q queries, M memory, H heads, G heads of keys and values, K numbers a head, R relative distances told apart.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ FARTHEST = 128  # positions; from there on T5 tells no distances apart
 class Relation(nn.Module):
     """What self-attention is told of where queries and keys stand. This one tells nothing: positions came with the vectors."""
 
-    def turn(self, query_BHQK: Tensor, key_BGMK: Tensor) -> tuple[Tensor, Tensor]:
-        """Queries and keys that know where they stand."""
-        return query_BHQK, key_BGMK
+    def rotate(self, x_BHPK: Tensor, first: int = 0) -> Tensor:
+        """Queries or keys at the positions first, first + 1, ..., rotated by those positions."""
+        return x_BHPK
 
     def bias(self, query_BHQK: Tensor, key_BGMK: Tensor) -> Tensor | None:
         """What is added to the scores (HQM)."""

@@ -6,12 +6,13 @@ Shapes: B batch, S source, T target, H heads, G heads of keys and values, K numb
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
 from torch import Tensor, nn
 
-from .attention import batch_last, causal_mask, padding_mask
+from .attention import causal_mask, padding_mask
 from .config import ModelConfig
 from .layers import DecoderLayer, EncoderLayer, Past
 from .norms import norm
@@ -93,12 +94,25 @@ class Transformer(nn.Module):
         """Room for the keys and values of `n_positions` target positions, for each decoder layer."""
         weight, shape_BGM = self.output.weight, (batch_size, self.config.key_value_heads, n_positions)
         key, value = (*shape_BGM, self.config.key_size), (*shape_BGM, self.config.value_size)
-        return [Past(batch_last(weight.new_empty(key)), batch_last(weight.new_empty(value))) for _ in self.decoder_layers]
+        return [Past(weight.new_empty(key), weight.new_empty(value)) for _ in self.decoder_layers]
 
-    def decode_next(self, token_B1: Tensor, memory_keys: list[tuple[Tensor, Tensor]], may_look_across: Tensor, past: list[Past]) -> Tensor:
-        """The vector (B1D) of one more target position; `past` grows by it. Equals that position of `decode`. `may_look_across` is the
-        padding mask of the source."""
-        return self._decode(token_B1, memory_keys, None, may_look_across, past=past)
+    def decode_next(
+        self,
+        token_BT: Tensor,
+        memory_keys: list[tuple[Tensor, Tensor]],
+        may_look_across: Tensor,
+        past: Sequence[Past],
+        record: AttentionRecord | None = None,
+    ) -> Tensor:
+        """The vectors (BTD) of the next target positions, one as a rule; `past` grows by them. They equal those of `decode`.
+
+        `may_look_across` is the padding mask of the source.
+        """
+        n_tokens, first = token_BT.shape[1], past[0].length
+        may_look_back = None
+        if n_tokens > 1:
+            may_look_back = causal_mask(first + n_tokens, token_BT.device)[first:]
+        return self._decode(token_BT, memory_keys, may_look_back, may_look_across, past, record)
 
     def _decode(
         self,
@@ -106,7 +120,7 @@ class Transformer(nn.Module):
         memory_keys: list[tuple[Tensor, Tensor]],
         may_look_back: Tensor | None,
         may_look_across: Tensor,
-        past: list[Past] | None = None,
+        past: Sequence[Past] | None = None,
         record: AttentionRecord | None = None,
     ) -> Tensor:
         x_BTD = self.target_embedding(target_BT, first=past[0].length if past else 0)

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from playground.models.attention import MANY, MultiHeadAttention, attend, batch_comes_last, batch_last, causal_mask, mix, padding_mask
+from playground.models.attention import MultiHeadAttention, attend, causal_mask, mix, padding_mask
 from playground.models.config import ModelConfig
 
 B, H, Q, M, K = 2, 3, 4, 5, 8
@@ -80,22 +80,6 @@ def test_the_quick_mix_is_that_of_the_weights(look, biased, value_size):
     assert torch.allclose(quick, slow, atol=1e-6)
     for one, other in zip(torch.autograd.grad(quick, given, upstream), torch.autograd.grad(slow, given, upstream), strict=True):
         assert torch.allclose(one, other, atol=1e-5)
-
-
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("biased", [False, True])
-@pytest.mark.parametrize("value_size", [8, 5])
-def test_the_mix_for_one_query_in_many_sequences_is_that_of_the_weights(masked, biased, value_size):
-    generator = torch.Generator().manual_seed(0)
-    query, key, value = (torch.randn(MANY, 3, *size, generator=generator) for size in ((1, 8), (6, 8), (6, value_size)))
-    bias = torch.randn(3, 1, 6, generator=generator) if biased else None
-    may_look = padding_mask((torch.rand(MANY, 6, generator=generator) < 0.7).long().index_fill(1, torch.tensor(0), 1)) if masked else None
-    assert batch_comes_last(batch_last(key))
-    assert torch.equal(batch_last(key), key)
-    assert not batch_comes_last(key)
-    assert not batch_comes_last(batch_last(key[1:]))
-    quick = mix(query, batch_last(key), batch_last(value), may_look, bias)
-    assert torch.allclose(quick, attend(query, key, value, may_look, bias)[0], atol=1e-6)
 
 
 def test_attention_that_is_not_asked_for_weights_gives_none():

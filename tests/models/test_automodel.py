@@ -7,8 +7,10 @@ from transformers import AutoModelForSeq2SeqLM
 
 from playground.decoding import decode
 from playground.families.encoder_decoder import EncoderDecoder
+from playground.models import attention
 from playground.models.automodel import SIZES, PlaygroundConfig, PlaygroundForSeq2SeqLM, register
-from playground.models.config import ModelConfig, SettingError
+from playground.models.config import POSITIONS, ModelConfig, SettingError
+from playground.models.positions import Embedding
 from playground.tasks import EOS, PAD, SOS, load_task
 from playground.tasks.held_out import held_out_set
 from playground.training.checkpoint import own_tensors, pack
@@ -128,7 +130,8 @@ def test_what_is_saved_again_loads_again(changes, tmp_path):
 def test_padding_changes_nothing(pair):
     _, theirs = pair
     source_BS, target_BT = sources(20), targets(20)
-    batched = theirs(**inputs_of(source_BS), decoder_input_ids=target_BT, output_attentions=True)
+    batched = theirs(**inputs_of(source_BS), decoder_input_ids=target_BT)
+    recorded = theirs(**inputs_of(source_BS), decoder_input_ids=target_BT, output_attentions=True)
     noise_BS = torch.where(source_BS == PAD, 5, source_BS)  # what is masked may hold anything
     masked = theirs(input_ids=noise_BS, attention_mask=(source_BS != PAD).long(), decoder_input_ids=target_BT)
     unmasked = theirs(input_ids=source_BS, decoder_input_ids=target_BT)
@@ -138,7 +141,7 @@ def test_padding_changes_nothing(pair):
         n = int((source_BS[row] != PAD).sum())
         alone = theirs(input_ids=source_BS[row : row + 1, :n], decoder_input_ids=target_BT[row : row + 1])
         assert torch.allclose(alone.logits[0], batched.logits[row], atol=1e-6, rtol=0)
-        assert all(float(weights_BHTS[row, ..., n:].abs().sum()) == 0 for weights_BHTS in batched.cross_attentions)
+        assert all(float(weights_BHTS[row, ..., n:].abs().sum()) == 0 for weights_BHTS in recorded.cross_attentions)
     memory = theirs.get_encoder()(**inputs_of(source_BS))
     given = theirs(encoder_outputs=memory, attention_mask=(source_BS != PAD).long(), decoder_input_ids=target_BT)
     assert torch.equal(given.logits, batched.logits)
@@ -222,16 +225,18 @@ def test_attention_comes_back_from_generate(pair, beams):
     assert told.sequences.shape == (3, 7)
     assert [tuple(weights.shape) for weights in told.encoder_attentions] == [(3, 4, 11, 11)] * 2
     for step in range(6):
-        assert [tuple(weights.shape) for weights in told.decoder_attentions[step]] == [(3 * beams, 4, step + 1, step + 1)] * 2
-        assert [tuple(weights.shape) for weights in told.cross_attentions[step]] == [(3 * beams, 4, step + 1, 11)] * 2
+        assert [tuple(weights.shape) for weights in told.decoder_attentions[step]] == [(3 * beams, 4, 1, step + 1)] * 2
+        assert [tuple(weights.shape) for weights in told.cross_attentions[step]] == [(3 * beams, 4, 1, 11)] * 2
     if beams == 1:
         _, record = model.forward_with_attention(source_BS, told.sequences[:, :-1])
-        for ours, attentions in (
-            (record.encoder_attention, told.encoder_attentions),
-            (record.decoder_attention, told.decoder_attentions[-1]),
-            (record.cross_attention, told.cross_attentions[-1]),
-        ):
-            assert all(torch.allclose(a, b, atol=1e-6, rtol=0) for a, b in zip(attentions, ours, strict=True))
+        last = [(record.decoder_attention, told.decoder_attentions), (record.cross_attention, told.cross_attentions)]
+        pairs = list(zip(told.encoder_attentions, record.encoder_attention, strict=True))
+        for ours, attentions in last:
+            pairs += zip(attentions[-1], [weights[:, :, -1:] for weights in ours], strict=True)
+        assert all(torch.allclose(a, b, atol=1e-6, rtol=0) for a, b in pairs)
+    whole = theirs.generate(**inputs_of(source_BS), suppress_tokens=[EOS], use_cache=False, **asked)
+    assert torch.equal(whole.sequences, told.sequences)
+    assert tuple(whole.decoder_attentions[-1][0].shape) == (3 * beams, 4, 6, 6)
 
 
 def test_labels_give_the_loss_that_we_train_with(pair):
@@ -248,6 +253,86 @@ def test_labels_give_the_loss_that_we_train_with(pair):
     assert theirs(**inputs, decoder_input_ids=batch.decoder_input_BT).loss is None
     told.loss.backward()
     assert all(weight.grad is not None for weight in theirs.parameters())
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """How often attention weights were computed, and the target positions that were embedded."""
+    counts = {"weights": 0, "positions": 0}
+    attend, embed = attention.attend, Embedding.forward
+
+    def attend_and_count(*given):
+        counts["weights"] += 1
+        return attend(*given)
+
+    def embed_and_count(self, tokens_BS, *first, **named):
+        counts["positions"] += tokens_BS.shape[1] * (self.side == "target")
+        return embed(self, tokens_BS, *first, **named)
+
+    monkeypatch.setattr(attention, "attend", attend_and_count)
+    monkeypatch.setattr(Embedding, "forward", embed_and_count)
+    return counts
+
+
+@torch.no_grad()
+def test_weights_are_computed_only_where_they_are_asked_for(pair, counted):
+    _, theirs = pair
+    batch = inputs_of(sources(3)) | {"decoder_input_ids": targets(3)}
+    theirs(**batch)
+    theirs.generate(**inputs_of(sources(3)))
+    assert counted["weights"] == 0
+    theirs(**batch, output_attentions=True)
+    assert counted["weights"] == 6  # two layers: encoder, decoder, cross
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_generation_computes_every_target_position_once(pair, counted, beams):
+    _, theirs = pair
+    asked = {"num_beams": beams, "suppress_tokens": [EOS]}
+    written_BT = theirs.generate(**inputs_of(sources(5)), **asked)
+    assert written_BT.shape == (5, 12)
+    assert counted["positions"] == 11
+    assert torch.equal(theirs.generate(**inputs_of(sources(5)), use_cache=False, **asked), written_BT)
+    assert counted["positions"] == 11 + sum(range(1, 12))
+
+
+@torch.no_grad()
+def test_a_cache_may_be_filled_step_by_step_or_at_once(pair):
+    _, theirs = pair
+    source, target_BT = inputs_of(sources(4)), targets(4)
+    whole = theirs(**source, decoder_input_ids=target_BT)
+    assert whole.past_key_values is None
+    first = theirs(**source, decoder_input_ids=target_BT[:, :4], use_cache=True)
+    assert first.past_key_values.get_seq_length() == 4
+    rest = theirs(**source, decoder_input_ids=target_BT[:, 4:], past_key_values=first.past_key_values)
+    assert rest.past_key_values is first.past_key_values
+    logits_BTV = torch.cat([first.logits, rest.logits], dim=1)
+    assert torch.allclose(logits_BTV, whole.logits, atol=1e-6, rtol=0)
+    with pytest.raises(ValueError, match="decoder_input_ids has 14 tokens, but the model has max_positions 11"):
+        theirs(**source, decoder_input_ids=target_BT, past_key_values=rest.past_key_values)
+
+
+@pytest.mark.parametrize("changes", [{}, {"positions": "randomised", "dropout": 0.5}], ids=["learned", "randomised"])
+def test_generation_in_training_mode_keeps_no_dropout_in_a_cache(changes, tmp_path, counted):
+    theirs = loaded(build(**changes), tmp_path).train()
+    assert theirs.generate(**inputs_of(sources(5)), suppress_tokens=[EOS]).shape == (5, 12)
+    assert counted["positions"] == sum(range(1, 12))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64], ids=str)
+@pytest.mark.parametrize("kind", POSITIONS)
+def test_every_kind_of_positions_works_in_every_precision(kind, dtype, tmp_path):
+    theirs = loaded(build(positions=kind), tmp_path).to(dtype)
+    source_BS, target_BT = sources(6), targets(6)
+    with torch.no_grad():
+        asked = inputs_of(source_BS) | {"decoder_input_ids": target_BT}
+        recorded = theirs(**asked, output_attentions=True).logits
+        fused = theirs(**asked).logits
+        assert recorded.dtype == fused.dtype == dtype
+        full = theirs.float()(**asked).logits
+    assert torch.allclose(fused.float(), full, atol=0.1, rtol=0)
+    assert torch.allclose(recorded.float(), full, atol=0.1, rtol=0)
+    assert theirs.to(dtype).generate(**inputs_of(source_BS), suppress_tokens=[EOS]).shape == (6, 12)
 
 
 def test_what_is_too_long_or_missing_is_said(pair):

@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from playground.models import attention
-from playground.models.attention import batch_last, padding_mask
+from playground.models.attention import padding_mask
 from playground.models.config import ModelConfig
 from playground.models.transformer import Transformer
 
@@ -180,18 +179,18 @@ def test_recording_gives_the_logits_of_a_plain_pass(recipe):
     assert torch.allclose(logits_BTV, model(*tokens()), atol=1e-5)  # a plain pass mixes without writing the weights down
 
 
-@pytest.mark.parametrize("many", [1, 64])  # sequences from which on a single query has a way of its own
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_one_more_target_position_at_a_time_equals_decoding_them_together(recipe, many, monkeypatch):
-    monkeypatch.setattr(attention, "MANY", many)
+@pytest.mark.parametrize("cuts", [range(1, T), [], [3]], ids=["one at a time", "at once", "in two parts"])
+def test_decoding_in_parts_equals_decoding_together(recipe, cuts):
     model = build(**recipe)
     source_BS, target_BT = tokens()
     target_BT = target_BT.clamp(min=3)  # without padding, of which the next test speaks
     target_BT[:, 0] = 1
     memory_BSD = model.encode(source_BS)
     past = model.empty_past(3, T)
-    keys = [(batch_last(key), batch_last(value)) for key, value in model.memory_keys(memory_BSD)]
-    steps = [model.decode_next(target_BT[:, t : t + 1], keys, padding_mask(source_BS), past) for t in range(T)]
+    keys = model.memory_keys(memory_BSD)
+    parts = target_BT.tensor_split(list(cuts), dim=1)
+    steps = [model.decode_next(part_BT, keys, padding_mask(source_BS), past) for part_BT in parts]
     torch.testing.assert_close(torch.cat(steps, dim=1), model.decode(target_BT, memory_BSD, source_BS), atol=1e-5, rtol=1e-5)
 
 
