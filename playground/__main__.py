@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+import sys
+
+if __name__ == "__main__":  # the imports below take seconds, in which Ctrl-C would end this process by the signal itself
+    signal.signal(signal.SIGINT, lambda number, frame: sys.exit(128 + number))
+
 import click
 
 from playground import __version__
@@ -45,4 +51,7 @@ def run(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    run()
+    try:
+        run()
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the interpreter restores the default action of every other handler

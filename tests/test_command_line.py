@@ -1,15 +1,21 @@
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from playground.__main__ import main
+from playground.commands import training as commands
 from playground.commands.training import new_config
 from playground.training.presets import family_config
-from tests.commands import interpreter, playground
+from playground.training.trainer import Trainer
+from tests.commands import COMMAND, interpreter, playground
 from tests.servers import ROOT, wait_for
 
 TINY = [
@@ -71,6 +77,62 @@ def test_resume_goes_on_to_the_same_weights_as_an_uninterrupted_run(trained, tmp
         assert (tmp_path / "resumed" / name).read_bytes() == (tmp_path / "straight" / name).read_bytes()
     assert len((tmp_path / "resumed" / "metrics.jsonl").read_text().splitlines()) == 50
     assert json.loads((out / "config.json").read_text())["step"] == 30
+
+
+@pytest.fixture
+def run_here():
+    """Run a command in this process; restore the signal handlers that it installs."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield lambda *words: CliRunner().invoke(main, [*map(str, words)])
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def seed_of(checkpoint):
+    return json.loads((checkpoint / "config.json").read_text())["training"]["seed"]
+
+
+def test_runs_that_start_in_the_same_second_get_folders_of_their_own(run_here, tmp_path, monkeypatch):
+    monkeypatch.setattr(commands, "CHECKPOINTS", tmp_path)
+    monkeypatch.setattr(time, "strftime", lambda form: "20260102-030405")
+    for seed in (1, 2):
+        done = run_here("train", "--length", 4, "--steps", 2, "--seed", seed, "--json", *TINY)
+        assert done.exit_code == 0, done.output
+        assert seed_of(Path(json.loads(done.stdout.splitlines()[-1])["checkpoint"])) == seed
+    folders = sorted((tmp_path / "runs").iterdir())
+    assert [seed_of(folder) for folder in folders] == [1, 2]
+    assert ["seed1" in folders[0].name, "seed2" in folders[1].name] == [True, True]
+
+
+def test_a_second_run_with_the_same_out_is_refused_while_the_first_trains(tmp_path):
+    out = tmp_path / "out"
+    first = [*COMMAND, "train", "--length", "4", "--steps", "100000", "--seed", "1", "--out", str(out), *TINY]
+    with subprocess.Popen(first, cwd=ROOT, stderr=subprocess.DEVNULL) as run:
+        wait_for(lambda: catches_sigterm(run.pid), 100, "the training that handles signals")
+        second = playground("train", "--length", "4", "--steps", "5", "--seed", "2", "--out", out, *TINY)
+        run.send_signal(signal.SIGTERM)
+        assert run.wait(60) == 143
+    assert (second.returncode, second.stdout) == (2, "")
+    assert f"--out {out} is in use by another command" in second.stderr
+    assert seed_of(out) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_checkpoint_that_appears_during_training_is_not_overwritten(run_here, tmp_path, monkeypatch):
+    out, evaluate = tmp_path / "out", Trainer.evaluate
+
+    def evaluate_and_copy(trainer, *values):
+        shutil.copytree(ROOT / "checkpoints" / "copy", out, dirs_exist_ok=True)
+        return evaluate(trainer, *values)
+
+    monkeypatch.setattr(Trainer, "evaluate", evaluate_and_copy)
+    done = run_here("train", "--length", 4, "--steps", 2, "--seed", 7, "--out", out, *TINY)
+    assert (out / "config.json").read_bytes() == (ROOT / "checkpoints" / "copy" / "config.json").read_bytes()
+    assert done.exit_code == 1
+    [saved] = [path for path in tmp_path.iterdir() if path != out]
+    assert seed_of(saved) == 7
+    assert f"{out} changed during training" in done.output
+    assert str(saved) in done.output
 
 
 def test_until_ends_a_run_early(tmp_path):
@@ -194,6 +256,30 @@ def test_a_signal_ends_a_run_between_two_steps_and_it_resumes_to_the_same_weight
     assert resumed.returncode == straight.returncode == 0
     for name in ("model.safetensors", "training.safetensors"):
         assert (tmp_path / "on" / name).read_bytes() == (tmp_path / "straight" / name).read_bytes()
+
+
+CTRL_C_AT = {
+    "while modules are imported": """
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "playground.commands.training":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+""",
+    "while the interpreter shuts down": """
+class Last:
+    def __del__(self, kill=os.kill, pid=os.getpid(), number=signal.SIGINT):
+        kill(pid, number)
+sys.last = Last()
+""",
+}
+
+
+@pytest.mark.parametrize(("moment", "code"), [*zip(CTRL_C_AT, (130, 0), strict=True)], ids=[*CTRL_C_AT])
+def test_ctrl_c_never_ends_a_command_by_the_signal_itself(tmp_path, moment, code):
+    (tmp_path / "sitecustomize.py").write_text("import os, signal, sys\n" + CTRL_C_AT[moment])
+    done = interpreter("--version", PYTHONPATH=str(tmp_path))
+    assert (done.returncode, done.stderr) == (code, "")
 
 
 def test_a_run_that_diverges_keeps_the_weights_before_it_and_says_so(tmp_path):

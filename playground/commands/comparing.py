@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from playground.comparison.work import QUIET
 
-from .terminal import Several, check_out, manifest_of, refuse
+from .terminal import Several, check_out, manifest_of, refuse, reserve_out
 
 
 @click.command()
@@ -87,7 +87,7 @@ def finetune(
         refuse(f"--out {out} is a folder with other things in it; choose a new or empty one")
     if (out / "fine-tuned.json").is_file() and not overwrite:
         refuse(f"--out {out} already holds a fine-tuned model; choose another folder, or add --overwrite")
-    check_out(out, keeps_what_is_there=False)
+    click.get_current_context().with_resource(reserve_out(out, lambda: check_out(out, keeps_what_is_there=False)))
     what = {
         "model": model, "checkpoint": str(checkpoint), "into": str(out), "steps": steps, "learning_rate": learning_rate,
         "batch_size": batch_size, "n": n, "seed": seed,

@@ -23,7 +23,7 @@ from playground.tasks.rows import RowsError
 from playground.training.config import RunConfig
 from playground.training.manifest import CheckpointError, read_manifest
 
-from .terminal import CHECKPOINTS, Several, check_out, model_of, refuse
+from .terminal import CHECKPOINTS, Several, check_out, model_of, refuse, reserve_out
 from .training import learn, speak_flags
 
 SCHEMES = ("learned", "sinusoidal", "rope", "alibi", "t5")
@@ -176,6 +176,9 @@ def measured(config: RunConfig, out: Path, facts_of_lines: Callable[..., dict[st
     from playground.training.trainer import Trainer
 
     trainer, metrics = Trainer(config), list[Any]()
+    click.get_current_context().with_resource(
+        reserve_out(out, lambda: check_out(out, keeps_what_is_there=not (out / "config.json").is_file()))
+    )
     if (out / "config.json").is_file():
         try:
             if read_manifest(out).config != config:
@@ -183,8 +186,6 @@ def measured(config: RunConfig, out: Path, facts_of_lines: Callable[..., dict[st
             trainer, metrics = load_trainer(out)
         except CheckpointError as error:
             refuse(str(error))
-    else:
-        check_out(out, keeps_what_is_there=True)
     failure, exit_code = learn(trainer, metrics)
     scores = None if failure else trainer.evaluate()
     try:

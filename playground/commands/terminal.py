@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, NoReturn
 
 import click
+import filelock
 
 from playground.training.manifest import CheckpointError, read_manifest
 
@@ -69,6 +72,58 @@ def check_out(out: Path, keeps_what_is_there: bool) -> None:
         TemporaryFile(dir=out.parent).close()
     except OSError as error:
         refuse(f"--out {out} cannot be written: {error.strerror}; choose another folder")
+
+
+def new_run_folder(parent: Path, task: str, seed: int) -> Path:
+    """Make a folder that no other command has, named by time, task and seed.
+
+    The name alone is not unique: a loop over seeds starts several runs in one second.
+    """
+    while True:
+        name = f"{time.strftime('%Y%m%d-%H%M%S')}-{task}-seed{seed}-{secrets.token_hex(2)}"
+        try:
+            (parent / name).mkdir(parents=True)
+            return parent / name
+        except FileExistsError:
+            continue
+        except OSError as error:
+            refuse(f"--out {parent / name} cannot be written: {error.strerror}; choose another folder")
+
+
+@contextmanager
+def reserve_out(out: Path, check: Callable[[], object]) -> Iterator[Callable[[], Path]]:
+    """Hold an output folder from the start of a command to its end, so that no second command writes it.
+
+    Args:
+        out: the folder; it need not exist.
+        check: refuses what the folder holds. It runs before and after the lock is taken.
+
+    Yields a function that returns where to save: `out`, or a new folder beside it if the content of `out` changed meanwhile.
+    """
+    check()
+    lock = out.parent / f".{out.name}.lock"
+    try:
+        with filelock.FileLock(lock, timeout=0):
+            try:
+                check()
+                before = _entries(out)
+                yield lambda: out if _entries(out) == before else out.with_name(f"{out.name}-{secrets.token_hex(2)}")
+            finally:
+                with suppress(OSError):
+                    out.rmdir()  # only an empty folder, left by a command that saved nothing
+                with suppress(OSError):
+                    lock.unlink()
+    except filelock.Timeout:
+        refuse(f"--out {out} is in use by another command; choose another folder, or wait until that command ends")
+
+
+def _entries(folder: Path) -> tuple[Any, ...]:
+    """The names in a folder, and the identity of its checkpoint; () for a missing or empty folder."""
+    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    if "config.json" not in names:
+        return tuple(names)
+    stat = (folder / "config.json").stat()
+    return (*names, stat.st_ino, stat.st_mtime_ns)
 
 
 def manifest_of(checkpoint: Path) -> Any:

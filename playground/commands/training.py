@@ -6,7 +6,6 @@ import dataclasses
 import json
 import signal
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,18 @@ from playground.training.config import RunConfig, TaskConfig, field_owner, setti
 from playground.training.manifest import CheckpointError
 from playground.training.presets import PRESETS, family_config, preset_config
 
-from .terminal import CHECKPOINTS, check_out, manifest_of, model_of, one_voice, option_name, refuse, told_by_torchrun
+from .terminal import (
+    CHECKPOINTS,
+    check_out,
+    manifest_of,
+    model_of,
+    new_run_folder,
+    one_voice,
+    option_name,
+    refuse,
+    reserve_out,
+    told_by_torchrun,
+)
 
 if TYPE_CHECKING:
     from playground.training.trainer import Trainer
@@ -108,9 +118,12 @@ def train(
         out = out or resume
     else:
         config = new_config(given, preset)
-        out = out or CHECKPOINTS / "runs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{config.task.task}"
-    if not told_by_torchrun("RANK"):
-        check_out(out, keeps_what_is_there=not overwrite and out != resume)
+    if not told_by_torchrun("RANK"):  # the first process alone writes
+        out = out or new_run_folder(CHECKPOINTS / "runs", config.task.task, config.training.seed)
+        replaces = overwrite or out == resume
+        where_to_save = click.get_current_context().with_resource(
+            reserve_out(out, lambda: check_out(out, keeps_what_is_there=not replaces))
+        )
 
     from playground.training.checkpoint import load_trainer, save_checkpoint
     from playground.training.distributed import join
@@ -128,14 +141,18 @@ def train(
     scores = None if failure else trainer.evaluate()
     if scores:
         ranks.leave()
-    if not ranks.first:
+    if not ranks.first or out is None:
         return  # whether it went well is for the first one to say: torchrun would end it while it saves if another failed before
+    saved = where_to_save()
     try:
-        save_checkpoint(out, trainer, metrics, scores, resumable=not weights_only)
+        save_checkpoint(saved, trainer, metrics, scores, resumable=not weights_only)
     except CheckpointError as error:
         failure, exit_code = f"{failure}; {error}" if failure else str(error), exit_code or 1
     else:
-        failure = failure and f"{failure}; saved to {out}, go on with --resume {out}"
+        failure = failure and f"{failure}; saved to {saved}, go on with --resume {saved}"
+        if saved != out:
+            changed = f"--out {out} changed during training and stays as it is; this run is in {saved}"
+            failure, exit_code = f"{failure}; {changed}" if failure else changed, exit_code or 1
     if failure or scores is None:
         click.echo(f"playground: {failure}", err=True)
         raise SystemExit(exit_code)
