@@ -288,11 +288,11 @@ def asked_by_length(checkpoints: tuple[Path, ...], times: int, n: int) -> dict[s
     import torch
 
     from playground.evaluation import right_at
-    from playground.lab.lengths import scheme_result, scores, sentence
+    from playground.lab.lengths import scheme_result, scores, sentence_of_checkpoints
     from playground.tasks import ROWS
 
     torch.set_num_threads(1)  # more only get into each other's way at this size
-    rows, trained, longest = [], [], 0
+    rows = []
     for checkpoint in checkpoints:
         manifest, family = model_of(checkpoint)
         own = manifest.config.task
@@ -311,11 +311,11 @@ def asked_by_length(checkpoints: tuple[Path, ...], times: int, n: int) -> dict[s
                 refuse(str(error))
             counts.append({"length": length, "right": right, "n": asked})
         told = [{"seed": manifest.config.training.seed, "scores": scores(counts)}]
-        rows.append(scheme_result(checkpoint.name, told, manifest.config))
-        trained.append([own.min_length, own.max_length])
-        longest = max(longest, *(line["length"] for line in counts))
-    together = [min(low for low, _ in trained), max(high for _, high in trained)]
-    return {"trained": together, "longest": longest, "asked": n, "rows": rows, "sentence": sentence(rows, together, longest)}
+        described = {"task": own.task, "trained": [own.min_length, own.max_length]}
+        rows.append(scheme_result(checkpoint.name, told, manifest.config) | described)
+    trained = [min(row["trained"][0] for row in rows), min(row["trained"][1] for row in rows)]  # lengths that all were trained on
+    longest = max(row["longest"] for row in rows)
+    return {"trained": trained, "longest": longest, "asked": n, "rows": rows, "sentence": sentence_of_checkpoints(rows)}
 
 
 def tell_lengths(found: dict[str, Any], out: Path | None, table: Path | None, as_json: bool) -> None:

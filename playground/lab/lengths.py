@@ -117,16 +117,17 @@ def scheme_result(label: str, runs: Sequence[Mapping[str, Any]], config: RunConf
         "low": [min(by_length[length]) for length in lengths],
         "high": [max(by_length[length]) for length in lengths],
         "reach": spread([reach(run["scores"]) for run in done]),
-        "beyond": spread([beyond(run["scores"], config.task.max_length) for run in done]),
+        "longest": max((line["length"] for run in done for line in run["scores"]), default=0),
+        "beyond": spread([share for run in done if (share := beyond(run["scores"], config.task.max_length)) is not None]),
         "untrained": untrained_positions(config),
         "runs": list(runs),
     }
 
 
-def beyond(told: Sequence[Mapping[str, Any]], trained: int) -> float:
-    """Mean exact match over the lengths beyond those of training."""
+def beyond(told: Sequence[Mapping[str, Any]], trained: int) -> float | None:
+    """Mean exact match over the lengths beyond those of training. None where none of them was asked."""
     shares = [line["exact_match"] for line in told if line["length"] > trained and line["exact_match"] is not None]
-    return sum(shares) / len(shares) if shares else 0.0
+    return sum(shares) / len(shares) if shares else None
 
 
 def sentence(rows: Sequence[Mapping[str, Any]], trained: Sequence[int], longest: int) -> str:
@@ -139,24 +140,42 @@ def sentence(rows: Sequence[Mapping[str, Any]], trained: Sequence[int], longest:
     return _compared(done, trained, longest, f"So far, with {finished} of {planned} runs: " if finished + out < planned else "") + left_out
 
 
+def sentence_of_checkpoints(rows: Sequence[Mapping[str, Any]]) -> str:
+    """What checkpoints reach, in one sentence; those of different tasks or trained lengths are described one by one.
+
+    Each row has `task` and `trained` besides what `scheme_result` returns.
+    """
+    if len({(row["task"], *row["trained"]) for row in rows}) == 1:
+        return sentence(rows, rows[0]["trained"], max(row["longest"] for row in rows))
+    told = [f"{row['label']} (task {row['task']}): {sentence([row], row['trained'], row['longest'])}" for row in rows]
+    return " ".join(told) + " Their tasks or trained lengths differ, so these results do not compare."
+
+
 def _compared(done: Sequence[Mapping[str, Any]], trained: Sequence[int], longest: int, begin: str) -> str:
     low, high = trained
     begin += "trained" if begin else "Trained"
     begin += f" on length {low}–{high}" if low < high else f" on length {high}"
     begin += f" and asked up to {longest}, "
-    order = sorted(done, key=lambda row: (-row["reach"]["median"], -row["beyond"]["median"]))
+    order = sorted(done, key=lambda row: (-row["reach"]["median"], -(row["beyond"] or {"median": 0.0})["median"]))
     best, rest = order[0], order[1:]
     seeds = "1 seed" if best["n"] == 1 else f"median and range of {best['n']} seeds"
     if not best["reach"]["high"]:
         return f"{begin}nothing keeps 99 % exact match at any length; train for more steps."
-    told = f"{best['label']} keeps 99 % exact match up to length {_range(best['reach'])}"
+    told = f"{best['label']} keeps 99 % exact match up to length {_reached(best, longest)}"
     if rest:
-        told += ", " + ", ".join(f"{row['label']} to {_range(row['reach'])}" for row in rest)
+        told += ", " + ", ".join(f"{row['label']} to {_reached(row, longest)}" for row in rest)
     told += f" ({seeds})"
+    tested = [row for row in done if row["beyond"] and row["longest"] == longest]  # shares over the same lengths
+    if not tested:
+        told += f"; no length beyond {longest} was asked"
+    elif len(tested) == 1:
+        subject = tested[0]["label"] if rest else "it"
+        told += f"; beyond length {high}, {subject} is right on {percent(tested[0]['beyond']['median'])}"
+    else:
+        further = max(tested, key=lambda row: row["beyond"]["median"])
+        told += f"; beyond length {high}, {further['label']} is right most often, on {percent(further['beyond']['median'])}"
     if not rest:
-        return f"{begin}{told}; beyond length {high} it is right on {percent(best['beyond']['median'])}."
-    further = max(done, key=lambda row: row["beyond"]["median"])
-    told += f"; beyond length {high}, {further['label']} is right most often, on {percent(further['beyond']['median'])}"
+        return f"{begin}{told}."
     second = rest[0]
     if min(best["n"], second["n"]) == 1:
         return f"{begin}{told}; with a single seed there is no telling whether this is more than chance."
@@ -166,6 +185,11 @@ def _compared(done: Sequence[Mapping[str, Any]], trained: Sequence[int], longest
     else:
         verdict = "the ranges of the first two overlap, so these seeds show no difference between them"
     return f"{begin}{told}; {verdict}."
+
+
+def _reached(row: Mapping[str, Any], longest: int) -> str:
+    limit = f", asked up to {row['longest']} only" if row["longest"] < longest else ""
+    return _range(row["reach"]) + limit
 
 
 def _range(told: Mapping[str, Any]) -> str:

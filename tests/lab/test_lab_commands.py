@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from playground.__main__ import main
 from playground.lab.published import CLAIMS, config_of
 from playground.training.checkpoint import save_checkpoint
+from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 from tests.commands import COMMAND, interpreter, playground
 from tests.servers import ROOT, wait_for
@@ -62,6 +63,21 @@ def test_checkpoints_are_asked_as_far_as_they_have_positions(tmp_path):
     assert "checkpoints/reverse has positions for 10 symbols; longer ones are not asked" in done.stderr
     assert (found["longest"], [row["label"] for row in found["rows"]]) == (10, ["reverse", "copy"])
     assert found["rows"][0]["reach"]["median"] == 10
+    assert "most often" not in found["sentence"]
+    assert "no length beyond 10 was asked" in found["sentence"]
+
+
+def test_checkpoints_of_different_tasks_and_lengths_are_not_compared(here, tmp_path):
+    fields = {"task": "sort", "min_length": 1, "max_length": 6, "max_positions": 15, "steps": 1, "device": "cpu"}
+    trainer = Trainer(RunConfig.from_fields(fields | {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16}))
+    save_checkpoint(tmp_path / "sorter", trainer, [trainer.step()])
+    done = here("lengths", "checkpoints/reverse", tmp_path / "sorter", "--n", 20, "--times", 2, "--json")
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["sentence"].startswith("reverse (task reverse): Trained on length 1–10 and asked up to 10, reverse keeps 99 %")
+    assert "sorter (task sort): Trained on length 1–6 and asked up to 12, " in found["sentence"]
+    assert "most often" not in found["sentence"]
+    assert found["sentence"].endswith("tasks or trained lengths differ, so these results do not compare.")
+    assert [(row["task"], row["trained"]) for row in found["rows"]] == [("reverse", [1, 10]), ("sort", [1, 6])]
 
 
 def test_an_experiment_from_the_command_line(tmp_path):

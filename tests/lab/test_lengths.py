@@ -143,6 +143,20 @@ def test_the_sentence_says_how_far_each_reaches_and_whether_that_is_a_difference
     assert sentence([lost], [3, 3], 6).endswith(" Left out: 1 of 2 runs, which diverged or whose settings were changed on the way.")
 
 
+def test_a_sentence_states_nothing_about_lengths_that_were_not_asked():
+    far, near = counts(100, 100, 100, 100, 100, 0), counts(100, 100, 100)
+    alone = sentence([scheme("learned", near)], [1, 3], 3)
+    assert alone.endswith("learned keeps 99 % exact match up to length 3 (1 seed); no length beyond 3 was asked.")
+    both = sentence([scheme("learned", near, near), scheme("sinusoidal", near, near)], [1, 3], 3)
+    assert both.count("beyond") == 1
+    assert "no length beyond 3 was asked" in both
+    uneven = sentence([scheme("learned", near, near), scheme("sinusoidal", far, far)], [1, 3], 6)
+    assert "learned to 3, asked up to 3 only" in uneven
+    assert "beyond length 3, sinusoidal is right on 66.7 %" in uneven
+    assert "most often" not in uneven
+    assert scheme("learned", near)["beyond"] is None
+
+
 def test_counts_are_kept_beside_the_run_and_count_only_for_the_same_step_and_n(tmp_path):
     write_counts(tmp_path, 50, 100, counts(100, 90))
     assert read_counts(tmp_path, 50, 100) == counts(100, 90)
