@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 
-def wilson(right: int, n: int) -> tuple[float, float]:
-    """The 95 % interval of a share of `n` (Wilson 1927): unlike the plain one it has a width at 0 and at 1."""
-    z = 1.959964
-    share, more = right / n, z * z / n
+Z_95 = 1.959963984540054  # 95 % of the normal distribution lies within this many standard deviations
+
+
+def wilson(right: float, n: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share of `n` (Wilson 1927).
+
+    Unlike the plain interval it has a width at 0 and at 1, and it contains these ends exactly.
+    `right` may have a fraction, where a tie counts as a part of a success.
+
+    Raises:
+        ValueError: for no trials.
+    """
+    if n <= 0:
+        raise ValueError(f"n is {n}; an interval needs at least one trial")
+    share, more = right / n, Z_95**2 / n
     middle = (share + more / 2) / (1 + more)
-    half = z / (1 + more) * math.sqrt(share * (1 - share) / n + more / (4 * n))
-    return max(0.0, middle - half), min(1.0, middle + half)
+    half = Z_95 / (1 + more) * math.sqrt(share * (1 - share) / n + more / (4 * n))
+    return 0.0 if right == 0 else middle - half, 1.0 if right == n else middle + half
 
 
 def floored(share: float, digits: int) -> float:
@@ -72,7 +84,38 @@ def apart(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return ends[0][1] < ends[1][0] or ends[1][1] < ends[0][0]
 
 
-def by_chance(n: int, m: int) -> float:
-    """How often the ranges of `n` and `m` values from one and the same source lie wholly apart: 2 of all the ways in which they
-    can be ordered."""
-    return 2 / math.comb(n + m, n)
+def rank_test(one: Sequence[float | None], other: Sequence[float | None]) -> float:
+    """Return the exact two-sided p-value of Mann and Whitney's rank test (1947).
+
+    This is the share of all C(n + m, n) ways to divide the pooled values into groups of these
+    sizes whose rank sum is at least as far from its mean. Ties share their mean rank. None is a
+    waiting time that was not over, longer than every number.
+
+    Raises:
+        ValueError: for an empty group.
+    """
+    if not one or not other:
+        raise ValueError("one group is empty; a rank test compares two groups with a value each")
+    first, second = ([math.inf if value is None else value for value in group] for group in (one, other))
+    pooled = first + second
+    counts = sorted(Counter(pooled).items())
+    doubled_rank, below = {}, 0  # twice the mean rank, which is a whole number
+    for value, count in counts:
+        doubled_rank[value] = 2 * below + count + 1
+        below += count
+    ways: Counter[tuple[int, int]] = Counter({(0, 0): 1})  # by values chosen so far and their doubled rank sum
+    for value, count in counts:
+        added: Counter[tuple[int, int]] = Counter()
+        for (chosen, total), number in ways.items():
+            for more in range(min(count, len(first) - chosen) + 1):
+                added[chosen + more, total + more * doubled_rank[value]] += number * math.comb(count, more)
+        ways = added
+    mean = len(first) * (len(pooled) + 1)  # of the doubled rank sum
+    distance = abs(sum(doubled_rank[value] for value in first) - mean)
+    extreme = sum(number for (chosen, total), number in ways.items() if chosen == len(first) and abs(total - mean) >= distance)
+    return extreme / math.comb(len(pooled), len(first))
+
+
+def min_p_value(n: int, m: int) -> float:
+    """Return the smallest p-value that `rank_test` gives for groups of `n` and `m` distinct values."""
+    return min(1.0, 2 / math.comb(n + m, n))

@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import numpy as np
@@ -5,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playground.statistics import apart, by_chance, censored, floored, percent, quantile, spread, wilson
+from playground.statistics import apart, censored, floored, min_p_value, percent, quantile, rank_test, spread, wilson
 
 
 def test_wilson_agrees_with_published_values():
@@ -45,12 +46,44 @@ def test_ranges_are_apart_only_where_they_do_not_touch():
     assert not apart(of(1, None), of(None, None))  # both reach beyond what was watched
 
 
-def test_how_often_chance_alone_takes_ranges_apart():
-    generator = np.random.default_rng(0)
-    drawn = generator.random((20_000, 6))
-    one, two = drawn[:, :3], drawn[:, 3:]
-    seen = np.mean((one.max(1) < two.min(1)) | (two.max(1) < one.min(1)))
-    assert by_chance(3, 3) == 2 / math.comb(6, 3) == pytest.approx(seen, abs=0.01)
+@pytest.mark.parametrize("n", [1, 5, 48, 200, 2000])
+def test_wilsons_ends_are_exact_where_all_or_none_are_right(n):
+    assert wilson(n, n)[1] == 1.0
+    assert wilson(0, n)[0] == 0.0
+
+
+def test_an_interval_of_no_trials_is_refused():
+    with pytest.raises(ValueError, match="at least one trial"):
+        wilson(0, 0)
+
+
+def brute_p(one, other):
+    """The p-value by trying every way to divide the pooled values."""
+    pooled = [math.inf if value is None else value for value in (*one, *other)]
+    ranks = [sum(other < value for other in pooled) + (sum(other == value for other in pooled) + 1) / 2 for value in pooled]
+    mean = len(one) * (len(pooled) + 1) / 2
+    sums = [abs(sum(chosen) - mean) for chosen in itertools.combinations(ranks, len(one))]
+    return sum(value >= abs(sum(ranks[: len(one)]) - mean) - 1e-9 for value in sums) / len(sums)
+
+
+values = st.lists(st.one_of(st.integers(1, 6), st.none()), min_size=1, max_size=5)
+
+
+@given(values, values)
+def test_the_rank_test_counts_every_order_ties_and_what_was_not_reached(one, other):
+    assert rank_test(one, other) == pytest.approx(brute_p(one, other))
+    assert rank_test(one, other) == pytest.approx(rank_test(other, one))
+    assert 0 < rank_test(one, other) <= 1
+
+
+def test_the_rank_test_agrees_with_published_values():
+    one = [0.80, 0.83, 1.89, 1.04, 1.45, 1.38, 1.91, 1.64, 0.73, 1.46]  # Hollander and Wolfe 1973, p. 69: membrane permeability
+    other = [1.15, 0.88, 0.90, 0.74, 1.21]
+    assert rank_test(one, other) == pytest.approx(2 * 0.1272, abs=1e-4)
+    assert rank_test([1, 2, 3], [4, 5, 6]) == min_p_value(3, 3) == 0.1
+    assert rank_test([1], [2]) == min_p_value(1, 1) == 1.0
+    with pytest.raises(ValueError, match="empty"):
+        rank_test([], [1])
 
 
 @pytest.mark.parametrize(

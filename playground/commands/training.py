@@ -19,7 +19,7 @@ from playground.origins import from_argument, is_argument, keep
 from playground.runs.memory import check_memory
 from playground.tasks import TASKS
 from playground.tasks.rows import RowsError
-from playground.training.config import RunConfig, TaskConfig, field_owner, setting_of, settings_at
+from playground.training.config import RunConfig, TaskConfig, default_length, field_owner, setting_of, settings_at
 from playground.training.manifest import CheckpointError
 from playground.training.presets import PRESETS, family_config, preset_config
 
@@ -81,7 +81,7 @@ def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
     help=f"What is learned: {', '.join(TASKS)}; or rows.tsv, data.csv, hub:user/dataset, path.py:function. [default: reverse]",
 )
 @row_options
-@click.option("--length", "max_length", type=int, default=None, help="Longest sequence. [default: 10]")
+@click.option("--length", "max_length", type=int, default=None, help="Longest sequence. [default: 10; brackets: 16]")
 @click.option("--min-length", type=int, default=None, help="Shortest sequence. [default: the same as --length]")
 @click.option("--family", type=click.Choice(list(FAMILIES)), default=None, help="What kind of model learns it. [default: transformer]")
 @click.option(
@@ -240,7 +240,7 @@ def predict(checkpoint: Path, sequence: str) -> None:
 
 def new_config(given: dict[str, Any], preset: str | None) -> RunConfig:
     """The run that the options describe; it fits this machine."""
-    given.setdefault("min_length", given.get("max_length", 10))
+    given.setdefault("min_length", given.get("max_length", default_length(given.get("task"))))
     try:
         config = preset_config(preset or "fast", given) if preset or "family" not in given else family_config(**given)
         check_memory(config)

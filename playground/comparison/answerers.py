@@ -20,7 +20,7 @@ from playground.models.transformer import Transformer
 from playground.tasks import PAD
 from playground.tasks.task import Task
 
-from .items import Item, batch_of, candidates_for, most_frequent
+from .items import Item, batch_of, candidates_for, commonest_target, most_frequent
 from .prompts import first_line, fitting, masked_prompt, prompt_for
 from .scoring import read_answer
 from .work import Refused, Tell
@@ -97,13 +97,30 @@ class MostFrequent(Answerer):
         return Answer("", [], [], " ".join(read), read)
 
 
+class CommonestTarget(Answerer):
+    """Writes one and the same target, whatever the question: the one that most of the items have."""
+
+    name, what, ranks = "commonest target", "baseline", True
+
+    def __init__(self, items: Sequence[Item]) -> None:
+        self.target = commonest_target(items)
+        self.way = "always writes the target that most of these sequences have"
+
+    def answer(self, item: Item) -> Answer:
+        return Answer("", [], [], " ".join(self.target), self.target)
+
+    def scores(self, item: Item, candidates: Sequence[tuple[str, ...]]) -> list[float]:
+        return [0.0 if each == self.target else float("-inf") for each in candidates]
+
+
 class Chance:
-    """What blind guessing gets, calculated: every symbol, and every candidate, is as likely as any other."""
+    """What blind guessing gets, calculated: every symbol that targets hold, and every candidate, is as likely as any other."""
 
     name, what, way = "chance", "baseline", "calculated"
 
     @staticmethod
     def scores(items: Sequence[Item], symbols: int, ranked: Sequence[Item]) -> dict[str, float | None]:
+        """`symbols` is how many different symbols targets of the task hold."""
         chances = [1 / len(candidates_for(item, items)) for item in ranked]
         return {
             "exact_match": sum(symbols ** -len(item.answer) for item in items) / len(items),

@@ -24,12 +24,12 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from playground.runs.memory import free_memory
+from playground.statistics import wilson
 from playground.training.files import sweep
 
 from .asked import choice_of, number_of, text_of, whole_of
 from .free import UNTRAINED, classified, read
 from .pretrained import Found, find, folders_allowed, fresh_weights, let_go, open_pipeline
-from .scoring import wilson
 from .work import Refused, Tell
 
 MOST_ROWS, MOST_LABELS, MOST_BYTES = 2000, 20, 1_000_000
@@ -228,7 +228,7 @@ def train_classifier(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     right, n = lessons.right(tell), len(rows.held_out)
     counts = [sum(label == place for _, label in rows.held_out) for place in range(len(rows.labels))]
     folder = _save(model, tokenizer, found, tell) if folders_allowed() else ""
-    low, high = wilson(right, n) or (0.0, 1.0)
+    low, high = wilson(right, n) if n else (0.0, 1.0)
     return {
         "model": found.name,
         "labels": rows.labels,

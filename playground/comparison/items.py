@@ -47,11 +47,12 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Questions:
-    """The items, the worked examples, and a sentence on how the items were chosen."""
+    """The items, the worked examples, a sentence on how the items were chosen, and the symbols that targets hold."""
 
     items: tuple[Item, ...]
     examples: tuple[Item, ...]
     note: str
+    target_symbols: tuple[str, ...] = ()
 
 
 def _items_of(task: Task, batch: Batch) -> list[Item]:
@@ -87,14 +88,22 @@ def draw_questions(task: Task, n: int, min_length: int, max_length: int) -> Ques
     random.Random(EVALUATION_SEED).shuffle(items)  # whoever stops half-way has seen every length
     if len(items) < n:
         note += f"; only {len(items)} exist" if items else "; none exist"
-    return Questions(tuple(items), _draw_examples(task, min_length, max_length, {item.question for item in items}), note)
+    training = _training_items(task, min_length, max_length)
+    used = {symbol for item in (*training, *items) for symbol in item.answer}
+    target_symbols = tuple(symbol for symbol in task.vocabulary.symbols if symbol in used)
+    return Questions(tuple(items), _choose_examples(training, {item.question for item in items}), note, target_symbols)
 
 
-def _draw_examples(task: Task, min_length: int, max_length: int, asked: set[tuple[str, ...]]) -> tuple[Item, ...]:
-    """Distinct sequences that are not held out, as a model in training sees them; never one whose answer is the question, if avoidable."""
+def _training_items(task: Task, min_length: int, max_length: int) -> list[Item]:
+    """Some 2,000 sequences that are not held out, as a model in training sees them."""
     generator = torch.Generator().manual_seed(EVALUATION_SEED)
     batch = training_batch(task, round(64 * MOST_EXAMPLES * (1 + HELD_OUT_SHARE)), min_length, max_length, generator)
-    drawn = list(dict.fromkeys(item for item in _items_of(task, batch.rows(batch.weight_B > 0)) if item.question not in asked))
+    return _items_of(task, batch.rows(batch.weight_B > 0))
+
+
+def _choose_examples(training: Sequence[Item], asked: set[tuple[str, ...]]) -> tuple[Item, ...]:
+    """Distinct worked examples; never one whose answer is the question, if avoidable."""
+    drawn = list(dict.fromkeys(item for item in training if item.question not in asked))
     telling = [item for item in drawn if item.answer != item.question]
     return tuple((telling or drawn)[:MOST_EXAMPLES])
 
@@ -121,6 +130,11 @@ def candidates_for(item: Item, items: Sequence[Item] = (), shuffles: int = SHUFF
     for candidate in made:
         distinct.setdefault(candidate.symbols, candidate)
     return list(distinct.values()) if rearranged else sorted(distinct.values(), key=lambda candidate: candidate.symbols)
+
+
+def commonest_target(items: Sequence[Item]) -> tuple[str, ...]:
+    """The target that most of the items have; the first of several."""
+    return Counter(item.answer for item in items).most_common(1)[0][0]
 
 
 def most_frequent(symbols: tuple[str, ...]) -> str:

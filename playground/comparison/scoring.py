@@ -2,7 +2,7 @@
 
 exact match      share of items whose whole answer is right
 token accuracy   share of the right answers' symbols that stand at their place; what is missing, or cannot be read, is wrong
-rank accuracy    share of items whose right answer the model holds for more likely than every other candidate
+rank accuracy    share of items whose right answer the model holds for more likely than every other candidate; a tie of k counts 1/k
 """
 
 from __future__ import annotations
@@ -10,17 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-Z_95 = 1.959963984540054  # of the normal distribution: 95 % lie within this many standard deviations
+from playground.statistics import wilson
 
-
-def wilson(right: int, n: int) -> tuple[float, float] | None:
-    """The 95 % interval of a share (Wilson 1927), which stays within 0 and 1 and is not empty at 0 or n right; None for no trials."""
-    if n <= 0:
-        return None
-    share, spread = right / n, Z_95**2 / n
-    middle = (share + spread / 2) / (1 + spread)
-    half = Z_95 * math.sqrt(share * (1 - share) / n + spread / (4 * n)) / (1 + spread)
-    return (0.0 if right == 0 else middle - half, 1.0 if right == n else middle + half)
+TIE = 1e-4  # nats; rows of one batch differ by float noise of 1e-7 where nothing tells them apart
 
 
 def read_answer(text: str, symbols: Sequence[str]) -> tuple[str, ...] | None:
@@ -42,18 +34,43 @@ def is_exact(given: Sequence[str | None] | None, answer: Sequence[str]) -> bool:
 
 
 def rank_of(scores: Sequence[float], right: int) -> int:
-    """The place of the right candidate among all, from 1; whoever ties with it stands before it, for nothing tells them apart.
-    A score that is no number is the last of all."""
-    known = [score if not math.isnan(score) else -math.inf for score in scores]
-    return 1 + sum(score >= known[right] for place, score in enumerate(known) if place != right)
+    """Return the rank of the right candidate, from 1.
+
+    Candidates that tie with it, within TIE, stand before it, for nothing tells them from it. A
+    score that is no number is the last of all.
+    """
+    known = _ordered(scores)
+    return 1 + sum(score > known[right] or _is_tie(score, known[right]) for place, score in enumerate(known) if place != right)
+
+
+def first_credit(scores: Sequence[float], right: int) -> float:
+    """Return 1 where the right candidate has the best score, 1/k where k candidates tie for it, else 0.
+
+    A model that cannot tell candidates from each other gets what guessing among them gets. One
+    that gives no candidate any probability gets nothing.
+    """
+    known = _ordered(scores)
+    best = max(known)
+    if best == -math.inf:
+        return 0.0
+    tied = [_is_tie(score, best) for score in known]
+    return 1 / sum(tied) if tied[right] else 0.0
+
+
+def _ordered(scores: Sequence[float]) -> list[float]:
+    return [score if not math.isnan(score) else -math.inf for score in scores]
+
+
+def _is_tie(one: float, other: float) -> bool:
+    return one == other or abs(one - other) < TIE
 
 
 class Tally:
     """Scores as they come in, of one model's answers."""
 
     def __init__(self) -> None:
-        self.n = self.exact = self.symbols = self.right_symbols = self.ranked = self.first = 0
-        self.seconds = self.rank_seconds = 0.0
+        self.n = self.exact = self.symbols = self.right_symbols = self.ranked = 0
+        self.first = self.seconds = self.rank_seconds = 0.0
         self.chance: list[float] = []  # of ranking the right answer first, for each item that was ranked
 
     def add(self, given: Sequence[str | None] | None, answer: Sequence[str], seconds: float) -> None:
@@ -64,9 +81,10 @@ class Tally:
         self.right_symbols += sum(places)
         self.seconds += seconds
 
-    def add_rank(self, rank: int, of: int, seconds: float) -> None:
+    def add_rank(self, credit: float, of: int, seconds: float) -> None:
+        """`credit` is the item's `first_credit` among `of` candidates."""
         self.ranked += 1
-        self.first += rank == 1
+        self.first += credit
         self.chance.append(1 / of)
         self.rank_seconds += seconds
 
@@ -78,7 +96,7 @@ class Tally:
             ("token_accuracy", self.right_symbols, self.symbols),
             ("rank_accuracy", self.first, self.ranked),
         ):
-            low, high = wilson(right, of) or (None, None)
+            low, high = wilson(right, of) if of else (None, None)
             row |= {name: right / of if of else None, f"{name}_low": low, f"{name}_high": high}
         row["rank_chance"] = sum(self.chance) / len(self.chance) if self.chance else None
         row["seconds_an_item"] = self.seconds / self.n if self.n else None

@@ -26,10 +26,10 @@ from playground.statistics import percent
 from playground.training.checkpoint import load_model
 from playground.training.config import TaskConfig
 
-from .answerers import Answerer, Causal, Chance, Copy, Masked, MostFrequent, Scratch, by_elimination
+from .answerers import Answerer, Causal, Chance, CommonestTarget, Copy, Masked, MostFrequent, Scratch, by_elimination
 from .items import MOST_EXAMPLES, Item, Questions, candidates_for, draw_questions
 from .pretrained import Found, find, folders_allowed, growth, kind_of, memory_used, open_pipeline, read_config
-from .scoring import Tally, is_exact, rank_of, right_places
+from .scoring import Tally, first_credit, is_exact, rank_of, right_places
 from .work import Cancelled, Refused, Tell, in_words
 
 MOST_ITEMS = 500
@@ -103,7 +103,7 @@ def table(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
               "examples": [[each.asked, each.right] for each in questions.examples[: asked.shots]], "asked": dataclasses.asdict(asked),
               "task": dataclasses.asdict(settings)})  # fmt: skip
     table.chance()
-    for baseline in (Copy(), MostFrequent()):
+    for baseline in (Copy(), MostFrequent(), CommonestTarget(questions.items)):
         table.ask(baseline, told=False)
     table.ask(scratch)
     for name in asked.models:
@@ -159,7 +159,7 @@ class Table:
         self.tell.row(row)
 
     def chance(self) -> None:
-        scores = Chance.scores(self.items, len(self.symbols), self.ranked)
+        scores = Chance.scores(self.items, len(self.questions.target_symbols), self.ranked)
         more = {"n": len(self.items), "ranked": len(self.ranked), "rank_chance": scores["rank_accuracy"], "over": True}
         self.put(self.line(Chance) | scores | more)
 
@@ -213,7 +213,7 @@ class Table:
             scores = answerer.scores(item, [each.symbols for each in candidates])
             right = [each.symbols for each in candidates].index(item.answer)
             entry["rank"] = rank_of(scores, right)
-            tally.add_rank(entry["rank"], len(candidates), time.perf_counter() - started)
+            tally.add_rank(first_credit(scores, right), len(candidates), time.perf_counter() - started)
             entry["candidates"] = [
                 {"symbols": " ".join(each.symbols), "made": each.made, "score": score, "right": place == right}
                 for place, (each, score) in enumerate(zip(candidates, scores, strict=True))

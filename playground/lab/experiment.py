@@ -16,7 +16,7 @@ from playground.families import FAMILIES
 from playground.models.config import SettingError, shown
 from playground.runs.run import LONGEST_NAME
 from playground.tasks import ROWS, TASKS
-from playground.training.config import RunConfig, field_owner, setting_of
+from playground.training.config import RunConfig, default_length, field_owner, setting_of
 
 VARIANT = "variant"
 GRID, LENGTHS = "grid", "lengths"
@@ -179,7 +179,7 @@ class Experiment:
 
     def longest(self, settings: Mapping[str, Any]) -> int:
         """The longest sequence that is asked of a cell, in symbols."""
-        trained = settings.get("max_length", setting_of("max_length").default)
+        trained = settings.get("max_length", default_length(settings.get("task")))
         if self.kind != LENGTHS or type(trained) is not int:  # which its config will refuse
             return trained
         if trained * self.times > LONGEST:

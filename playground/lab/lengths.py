@@ -11,14 +11,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from playground.statistics import apart, by_chance, quantile, spread, wilson
+from playground.statistics import quantile, spread, wilson
 from playground.tasks import ROWS, TASKS
 from playground.training.config import RunConfig
 from playground.training.files import write_file
 from playground.training.manifest import CheckpointError, read_json
 
 from .experiment import FEWEST, work
-from .results import REACHED, percent, written
+from .results import REACHED, percent, describe_rank_test, written
 
 FILE = "lengths.json"  # beside a run's other files
 AT_ONCE = 5  # lengths in one question, so that others get an answer in between
@@ -116,7 +116,8 @@ def scheme_result(label: str, runs: Sequence[Mapping[str, Any]], config: RunConf
         "median": [quantile(by_length[length], 0.5) for length in lengths],
         "low": [min(by_length[length]) for length in lengths],
         "high": [max(by_length[length]) for length in lengths],
-        "reach": spread([reach(run["scores"]) for run in done]),
+        "reach": spread(reaches := [reach(run["scores"]) for run in done]),
+        "reaches": reaches,
         "longest": max((line["length"] for run in done for line in run["scores"]), default=0),
         "beyond": spread([share for run in done if (share := beyond(run["scores"], config.task.max_length)) is not None]),
         "untrained": untrained_positions(config),
@@ -177,13 +178,7 @@ def _compared(done: Sequence[Mapping[str, Any]], trained: Sequence[int], longest
     if not rest:
         return f"{begin}{told}."
     second = rest[0]
-    if min(best["n"], second["n"]) == 1:
-        return f"{begin}{told}; with a single seed there is no telling whether this is more than chance."
-    if apart(best["reach"], second["reach"]):
-        share = by_chance(best["n"], second["n"])
-        verdict = f"the ranges of the first two do not overlap (chance alone separates so few seeds in {percent(share)} of comparisons)"
-    else:
-        verdict = "the ranges of the first two overlap, so these seeds show no difference between them"
+    verdict = describe_rank_test((best["label"], second["label"]), best["reaches"], second["reaches"], len(done))
     return f"{begin}{told}; {verdict}."
 
 

@@ -10,11 +10,12 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from playground.statistics import apart, by_chance, censored, quantile, spread
+from playground.statistics import apart, censored, min_p_value, quantile, rank_test, spread
 
 from .experiment import VARIANT, Cell
 
 REACHED = 0.99  # exact match that counts as learned
+SIGNIFICANT = 0.05  # p-value below which two cells count as different
 MOST_POINTS = 200  # of one curve
 MOST_LOOKS = 400  # of one run, before curves are laid over each other
 
@@ -50,6 +51,8 @@ def cell_result(cell: Cell, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]
     """
     done = [run for run in runs if run["done"] and run["exact_match"] is not None and not run.get("changed")]
     diverged = sum(bool(run.get("diverged")) and not run.get("changed") for run in runs)
+    exact_match = [run["exact_match"] for run in done]
+    steps_needed = [run["steps_to"] for run in done] + [None] * diverged
     return {
         "label": cell.label,
         "short": cell.short,
@@ -58,8 +61,9 @@ def cell_result(cell: Cell, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]
         "n": len(done),
         "diverged": diverged,
         "changed": sum(bool(run.get("changed")) and (run["done"] or bool(run.get("diverged"))) for run in runs),
-        "exact_match": spread([run["exact_match"] for run in done]),
-        "steps_to": censored([run["steps_to"] for run in done] + [None] * diverged),
+        "exact_match": spread(exact_match),
+        "steps_to": censored(steps_needed),
+        "by_seed": {"exact_match": exact_match, "steps_to": steps_needed},
         "steps": max((run["steps"] for run in runs), default=0),
         "seconds": spread([run["seconds"] for run in done]),
         "curve": band([run["curve"] for run in done]),
@@ -86,8 +90,8 @@ def band(curves: Sequence[Sequence[Sequence[float]]]) -> dict[str, list[float]]:
 
 
 def sentence(names: Sequence[str], cells: Sequence[Mapping[str, Any]]) -> str:
-    """What varied (`names`) and what it bought, in one sentence. Two cells are told apart only where their full ranges over seeds do not
-    touch, and how often chance alone does that is said with it.
+    """What varied (`names`) and what it bought, in one sentence. The best two cells are compared by an exact rank test over their
+    seeds, whose p-value is part of the sentence.
     """
     done = [cell for cell in cells if _ended(cell)]
     planned, changed = (sum(cell[name] for cell in cells) for name in ("planned", "changed"))
@@ -119,7 +123,7 @@ def _compared(cells: Sequence[Mapping[str, Any]]) -> str:
     told += [f"{last['short']} {_told(last, learned)}"]
     head = "" if learned else f"nothing reached 99 % exact match in {max(cell['steps'] for cell in cells):,} steps: "
     gap = f" ({seeds}{' each' if ' each' not in seeds else ''}); "
-    return f"{head}{'; '.join(told)}{gap}{_verdict(best, first, measure, len(rest) > 1)}."
+    return f"{head}{'; '.join(told)}{gap}{_verdict(best, first, measure, len(cells))}."
 
 
 def _speed(cell: Mapping[str, Any]) -> tuple[float, float, float]:
@@ -152,21 +156,44 @@ def _told_of_scores(cell: Mapping[str, Any], learned: bool) -> str:
     return f"reached 99 % in {told['reached']} of {told['n']} seeds {end}"
 
 
-def _verdict(best: Mapping[str, Any], other: Mapping[str, Any], measure: str, more: bool) -> str:
-    """Whether the best and the one next to it can be told apart."""
+def _verdict(best: Mapping[str, Any], other: Mapping[str, Any], measure: str, n_cells: int) -> str:
+    """Whether the best cell differs from the second of `n_cells`."""
     one, two = best[measure], other[measure]
-    against = f"between {best['short']} and {other['short']} " if more else ""
     if one is None or two is None:
         return "what diverged has no score to compare"
-    if min(one["n"], two["n"]) == 1:
-        return "with a single seed there is no telling whether this is more than chance"
-    if not apart(one, two):
-        return f"the ranges {against}overlap, so these seeds show no difference"
-    share = by_chance(one["n"], two["n"])
     ratio = ""
-    if measure == "steps_to" and two["median"] is not None and one["median"]:
-        ratio = f", {two['median'] / one['median']:.1f} times as many steps"
-    return f"the ranges {against}do not overlap{ratio} (chance alone separates so few seeds in {percent(share)} of comparisons)"
+    if measure == "steps_to" and two["median"] is not None and one["median"] and apart(one, two):
+        ratio = f"{two['median'] / one['median']:.1f} times as many steps, and "
+    names = (best["short"], other["short"])
+    return ratio + describe_rank_test(names, best["by_seed"][measure], other["by_seed"][measure], n_cells)
+
+
+def describe_rank_test(names: tuple[str, str], one: Sequence[float | None], other: Sequence[float | None], n_cells: int) -> str:
+    """Whether the seeds of two cells, the best of `n_cells`, differ by an exact rank test.
+
+    Several cells are several comparisons. The best two are no pair that was chosen beforehand,
+    so the sentence says which p-value a reader of the whole table needs (Bonferroni).
+    """
+    if min(len(one), len(other)) == 1:
+        return "with a single seed there is no telling whether this is more than chance"
+    p = rank_test(one, other)
+    between = f"between {names[0]} and {names[1]} " if n_cells > 2 else ""
+    result = f"an exact rank test {between}gives p {p_in_words(p)}"
+    if p < SIGNIFICANT:
+        result += ", so they differ by more than chance"
+    elif p <= min_p_value(len(one), len(other)):
+        result += f", the least that {len(one)} and {len(other)} seeds can give: more seeds are needed to call it a difference"
+    else:
+        result += ", so these seeds do not tell them apart"
+    if n_cells > 2:
+        pairs = n_cells * (n_cells - 1) // 2
+        result += f"; only the best two of {n_cells} are tested, and among all {pairs} pairs one counts below p = {SIGNIFICANT / pairs:.2g}"
+    return result
+
+
+def p_in_words(p: float) -> str:
+    """A p-value with two digits and its sign: "= 0.031" or "< 0.0001"."""
+    return f"= {p:.2g}" if p >= 1e-4 else "< 0.0001"
 
 
 def _range(told: Mapping[str, Any], write: Any) -> str:

@@ -18,6 +18,7 @@ class About:
     symbols         fewest and most of the setting `symbols`; None where the task's alphabet is fixed
     extra           symbols of the task's own, numbered behind those of the setting
     shortest        symbols of its shortest source; shorter ones are never drawn
+    longest         symbols of the longest source in a run that names no max_length
     answer_length   the longest answer to a source of so many symbols
     sources         how many distinct sources there are, by the setting `symbols` and their length (at least `shortest`)
     """
@@ -28,6 +29,7 @@ class About:
     symbols: tuple[int, int] | None = (2, len(ALPHABET))
     extra: str = ""
     shortest: int = 1
+    longest: int = 10
     answer_length: Callable[[int], int] = lambda length: length
     sources: Callable[[int, int], int] = lambda symbols, length: symbols**length
 
@@ -80,7 +82,7 @@ TASKS = {
         "playground.tasks.rules:Brackets",
         "Write 1 if every bracket has its partner, else 0.",
         ("( ( ) )", "1"),
-        symbols=None, extra="01()", answer_length=_one, sources=lambda symbols, length: 2**length,
+        symbols=None, extra="01()", longest=16, answer_length=_one, sources=lambda symbols, length: 2**length,
     ),
     "addition": About(
         "playground.tasks.arithmetic:Addition",

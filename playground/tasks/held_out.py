@@ -49,13 +49,22 @@ class HeldOut:
 def held_out_set(task: Task, n: int, min_length: int, max_length: int) -> HeldOut:
     """`n` distinct held-out sequences, the same at every call: each length gets its share, and what short lengths cannot
     fill goes to the longer ones. Fewer than `n` come back only where fewer exist; a short length may have none.
+
+    Where a task has kinds (`Task.kinds`), every length holds as many of each kind, so that a
+    constant answer scores no more than its share of the kinds, and a length that has a single kind
+    holds none. If no length has two kinds, there is nothing to even out.
     """
+    even = _even_set(task, n, min_length, max_length, evened=True)
+    return even if len(even.lengths_B) else _even_set(task, n, min_length, max_length, evened=False)
+
+
+def _even_set(task: Task, n: int, min_length: int, max_length: int, evened: bool) -> HeldOut:
     generator = torch.Generator().manual_seed(EVALUATION_SEED)
     parts, lengths, available = [], [], {}
     left = n
     for length in range(min_length, max_length + 1):
         share = -(-left // (max_length - length + 1))
-        found_NL, available[length] = _distinct(task, length, share, generator)
+        found_NL, available[length] = _distinct(task, length, share, generator, evened)
         parts.append(torch.nn.functional.pad(found_NL, (0, max_length - length)))
         lengths.append(torch.full((len(found_NL),), length))
         left -= len(found_NL)
@@ -63,17 +72,16 @@ def held_out_set(task: Task, n: int, min_length: int, max_length: int) -> HeldOu
     return HeldOut(make_batch(task, torch.cat(parts), lengths_B), lengths_B, available)
 
 
-def _distinct(task: Task, length: int, n: int, generator: torch.Generator) -> tuple[Tensor, int | None]:
+def _distinct(task: Task, length: int, n: int, generator: torch.Generator, evened: bool) -> tuple[Tensor, int | None]:
     """Up to `n` distinct held-out sequences of one length in random order, and how many there are."""
     count = task.count(length)
     rows = max(1, CHUNK // length)
     if count <= max(task.enumerable, 2 * n / HELD_OUT_SHARE):
         kept_NL = torch.cat([_held_out_rows(task, task.listed(number_N, length)) for number_N in torch.arange(count).split(rows)])
-        order_N = torch.randperm(len(kept_NL), generator=generator)
-        kinds_N = task.kinds(kept_NL[order_N])
-        if kinds_N is not None:
-            order_N = order_N[_taking_turns(kinds_N)]
-        return kept_NL[order_N[:n]], len(kept_NL)
+        kept_NL = kept_NL[torch.randperm(len(kept_NL), generator=generator)]
+        return (_one_of_each(task, kept_NL) if evened else kept_NL)[:n], len(kept_NL)
+    if evened and task.all_kinds:
+        return _drawn_evenly(task, length, n, generator), None
     kept_NL = torch.empty(0, length, dtype=torch.long)
     while len(kept_NL) < n:  # more than 2 n are there to be found
         parts, found = [kept_NL], len(kept_NL)
@@ -85,12 +93,32 @@ def _distinct(task: Task, length: int, n: int, generator: torch.Generator) -> tu
     return kept_NL[torch.randperm(len(kept_NL), generator=generator)[:n]], None
 
 
-def _taking_turns(kinds_N: Tensor) -> Tensor:
-    """The order in which each kind gives its next one in turn: places are ranked within their kind."""
+def _drawn_evenly(task: Task, length: int, n: int, generator: torch.Generator) -> Tensor:
+    """Up to `n` distinct held-out sequences, as many of each kind, out of draws; fewer where a kind hardly has any more."""
+    rows = min(max(1, CHUNK // length), max(4096, 64 * n))
+    kept_NL = chosen_NL = torch.empty(0, length, dtype=torch.long)
+    while True:
+        drawn_NL = task.fill(torch.full((rows,), length), length, generator)
+        kept_NL = torch.cat((kept_NL, _held_out_rows(task, drawn_NL))).unique(dim=0)
+        before = len(chosen_NL)
+        chosen_NL = _one_of_each(task, kept_NL[torch.randperm(len(kept_NL), generator=generator)])
+        if len(chosen_NL) >= n or len(chosen_NL) == before:
+            return chosen_NL[:n]
+
+
+def _one_of_each(task: Task, sequence_NL: Tensor) -> Tensor:
+    """As many sequences of each kind as the rarest has, the kinds in turn; all of them where the task has no kinds."""
+    kinds_N = task.kinds(sequence_NL)
+    if kinds_N is None:
+        return sequence_NL
     rank_N = torch.empty_like(kinds_N)
-    for kind in kinds_N.unique():
-        rank_N[kinds_N == kind] = torch.arange(int((kinds_N == kind).sum()))
-    return rank_N.argsort(stable=True)
+    counts = []
+    for kind in task.all_kinds:
+        of_kind_N = kinds_N == kind
+        counts.append(int(of_kind_N.sum()))
+        rank_N[of_kind_N] = torch.arange(counts[-1])
+    order_N = rank_N.argsort(stable=True)
+    return sequence_NL[order_N[: len(counts) * min(counts)]]
 
 
 def _held_out_rows(task: Task, sequence_NL: Tensor) -> Tensor:

@@ -29,6 +29,7 @@ class Task:
 
     name: str
     example: tuple[str, str]
+    all_kinds: tuple[int, ...] = ()  # every value of `kinds`; empty where the task has none
     enumerable = 200_000  # up to this many sources of a length are listed rather than drawn
 
     def __init__(self, symbols: int = 10) -> None:
@@ -79,7 +80,8 @@ class Task:
         return sequence_BL
 
     def kinds(self, sequence_NL: Tensor) -> Tensor | None:
-        """The kind of each source of full length, where scores should rest on every kind alike although some are rare; else None."""
+        """The kind of each source of full length, one of `all_kinds`, where scores should rest on every kind alike although some are
+        rare; else None."""
         return None
 
     # One source at a time, as a person types it

@@ -174,7 +174,8 @@ class RunConfig:
 
     @classmethod
     def from_fields(cls, values: Mapping[str, Any]) -> RunConfig:
-        """A run from flat settings; whatever is missing has its default, and the model's vocabulary and positions fit the task.
+        """A run from flat settings; whatever is missing has its default, max_length that of its task, and the model's vocabulary and
+        positions fit the task.
 
         Raises:
             SettingError: for an unknown name or a value that does not fit, naming the field.
@@ -192,7 +193,7 @@ class RunConfig:
             given = unknown[0] if unknown[0].isidentifier() and len(unknown[0]) < 80 else shown(unknown[0])
             raise SettingError(unknown[0], f"{given} is no setting of a run; the settings are {', '.join(field_owner())}")
         part = {owner: {k: v for k, v in values.items() if field_owner()[k] == owner} for owner in PARTS}
-        task = TaskConfig(**part["task"])
+        task = TaskConfig(**{"max_length": default_length(part["task"].get("task"))} | part["task"])
         fitting = {
             "source_vocabulary": task.vocabulary_size + len(SPECIAL),
             "target_vocabulary": task.vocabulary_size + len(SPECIAL),
@@ -299,6 +300,12 @@ PARTS: dict[str, tuple[Any, ...]] = {
 def field_owner() -> dict[str, str]:
     """For each setting of any family, the part of RunConfig that holds it, in the order of their definition."""
     return {each.name: part for part, kinds in PARTS.items() for kind in kinds for each in dataclasses.fields(kind)}
+
+
+def default_length(task: Any) -> int:
+    """Return the max_length of a run on this task that names none."""
+    length: int = TASKS[task].longest if isinstance(task, str) and task in TASKS else setting_of("max_length").default
+    return length
 
 
 def setting_of(name: str) -> dataclasses.Field[Any]:

@@ -127,9 +127,9 @@ def test_the_sentence_says_how_far_each_reaches_and_whether_that_is_a_difference
     assert told == (
         "Trained on length 1–3 and asked up to 6, sinusoidal keeps 99 % exact match up to length 5, learned to 3 (median and range of 3 "
         "seeds); beyond length 3, sinusoidal is right most often, on 66.7 %; "
-        "the ranges of the first two do not overlap (chance alone separates so few seeds in 10 % of comparisons)."
+        "an exact rank test gives p = 0.1, the least that 3 and 3 seeds can give: more seeds are needed to call it a difference."
     )
-    assert "overlap, so these seeds show no difference" in sentence([scheme("learned", *near), scheme("sinusoidal", *near)], [1, 3], 6)
+    assert "p = 1, so these seeds do not tell them apart" in sentence([scheme("learned", *near), scheme("sinusoidal", *near)], [1, 3], 6)
     assert "with a single seed" in sentence([scheme("learned", near[0]), scheme("sinusoidal", far[0])], [1, 3], 6)
     assert "nothing keeps 99 %" in sentence([scheme("learned", counts(10, 10, 10, 0, 0, 0))], [1, 3], 6)
     waiting = {"seed": 1, "scores": []}

@@ -48,12 +48,31 @@ def test_losses_are_means_between_two_looks():
 def test_a_clear_winner_is_named_with_both_ranges_and_what_chance_would_do():
     assert told(cell("post", 160, 180, 200), cell("pre", 80, 90, 100)) == (
         "Changing norm: pre reached 99 % after 90 (80–100) steps; post reached 99 % after 180 (160–200) steps (median and range of 3 seeds "
-        "each); the ranges do not overlap, 2.0 times as many steps (chance alone separates so few seeds in 10 % of comparisons)."
+        "each); 2.0 times as many steps, and an exact rank test gives p = 0.1, the least that 3 and 3 seeds can give: more seeds are needed "
+        "to call it a difference."
     )
 
 
-def test_overlapping_ranges_show_no_difference():
-    assert "overlap, so these seeds show no difference" in told(cell("pre", 80, 90, 150), cell("post", 100, 120, 200))
+def test_seeds_that_mix_are_not_called_different():
+    found = told(cell("pre", 80, 90, 150), cell("post", 100, 120, 200))
+    assert "p = 0.4" in found
+    assert "so these seeds do not tell them apart" in found
+
+
+def test_a_clear_difference_is_called_one_although_a_single_seed_makes_the_ranges_overlap():
+    quick = (100, 100, 110, 110, 110, 120, 120, 120, 120, 130, 130, 200)
+    slow = (190, 200, 200, 210, 210, 210, 220, 220, 220, 230, 230, 240)
+    found = told(cell("pre", *quick, steps=300), cell("post", *slow, steps=300))
+    assert "no difference" not in found
+    assert "p < 0.0001" in found
+    assert "they differ by more than chance" in found
+
+
+def test_many_cells_are_many_comparisons():
+    cells = [cell(rate, *(rate + at for at in range(4))) for rate in (10, 50, 90, 130, 170)]
+    found = told(*cells, names=("n_heads",))
+    assert "an exact rank test between 10 and 50 gives p = 0.029" in found
+    assert "only the best two of 5 are tested, and among all 10 pairs one counts below p = 0.005" in found
 
 
 def test_nothing_reached_is_said_and_then_the_final_scores_are_compared():
@@ -61,7 +80,7 @@ def test_nothing_reached_is_said_and_then_the_final_scores_are_compared():
     assert found.startswith(
         "Changing norm: nothing reached 99 % exact match in 200 steps: pre ended at 55 % (50 %–60 %); post ended at 15 %"
     )
-    assert "do not overlap" in found
+    assert "p = 0.33, the least that 2 and 2 seeds can give" in found
 
 
 def test_a_cell_that_reached_it_in_some_seeds_only_is_not_given_a_number_of_steps_it_does_not_have():
@@ -69,7 +88,7 @@ def test_a_cell_that_reached_it_in_some_seeds_only_is_not_given_a_number_of_step
     assert (some["steps_to"]["median"], some["steps_to"]["reached"]) == (None, 1)
     found = told(some, cell("pre", 80, 90, 100))
     assert "post reached 99 % in 1 of 3 seeds within 200 steps, ending at 40 % (40 %–100 %)" in found
-    assert "the ranges do not overlap (chance" in found
+    assert "an exact rank test gives p = 0.1, the least that 3 and 3 seeds can give" in found
     assert "did not reach 99 % within 200 steps" in told(cell("pre", 80, 90), cell("post", None, None))
 
 
@@ -80,7 +99,7 @@ def test_with_one_seed_it_may_be_chance():
 def test_of_many_cells_the_best_the_next_and_the_last_are_named():
     found = told(*(cell(rate, time, time + 2) for rate, time in ((1, 90), (2, 60), (3, 120), (4, 75))), names=("n_heads",))
     assert found.index("2 reached 99 % after 61") < found.index("4 reached 99 % after 76") < found.index("3 reached 99 % after 121")
-    assert "the ranges between 2 and 4 do not overlap" in found
+    assert "an exact rank test between 2 and 4 gives p = 0.33" in found
     assert "1 reached" not in found.replace("121 reached", "")
 
 

@@ -10,6 +10,7 @@ from playground.tasks import TASKS, load_task
 from playground.tasks.held_out import held_out_set, is_held_out, training_batch
 from playground.tasks.task import make_batch
 from playground.tasks.vocabulary import ALPHABET
+from playground.training.config import RunConfig
 
 PLUS = "+"
 
@@ -207,6 +208,39 @@ def test_about_half_of_the_brackets_that_train_are_balanced_and_all_balanced_one
 def test_half_of_the_brackets_that_are_asked_are_balanced_where_there_are_as_many():
     asked = held_out_set(load_task("brackets"), 20, 12, 12)
     assert (asked.batch.labels_BT[:, 0] == 4).sum() == 10
+
+
+def bincount_of_targets(batch):
+    """How often each whole target occurs."""
+    return batch.labels_BT.unique(dim=0, return_counts=True)[1]
+
+
+@pytest.mark.parametrize("n", [256, 2000])
+@pytest.mark.parametrize("name", TASKS)
+def test_no_constant_answer_is_right_on_more_than_60_percent_of_what_is_held_out_by_default(name, n):
+    run = RunConfig.from_fields({"task": name})
+    asked = held_out_set(run.task.load(), n, run.task.min_length, run.task.max_length)
+    counts = bincount_of_targets(asked.batch)
+    assert counts.max().item() <= 0.6 * len(asked.lengths_B)
+    if len(counts) == 2:  # enough of each that a few wrong answers are no large part of a score
+        assert counts.min().item() >= 50
+
+
+@pytest.mark.parametrize(("low", "high"), [(1, 10), (4, 14), (16, 16), (18, 20), (17, 18)])
+def test_held_out_brackets_of_every_length_are_balanced_as_often_as_not(low, high):
+    asked = held_out_set(load_task("brackets"), 300, low, high)
+    balanced_B = asked.batch.labels_BT[:, 0] == 4
+    for length in range(low, high + 1):
+        of_length_B = asked.lengths_B == length
+        assert 2 * int((balanced_B & of_length_B).sum()) == int(of_length_B.sum())
+    assert len(asked.batch.source_BS.unique(dim=0)) == len(asked.lengths_B)
+
+
+def test_held_out_brackets_of_an_odd_length_are_not_balanced():
+    for length, n in ((9, 20), (21, 20)):
+        asked = held_out_set(load_task("brackets"), n, length, length)
+        assert len(asked.lengths_B) == n
+        assert set(asked.batch.labels_BT[:, 0].tolist()) == {3}
 
 
 @pytest.mark.parametrize(

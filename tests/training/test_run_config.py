@@ -146,7 +146,9 @@ def test_every_task_works_with_the_defaults_and_its_vocabulary_and_positions_fit
     run = RunConfig.from_fields({"task": name})
     task = run.task.load()
     assert run.model.source_vocabulary == run.model.target_vocabulary == len(task.vocabulary)
-    assert run.model.max_positions == max(10, task.answer_length(10)) + 1
+    length = 16 if name == "brackets" else 10
+    assert run.task.max_length == length
+    assert run.model.max_positions == max(length, task.answer_length(length)) + 1
     with pytest.raises(SettingError, match=f"but {len(task.vocabulary) - 3} symbols and 3 special tokens make {len(task.vocabulary)}"):
         run.replace(source_vocabulary=40, target_vocabulary=40)
 
