@@ -82,6 +82,7 @@ def test_everybody_is_asked_the_same_questions(app, hub, models, open_page):
         "chance",
         "copy the input",
         "most frequent symbol",
+        "commonest target",
     ]
     assert loaded(app, "tokenizers")
     assert not hub.told(hub.OWNER)  # nobody's token was sent
@@ -91,7 +92,7 @@ def test_everybody_is_asked_the_same_questions(app, hub, models, open_page):
     expect(row_of(page, "reverse")).to_contain_text("100 %")
     expect(row_of(page, "reverse")).to_contain_text("171,597")
     expect(page.locator(".of-table .leaks")).to_contain_text("slots")
-    expect(page.locator(".baseline")).to_have_count(3)
+    expect(page.locator(".baseline")).to_have_count(4)
 
     page.locator(".items .item summary").first.click()
     answer = page.locator(".items .item[open] .answer-of")

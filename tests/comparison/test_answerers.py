@@ -7,10 +7,11 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
-from playground.comparison.answerers import Causal, Chance, Copy, Masked, MostFrequent, Scratch, by_elimination
+from playground.comparison.answerers import Causal, Chance, CommonestTarget, Copy, Masked, MostFrequent, Scratch, by_elimination
 from playground.comparison.items import Item, candidates_for, draw_questions
 from playground.comparison.pretrained import find, open_pipeline
 from playground.comparison.prompts import masked_prompt, prompt_for
+from playground.comparison.scoring import Tally
 from playground.comparison.table import Asked, Table
 from playground.comparison.work import Cancelled, Refused, Tell
 from playground.evaluation import evaluate
@@ -299,6 +300,50 @@ def test_the_baselines_are_what_they_are_said_to_be():
     assert Copy().scores(item, candidates).index(0.0) == candidates.index(item.question)
     chance = Chance.scores([item], 10, [item])
     assert chance == {"exact_match": pytest.approx(1e-4), "token_accuracy": 0.1, "rank_accuracy": 1 / len(candidates)}
+
+
+@pytest.mark.parametrize(("name", "low", "high", "symbols"), [("parity", 1, 8, DIGITS), ("brackets", 4, 16, "01()")])
+def test_chance_guesses_among_the_symbols_that_targets_hold(name, low, high, symbols):
+    questions = draw_questions(load_task(name), 40, low, high)
+    settings = TaskConfig(task=name, min_length=low, max_length=high)
+    table = Table(Asked("", "scratch", (), 40, 4, 4), questions, settings, symbols, Tell())
+    table.chance()
+    assert (table.rows[0]["exact_match"], table.rows[0]["token_accuracy"]) == (0.5, 0.5)
+
+
+def test_chance_guesses_among_all_symbols_where_targets_hold_them_all():
+    table = asked()
+    table.chance()
+    assert (table.rows[0]["exact_match"], table.rows[0]["token_accuracy"]) == (pytest.approx(1e-3), 0.1)
+
+
+def test_no_constant_answer_does_better_than_the_baseline_of_constant_answers():
+    items = draw_questions(load_task("parity"), 40, 1, 8).items
+    tally = Tally()
+    for item in items:
+        tally.add(CommonestTarget(items).answer(item).read, item.answer, 0.0)
+    shares = [sum(item.answer == (symbol,) for item in items) / len(items) for symbol in "01"]
+    assert tally.told()["exact_match"] == max(shares) >= 0.5
+    candidates = [each.symbols for each in candidates_for(items[0], items)]
+    assert [each for each, score in zip(candidates, CommonestTarget(items).scores(items[0], candidates), strict=True) if score == 0.0] == [
+        CommonestTarget(items).target
+    ]
+
+
+class KnowsOnlySymbols(Copy):
+    """Gives every rearrangement of the question the same log-probability, as far as floats of different rows can."""
+
+    def scores(self, item, candidates):
+        return [-20.0 + 1e-7 * (number % 3) for number in range(len(candidates))]
+
+
+def test_float_noise_between_candidates_is_no_first_place_and_ties_get_what_guessing_gets():
+    table = asked(rank=12)
+    table.ask(KnowsOnlySymbols())
+    row = table.rows[0]
+    assert row["ranked"] == 12
+    assert row["rank_accuracy"] == pytest.approx(row["rank_chance"])
+    assert row["rank_accuracy_low"] < row["rank_accuracy"] < row["rank_accuracy_high"]
 
 
 def test_a_tokenizer_that_cannot_tell_symbols_apart_is_named(masked):

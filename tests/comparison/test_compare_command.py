@@ -32,9 +32,9 @@ def test_the_command_of_the_readme_with_names_of_the_hub(hub, environment, digit
     done = interpreter("compare", digits, *arguments, **environment)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    models = ["chance", "copy the input", "most frequent symbol", "digits", "gpt2", "bert-base-uncased", "bert-base-uncased"]
+    models = ["chance", "copy the input", "most frequent symbol", "commonest target", "digits", "gpt2", "bert-base-uncased", "bert-base-uncased"]
     assert [row["model"] for row in told["rows"]] == models
-    assert told["rows"][3]["exact_match"] == 1.0
+    assert told["rows"][4]["exact_match"] == 1.0
     assert len(told["items"]) == 4 * 4
     assert (len(told["leaks"]), told["asked"]["shots"]) == (1, 1)
     with open(tmp_path / "table.csv") as file:
@@ -48,11 +48,11 @@ def test_a_folder_works_wherever_a_name_does_and_what_fails_is_a_line(environmen
     assert done.returncode == 1
     lines = done.stdout.splitlines()
     assert "exact match" in lines[0]
-    assert lines[4].startswith("digits")
-    assert " 100 % " in lines[4]
-    assert lines[5].startswith(tiny_bert[:34])
-    assert "ben/nothing" in lines[7]
-    assert "no repository ben/nothing" in lines[7]
+    assert lines[5].startswith("digits")
+    assert " 100 % " in lines[5]
+    assert lines[6].startswith(tiny_bert[:34])
+    assert "ben/nothing" in lines[8]
+    assert "no repository ben/nothing" in lines[8]
     assert "no race between equals" in lines[-1]
 
 
@@ -66,7 +66,7 @@ def test_a_signal_ends_it_and_the_rows_so_far_are_told(environment, digits):
         out, err = process.communicate(timeout=200)
     assert process.returncode == 128 + signal.SIGINT
     assert "told to end" in err
-    assert [line.split("  ")[0] for line in out.splitlines()[1:5]] == ["chance", "copy the input", "most frequent symbol", "digits"]
+    assert [line.split("  ")[0] for line in out.splitlines()[1:6]] == ["chance", "copy the input", "most frequent symbol", "commonest target", "digits"]
 
 
 def test_what_cannot_be_is_refused_in_one_line(environment, digits, tmp_path):

@@ -66,13 +66,13 @@ def test_a_table_with_the_models_of_the_hub(comparer, served, digits):
     job = comparer.begin("table", table(digits, "gpt2", "nobody/nothing", "bert-base-uncased"), "ada")
     answer = over(comparer, job)
     assert answer["status"] == "done", answer["sentence"]
-    lines = [(row["model"], row["what"], row["n"]) for row in answer["result"]["rows"][3:]]
+    lines = [(row["model"], row["what"], row["n"]) for row in answer["result"]["rows"][4:]]
     pretrained = "pretrained, never trained on this task"
     assert lines == [
         ("digits", "trained on this task", 4), ("gpt2", pretrained, 4), ("nobody/nothing", "not asked", 0),
         ("bert-base-uncased", pretrained, 4), ("bert-base-uncased", pretrained, 4),
     ]  # fmt: skip
-    assert "no repository nobody/nothing" in answer["result"]["rows"][5]["error"]
+    assert "no repository nobody/nothing" in answer["result"]["rows"][6]["error"]
     assert {row["kind"] for row in answer["rows"]} == {"settings", "model", "estimate", "item", "leak"}
     assert served.tokens_seen() == set()
     assert comparer.poll(job, "ada", 10**9)["rows"] == []

@@ -68,7 +68,7 @@ def test_candidates_that_are_the_same_count_once_and_the_answer_is_always_among_
 
 @pytest.mark.parametrize("name", ["parity", "brackets", "duplicate", "addition", "dedupe", "reverse", "sort"])
 def test_candidates_are_as_long_as_the_answer_whatever_the_rule(name):
-    items = draw_questions(load_task(name), 40, 4, 10 if name == "brackets" else 7).items
+    items = draw_questions(load_task(name), 40, 4, 16 if name == "brackets" else 7).items
     chosen = {item: candidates_for(item, items) for item in items}
     assert sum(len(candidates) > 1 for candidates in chosen.values()) > 30
     for item, candidates in chosen.items():

@@ -6,8 +6,9 @@ import math
 import pytest
 
 from playground.comparison.prompts import first_line, fitting
-from playground.comparison.scoring import Tally, is_exact, rank_of, read_answer, right_places, wilson
+from playground.comparison.scoring import Tally, first_credit, is_exact, rank_of, read_answer, right_places
 from playground.comparison.sheet import COLUMNS, items_to_csv, standing, to_csv, to_json
+from playground.statistics import wilson
 
 
 def test_wilsons_interval_is_the_published_one():
@@ -16,7 +17,6 @@ def test_wilsons_interval_is_the_published_one():
     assert wilson(81, 263) == pytest.approx((0.2553, 0.3662), abs=1e-4)
     assert wilson(0, 20) == pytest.approx((0.0, 0.1611), abs=1e-4)
     assert wilson(20, 20) == pytest.approx((0.8389, 1.0), abs=1e-4)
-    assert wilson(0, 0) is None
 
 
 def test_wilsons_interval_holds_the_shares_that_do_not_surprise():
@@ -71,6 +71,17 @@ def test_a_tie_is_no_first_place():
     assert rank_of([0.0, 0.0, 0.0], 2) == 3
     assert rank_of([math.nan, -1.0], 0) == 2
     assert rank_of([-5.0, math.nan], 0) == 1
+    assert rank_of([-5.0, -5.0 - 1e-6, -7.0], 0) == 2
+    assert rank_of([-5.0, -5.0 - 1e-3, -7.0], 0) == 1
+
+
+def test_a_tie_of_k_candidates_counts_as_1_in_k_of_a_first_place():
+    assert first_credit([-1.0, -3.0, -2.0], 0) == 1
+    assert first_credit([-1.0, -3.0, -2.0], 2) == 0
+    assert first_credit([-1.0, -1.0 - 1e-6, -2.0], 1) == 1 / 2
+    assert first_credit([0.0] * 5, 2) == 1 / 5
+    assert first_credit([math.nan, -1.0], 0) == 0
+    assert first_credit([-math.inf, -math.inf], 0) == first_credit([math.nan], 0) == 0
 
 
 def test_a_tally_counts_items_symbols_and_ranks():
@@ -80,7 +91,7 @@ def test_a_tally_counts_items_symbols_and_ranks():
     tally.add(("4", "9", "3"), ("4", "1", "3"), 2.0)
     tally.add(None, ("4", "1", "3", "5", "5"), 6.0)
     tally.add_rank(1, 4, 0.5)
-    tally.add_rank(3, 8, 1.5)
+    tally.add_rank(0, 8, 1.5)
     told = tally.told()
     assert (told["n"], told["symbols"], told["ranked"]) == (3, 10, 2)
     assert told["exact_match"] == pytest.approx(1 / 3)

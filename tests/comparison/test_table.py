@@ -41,6 +41,7 @@ def test_every_line_is_there_and_says_what_it_is(whole, tiny_gpt2, tiny_bert):
         ("chance", "baseline", 6, 3, False),
         ("copy the input", "baseline", 6, 3, False),
         ("most frequent symbol", "baseline", 6, 0, False),
+        ("commonest target", "baseline", 6, 3, False),
         ("mine", "trained on this task", 6, 3, False),
         (tiny_gpt2, unknown, 6, 3, False),
         (tiny_bert, unknown, 6, 3, False),
@@ -48,17 +49,17 @@ def test_every_line_is_there_and_says_what_it_is(whole, tiny_gpt2, tiny_bert):
         ("/no/such folder", "not asked", 0, 0, True),
     ]
     assert standing(rows) == result["rows"]
-    assert result["rows"][3]["exact_match"] == 1.0
-    assert result["rows"][7]["exact_match"] is None
-    assert "is no model" in result["rows"][7]["error"]
-    for row in result["rows"][4:7]:
+    assert result["rows"][4]["exact_match"] == 1.0
+    assert result["rows"][8]["exact_match"] is None
+    assert "is no model" in result["rows"][8]["error"]
+    for row in result["rows"][5:8]:
         assert row["over"] is True
         assert row["weights_bytes"] == 4 * row["parameters"] > 0
         assert row["grown_bytes"] is not None
         assert row["seconds_an_item"] > 0
         assert 0 <= row["exact_match_low"] <= row["exact_match"] <= row["exact_match_high"] <= 1
-    assert "1 worked examples" in result["rows"][4]["way"]
-    assert result["rows"][0]["rank_accuracy"] == pytest.approx(result["rows"][4]["rank_chance"])
+    assert "1 worked examples" in result["rows"][5]["way"]
+    assert result["rows"][0]["rank_accuracy"] == pytest.approx(result["rows"][5]["rank_chance"])
     assert len(result["leaks"]) == 1
 
 
@@ -103,7 +104,7 @@ def test_a_cancelled_table_keeps_what_it_had(digits, tiny_gpt2):
     rows, result, _ = told_by(what, until=lambda row: row["kind"] == "model" and row["model"] == tiny_gpt2 and row["n"] == 2)
     assert result is None
     lines = standing(rows)
-    assert [(row["model"], row["n"], row["over"]) for row in lines[3:]] == [(digits.name, 20, True), (tiny_gpt2, 2, False)]
+    assert [(row["model"], row["n"], row["over"]) for row in lines[4:]] == [(digits.name, 20, True), (tiny_gpt2, 2, False)]
     assert sum(row["kind"] == "item" and row["model"] == tiny_gpt2 for row in rows) == 2
 
 
