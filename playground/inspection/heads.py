@@ -36,6 +36,18 @@ PATTERNS = {
     "last": "every position looks at the last token of the source, its EOS",
     "uniform": "every position looks everywhere alike",
 }
+LOOKS = {
+    "diagonal": "looks at its own position",
+    "anti-diagonal": "looks at its position counted from the end",
+    "previous": "looks one position back",
+    "next": "looks one position ahead",
+    "first": "looks at the first symbol",
+    "last": "looks at EOS",
+    "uniform": "looks everywhere alike",
+}
+CLEAR = 0.5  # a head has a pattern where at least this share of its attention beyond chance lies on it
+FLAT = 0.7  # likewise, of what it has in common with a uniform row beyond what one place has
+TOO_FEW = 0.5  # mean chance from which on a pattern tells nothing: rows of two cells score so much on any
 
 
 @dataclass(frozen=True)
@@ -44,7 +56,7 @@ class HeadScore:
 
     patterns   for each of PATTERNS the share of attention that lies on it; for "uniform" the share that a uniform row has in
                common with this one (1 - total variation). From 0 to 1; None where the pattern cannot be, such as the future
-    chance     what a uniform row would score on it
+    chance     what a uniform row would score on it; for "uniform" what a row has in common with it that looks at a single place
     entropy    of the weights in a row, in nats: 0 looks at one place; `most_entropy`, looks everywhere alike
     aligned    cross-attention of tasks that say where an answer's symbol comes from: the share of attention on that symbol
     distance   likewise: how far off it looks on average, in positions: the earth mover's distance to the ideal row
@@ -58,11 +70,37 @@ class HeadScore:
     aligned: float | None
     distance: float | None
 
+    def beyond_chance(self, name: str) -> float:
+        """Return a pattern's score on a scale from 0, that of chance, to 1; below 0 for less than chance."""
+        chance = self.chance[name] or 0.0
+        return ((self.patterns[name] or 0.0) - chance) / (1 - chance)
+
     @property
     def best(self) -> str:
-        """The pattern, "uniform" left aside, on which most of its attention lies beyond chance."""
-        beyond = {name: share - (self.chance[name] or 0.0) for name, share in self.patterns.items() if share is not None}
-        return max((name for name in beyond if name != "uniform"), key=lambda name: beyond[name])
+        """The pattern on which most of its attention beyond chance lies; "uniform" for a flat head without a clear one.
+
+        Empty where rows have so few cells that no pattern can be told from another.
+        """
+        telling = [name for name, share in self.patterns.items() if share is not None and name != "uniform" and self.is_telling(name)]
+        if not telling:
+            return ""
+        best = max(telling, key=self.beyond_chance)
+        flat = self.patterns["uniform"] is not None and self.beyond_chance("uniform") >= FLAT
+        return "uniform" if flat and self.beyond_chance(best) < CLEAR else best
+
+    def is_telling(self, name: str) -> bool:
+        """Whether chance leaves room to have this pattern or not to have it."""
+        return (self.chance[name] or 0.0) < TOO_FEW
+
+    @property
+    def description(self) -> str:
+        """What it looks like most: "looks one position back", or that it has no clear pattern and which one is nearest."""
+        best = self.best
+        if not best:
+            return "too few places to tell"
+        if best == "uniform" or self.beyond_chance(best) >= CLEAR:
+            return LOOKS[best]
+        return f"no clear pattern; most on {best}" if (self.patterns[best] or 0.0) > 1.5 * (self.chance[best] or 0.0) else "no clear pattern"
 
 
 def score_heads(subject: Subject, n: int = SEQUENCES) -> list[HeadScore]:
@@ -130,6 +168,7 @@ def _measured(kind: str, weights_LBHQM: Tensor, possible_BQM: Tensor, batch: Bat
         found[name] = ((weights_LBHQM * cell_BQM[:, None]).sum(-1), on_it_BQ)
         found[f"chance of {name}"] = (_for_all_heads((uniform_BQM * cell_BQM).sum(-1), weights_LBHQM), on_it_BQ)
     found["uniform"] = (torch.minimum(weights_LBHQM, uniform_BQM[:, None]).sum(-1), counts_BQ)
+    found["chance of uniform"] = (_for_all_heads(1 / cells_BQ.clamp(min=1), weights_LBHQM), counts_BQ)
     found["entropy"] = (torch.special.entr(weights_LBHQM).sum(-1), counts_BQ)
     found["most entropy"] = (_for_all_heads(cells_BQ.float().log(), weights_LBHQM), counts_BQ)
     ideal_BT = _ideal(batch, task) if kind == "cross" else None

@@ -86,12 +86,13 @@ def ablation_table(effects: Iterable[Effect], n: int) -> list[dict[str, Any]]:
 
 
 def head_table(scores: Iterable[HeadScore]) -> list[dict[str, Any]]:
-    """One row for each head: its share on each pattern, entropy, and distance to the ideal alignment."""
+    """One row for each head: its pattern and what that means in words, its share on each pattern, entropy, and distance to the ideal alignment."""
     return [
         {
             "name": score.head.name,
             "kind": score.head.kind,
             "best": score.best,
+            "says": score.description,
             **{name: _round(score.patterns[name]) for name in PATTERNS},
             "entropy": _round(score.entropy),
             "most_entropy": _round(score.most_entropy),

@@ -293,16 +293,17 @@ def heads_over_training(rows: Sequence[Row]) -> Figure:
     figure = blank(width, height)
     titles = {"encoder": "Encoder self-attention", "decoder": "Decoder self-attention", "cross": "Cross-attention"}
     for i, kind in enumerate(kinds):
-        last = sorted((row for row in rows if row["kind"] == kind and row["step"] == steps[-1]), key=lambda row: -row[row["best"]])
+        last = sorted((row for row in rows if row["kind"] == kind and row["step"] == steps[-1]), key=lambda row: -row[row["best"] or "uniform"])
         axes = chart(figure, 0.6, below + (len(kinds) - 1 - i) * (tall + gap), 4.4, tall, titles[kind])
         for at, final in enumerate(last):
-            line = [row[final["best"]] for row in sorted(rows, key=lambda row: row["step"]) if row["name"] == final["name"]]
+            pattern = final["best"] or "uniform"
+            line = [row[pattern] for row in sorted(rows, key=lambda row: row["step"]) if row["name"] == final["name"]]
             layer, head = (int(word.split()[-1]) - 1 for word in final["name"].split(", ")[-2:])
             named = at < 8
             axes.plot(
                 steps, line, color=COLOURS[head % len(COLOURS)] if named else GRID, linestyle=DASHES[layer % len(DASHES)],
                 linewidth=1.5 if named else 0.8, zorder=3 if named else 1,
-                label=f"layer {layer + 1}, head {head + 1}: {final['best']}" if named else None,
+                label=f"layer {layer + 1}, head {head + 1}: {final['best'] or 'too few places'}" if named else None,
             )  # fmt: skip
         axes.set_ylim(-0.03, 1.05)
         axes.set_yticks([0, 0.5, 1])

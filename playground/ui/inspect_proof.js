@@ -154,7 +154,7 @@ function drawScores(data) {
       if (name !== "uniform") shadeCell(cell, share); // which is no share of attention on a place
       if (name === head.best) cell.classList.add("heads-best");
       if (chance !== null) { cell.classList.add("heads-chance"); cell.style.setProperty("--chance", 100 * chance + "%"); }
-      cell.title = head.name + ": " + (name === "uniform" ? number(share) + " in common with a uniform row" : number(share) + " of its attention is on the pattern: " + MEANT[name] + (chance === null ? "" : "; chance " + number(chance))) + "; mean over all rows, " + over;
+      cell.title = head.name + ": " + (name === "uniform" ? number(share) + " in common with a uniform row" + (chance === null ? "" : "; a row that looks at one place has " + number(chance)) : number(share) + " of its attention is on the pattern: " + MEANT[name] + (chance === null ? "" : "; chance " + number(chance))) + "; mean over all rows, " + over;
       row.append(cell);
     }
     const say = (value, title) => el("td", { className: "heads-number", textContent: value === null ? "" : value.toFixed(2), title: value === null ? "Only where the task says which source symbol an answer's symbol comes from" : title + ", " + over });
@@ -171,7 +171,7 @@ function drawOver() {
   if (!over || !canvas.offsetParent) return;
   const head = over.heads.find((each) => each.name === scored.head) || over.heads[0], n = over.steps.length - 1, now = scored.last && scored.last.heads.find((each) => each.name === head.name);
   const series = [...PATTERNS.map((name) => [name, head.patterns[name]]), ["aligned", head.aligned]].filter(([, values]) => values.every((value) => value !== null));
-  const best = scored.pattern || (now ? now.best : "anti-diagonal");
+  const best = scored.pattern || (now && now.best) || "anti-diagonal";
   const [c, width, height] = prepare(canvas, 220), left = 40, right = width - 10, top = 10, bottom = height - 24, dark = document.body.classList.contains("dark");
   const low = Math.log(1 + over.steps[0]), high = Math.log(1 + over.steps[n]), x = (step) => left + ((right - left) * (Math.log(1 + step) - low)) / (high - low || 1), y = (share) => bottom - (bottom - top) * share;
   canvas.nearest = (px) => over.steps.reduce((near, step, i) => (Math.abs(x(step) - px) < Math.abs(x(over.steps[near]) - px) ? i : near), 0);
@@ -195,7 +195,7 @@ function drawOver() {
     if (name === best) values.forEach((value, i) => { c.beginPath(); c.arc(x(over.steps[i]), y(value), 2.2, 0, 7); c.fill(); });
   }
   if (hasChance) {
-    const text = "chance of " + best;
+    const text = best === "uniform" ? "a single place" : "chance of " + best;
     c.textAlign = "left"; c.lineWidth = 4; c.strokeStyle = css("--body-background-fill"); c.strokeText(text, left + 4, y(chance) - 5); c.fillStyle = css("--pg-quiet-text"); c.fillText(text, left + 4, y(chance) - 5);
   }
   for (const [step, mark] of [[state.step, "--pg-accent"], [scored.at === null ? null : over.steps[scored.at], "--pg-mark"]]) {

@@ -70,7 +70,14 @@ def test_uniform_attention_scores_one_on_uniform_and_chance_on_everything_else(s
     for name in PATTERNS:
         if name != "uniform" and score.patterns[name] is not None:
             assert score.patterns[name] == pytest.approx(score.chance[name], abs=1e-6)
+    assert score.best == "uniform"
     assert score.chance["first"] == pytest.approx(sum(1 / k for k in range(2, 7)) / 5 if kind == "decoder" else 1 / 6)
+
+
+def test_attention_on_a_single_place_has_the_chance_of_uniform_in_common_with_a_flat_row(scored):
+    score = scored("cross", rows(0, 1, 2, 3, 4, 5))
+    assert score.patterns["uniform"] == pytest.approx(score.chance["uniform"]) == pytest.approx(1 / 6)
+    assert score.beyond_chance("uniform") == pytest.approx(0, abs=1e-6)
 
 
 def test_a_decoder_has_no_score_for_looking_ahead(scored):

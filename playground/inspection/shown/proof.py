@@ -6,7 +6,6 @@ Shapes: L layers, B batch, T target, V vocabulary.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,6 +20,7 @@ from playground.inspection.components import Component, components, groups, head
 from playground.inspection.lens import contributions, logit_lens
 from playground.inspection.patching import patch_heads
 from playground.inspection.subject import NotInspectable, Subject
+from playground.statistics import percent
 from playground.tasks.task import Batch
 
 from .looking import said
@@ -35,17 +35,7 @@ FEWEST = 32  # sequences
 CANDIDATES = 3
 SPARE = 0.02  # of exact match: a part whose loss costs less than this can be missed
 CLEARLY_MORE = 0.1  # of exact match: parts that cost so much more together than one by one stand in for each other
-CLEAR = 0.5  # a head has a pattern where at least this share of its attention lies on it
-FLAT = 0.75  # or this much in common with a uniform row
-LOOKS = {
-    "diagonal": "looks at its own position",
-    "anti-diagonal": "looks at its position counted from the end",
-    "previous": "looks one position back",
-    "next": "looks one position ahead",
-    "first": "looks at the first symbol",
-    "last": "looks at EOS",
-    "uniform": "looks everywhere alike",
-}
+LEARNED = 0.5  # exact match, below which a model has little to lose
 
 
 def head_scores(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
@@ -60,31 +50,12 @@ def head_scores(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
             "most_entropy": _short(score.most_entropy),
             "aligned": _short(score.aligned),
             "distance": _short(score.distance),
-            "best": _best(score),
-            "says": in_words(score),
+            "best": score.best,
+            "says": score.description,
         }
         for score in scoring.score_heads_on(subject, batch)
     ]
     return {"sequences": len(batch.source_BS), "lengths": _lengths(subject), "patterns": scoring.PATTERNS, "heads": rows}
-
-
-def _best(score: scoring.HeadScore) -> str:
-    """The pattern that most of its attention lies on. A flat row has much in common with many that are not quite flat, so
-    "uniform" is the best only for what is as good as flat."""
-    lies = {name: share for name, share in score.patterns.items() if name != "uniform" and share is not None}
-    best = max(lies, key=lambda name: lies[name], default="uniform")
-    flat = score.patterns["uniform"] or 0.0
-    return "uniform" if not lies or (flat >= FLAT and lies[best] < CLEAR) else best
-
-
-def in_words(score: scoring.HeadScore) -> str:
-    """What a head looks like most: "looks one position back", or that it has no clear pattern and which one is nearest."""
-    best = _best(score)
-    share = score.patterns[best] or 0.0
-    if share >= (FLAT if best == "uniform" else CLEAR):
-        return LOOKS[best]
-    chance = score.chance[best] or 0.0
-    return f"no clear pattern; most on {best}" if share > 1.5 * chance else "no clear pattern"
 
 
 def heads_over_training(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
@@ -98,6 +69,7 @@ def heads_over_training(subject: Subject, request: dict[str, Any]) -> dict[str, 
     if len(history) < 2:
         raise NotInspectable("only runs keep the weights of earlier steps; this model has just the ones it has now")
     batch = subject.held_out(scoring.SEQUENCES).batch
+    scoring.score_heads_on(subject, batch)
     start = time.perf_counter()
     scoring.score_heads_on(subject, batch)
     affordable = int(PATIENCE / (time.perf_counter() - start))
@@ -154,10 +126,15 @@ def away(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def affordable_sequences(subject: Subject, passes: int, seconds: float) -> int:
-    """SEQUENCES, or fewer (FEWEST at least) where so many passes of the model over them would take longer than that."""
+    """SEQUENCES, or fewer (FEWEST at least) where so many passes of the model over them would take longer than that.
+
+    The first pass is not timed: it prepares what later passes find ready.
+    """
+    ablation = Ablation(subject, FEWEST)
+    ablation.score({})
     start = time.perf_counter()
-    Ablation(subject, FEWEST).score({})
-    each = (time.perf_counter() - start) / FEWEST
+    ablation.score({})
+    each = (time.perf_counter() - start) / len(ablation.batch.source_BS)
     return max(FEWEST, min(SEQUENCES, int(seconds / (passes * each))))
 
 
@@ -165,37 +142,37 @@ def finding(ablation: Ablation, effects: list[Effect], which: str, how: str) -> 
     """In words, what a ranking shows. Whether heads that can be missed one at a time stand in for each other or do nothing is
     measured: they are all taken away together."""
     before = ablation.before
-    if before.exact_match < CLEAR:
+    if before.exact_match < LEARNED:
         return (
-            f"The whole model gets only {_percent(before.exact_match)} right, so exact match has little to lose; go by the log-probability."
+            f"The whole model gets only {percent(before.exact_match)} right, so exact match has little to lose; go by the log-probability."
         )
     least = min(effects, key=lambda effect: effect.exact_match_lost)
     if which == "groups":
         missed = [effect.name for effect in effects if effect.exact_match_lost < SPARE]
         if missed:
-            return f"These groups can be missed as a whole, at less than {_percent(SPARE)} of exact match: {'; '.join(missed)}."
-        return f"No group can be missed: without {least.name}, which is missed least, {_percent(least.after.exact_match)} stay right."
+            return f"These groups can be missed as a whole, at less than {percent(SPARE)} of exact match: {'; '.join(missed)}."
+        return f"No group can be missed: without {least.name}, which is missed least, {percent(least.after.exact_match)} stay right."
     if which == "keep":
         single = max((e for e in effects if len(e.parts) == 1), key=lambda e: (e.after.exact_match, e.after.log_probability))
         if single.exact_match_lost < SPARE:
-            return f"{single.name} suffices: with it alone among the heads, {_percent(single.after.exact_match)} stay right."
-        alone = f"No head suffices alone: {_percent(single.after.exact_match)} stay right at best, with {single.name}"
-        return alone + (f"; with {least.name}, {_percent(least.after.exact_match)}." if len(least.parts) > 1 else ".")
+            return f"{single.name} suffices: with it alone among the heads, {percent(single.after.exact_match)} stay right."
+        alone = f"No head suffices alone: {percent(single.after.exact_match)} stay right at best, with {single.name}"
+        return alone + (f"; with {least.name}, {percent(least.after.exact_match)}." if len(least.parts) > 1 else ".")
     singles = [effect for effect in effects if effect.parts[0].head is not None]
     worst = max(singles, key=lambda effect: effect.exact_match_lost)
     spare = [effect.parts[0] for effect in singles if effect.exact_match_lost < SPARE]
-    most = f"The head that is missed most is {worst.name}: without it, {_percent(worst.after.exact_match)} stay right."
+    most = f"The head that is missed most is {worst.name}: without it, {percent(worst.after.exact_match)} stay right."
     if not spare and len(singles) > 1:
         least = min(singles, key=lambda effect: effect.exact_match_lost)
-        return f"Every head is needed: without {least.name}, which is missed least, {_percent(least.after.exact_match)} stay right."
+        return f"Every head is needed: without {least.name}, which is missed least, {percent(least.after.exact_match)} stay right."
     if len(spare) < 2:
         return most
     lead = most if worst.exact_match_lost >= SPARE else "No single head is needed."
     together = ablation.without(spare, how)
     added = sum(effect.exact_match_lost for effect in singles if effect.parts[0] in spare)
     each = (
-        f"{len(spare)} of {len(singles)} heads can be missed one at a time, each at less than {_percent(SPARE)} of exact match; "
-        f"without all {len(spare)} together, {_percent(together.after.exact_match)} stay right"
+        f"{len(spare)} of {len(singles)} heads can be missed one at a time, each at less than {percent(SPARE)} of exact match; "
+        f"without all {len(spare)} together, {percent(together.after.exact_match)} stay right"
     )
     if together.exact_match_lost < SPARE:
         return f"{lead} {each}: what they do, this task does not need."
@@ -331,11 +308,6 @@ def _short(value: float | None) -> float | None:
 
 def _short_ones(values: Mapping[str, float | None]) -> dict[str, float | None]:
     return {name: _short(value) for name, value in values.items()}
-
-
-def _percent(share: float) -> str:
-    """A share in words; what falls short of all is never called 100 %."""
-    return f"{math.floor(1000 * share) / 10:g} %"
 
 
 def _lengths(subject: Subject) -> list[int]:
