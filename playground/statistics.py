@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-
 Z_95 = 1.959963984540054  # 95 % of the normal distribution lies within this many standard deviations
 
 

@@ -100,7 +100,9 @@ class HeadScore:
             return "too few places to tell"
         if best == "uniform" or self.beyond_chance(best) >= CLEAR:
             return LOOKS[best]
-        return f"no clear pattern; most on {best}" if (self.patterns[best] or 0.0) > 1.5 * (self.chance[best] or 0.0) else "no clear pattern"
+        return (
+            f"no clear pattern; most on {best}" if (self.patterns[best] or 0.0) > 1.5 * (self.chance[best] or 0.0) else "no clear pattern"
+        )
 
 
 def score_heads(subject: Subject, n: int = SEQUENCES) -> list[HeadScore]:

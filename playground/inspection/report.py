@@ -86,7 +86,7 @@ def ablation_table(effects: Iterable[Effect], n: int) -> list[dict[str, Any]]:
 
 
 def head_table(scores: Iterable[HeadScore]) -> list[dict[str, Any]]:
-    """One row for each head: its pattern and what that means in words, its share on each pattern, entropy, and distance to the ideal alignment."""
+    """One row for each head: its pattern, also in words, its share on each one, entropy, and distance to the ideal alignment."""
     return [
         {
             "name": score.head.name,

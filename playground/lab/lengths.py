@@ -18,7 +18,7 @@ from playground.training.files import write_file
 from playground.training.manifest import CheckpointError, read_json
 
 from .experiment import FEWEST, work
-from .results import REACHED, percent, describe_rank_test, written
+from .results import REACHED, describe_rank_test, percent, written
 
 FILE = "lengths.json"  # beside a run's other files
 AT_ONCE = 5  # lengths in one question, so that others get an answer in between

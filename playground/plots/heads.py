@@ -293,7 +293,9 @@ def heads_over_training(rows: Sequence[Row]) -> Figure:
     figure = blank(width, height)
     titles = {"encoder": "Encoder self-attention", "decoder": "Decoder self-attention", "cross": "Cross-attention"}
     for i, kind in enumerate(kinds):
-        last = sorted((row for row in rows if row["kind"] == kind and row["step"] == steps[-1]), key=lambda row: -row[row["best"] or "uniform"])
+        last = sorted(
+            (row for row in rows if row["kind"] == kind and row["step"] == steps[-1]), key=lambda row: -row[row["best"] or "uniform"]
+        )
         axes = chart(figure, 0.6, below + (len(kinds) - 1 - i) * (tall + gap), 4.4, tall, titles[kind])
         for at, final in enumerate(last):
             pattern = final["best"] or "uniform"

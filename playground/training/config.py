@@ -304,8 +304,8 @@ def field_owner() -> dict[str, str]:
 
 def default_length(task: Any) -> int:
     """Return the max_length of a run on this task that names none."""
-    length: int = TASKS[task].longest if isinstance(task, str) and task in TASKS else setting_of("max_length").default
-    return length
+    default: Any = setting_of("max_length").default
+    return TASKS[task].longest if isinstance(task, str) and task in TASKS else int(default)
 
 
 def setting_of(name: str) -> dataclasses.Field[Any]:

@@ -32,7 +32,16 @@ def test_the_command_of_the_readme_with_names_of_the_hub(hub, environment, digit
     done = interpreter("compare", digits, *arguments, **environment)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    models = ["chance", "copy the input", "most frequent symbol", "commonest target", "digits", "gpt2", "bert-base-uncased", "bert-base-uncased"]
+    models = [
+        "chance",
+        "copy the input",
+        "most frequent symbol",
+        "commonest target",
+        "digits",
+        "gpt2",
+        "bert-base-uncased",
+        "bert-base-uncased",
+    ]
     assert [row["model"] for row in told["rows"]] == models
     assert told["rows"][4]["exact_match"] == 1.0
     assert len(told["items"]) == 4 * 4
@@ -66,7 +75,13 @@ def test_a_signal_ends_it_and_the_rows_so_far_are_told(environment, digits):
         out, err = process.communicate(timeout=200)
     assert process.returncode == 128 + signal.SIGINT
     assert "told to end" in err
-    assert [line.split("  ")[0] for line in out.splitlines()[1:6]] == ["chance", "copy the input", "most frequent symbol", "commonest target", "digits"]
+    assert [line.split("  ")[0] for line in out.splitlines()[1:6]] == [
+        "chance",
+        "copy the input",
+        "most frequent symbol",
+        "commonest target",
+        "digits",
+    ]
 
 
 def test_what_cannot_be_is_refused_in_one_line(environment, digits, tmp_path):

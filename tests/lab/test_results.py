@@ -48,8 +48,8 @@ def test_losses_are_means_between_two_looks():
 def test_a_clear_winner_is_named_with_both_ranges_and_what_chance_would_do():
     assert told(cell("post", 160, 180, 200), cell("pre", 80, 90, 100)) == (
         "Changing norm: pre reached 99 % after 90 (80–100) steps; post reached 99 % after 180 (160–200) steps (median and range of 3 seeds "
-        "each); 2.0 times as many steps, and an exact rank test gives p = 0.1, the least that 3 and 3 seeds can give: more seeds are needed "
-        "to call it a difference."
+        "each); 2.0 times as many steps, and an exact rank test gives p = 0.1, the least that 3 and 3 seeds can give: more seeds are "
+        "needed to call it a difference."
     )
 
 
