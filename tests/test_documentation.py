@@ -71,7 +71,7 @@ def test_the_space_is_brought_up_to_date_only_by_what_was_tested_on_main():
 def test_every_requirement_is_pinned():
     for name in ("requirements.txt", "requirements-dev.txt"):
         for line in (ROOT / name).read_text().splitlines():
-            assert re.fullmatch(r"-r requirements\.txt|[\w-]+(\[\w+\])?==[\w.]+", line), line
+            assert re.fullmatch(r"-r requirements\.txt|-c constraints\.txt|[\w-]+(\[\w+\])?==[\w.]+", line), line
 
 
 def test_the_tree_in_the_readme_is_the_tree_of_the_repo():

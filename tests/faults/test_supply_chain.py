@@ -1,11 +1,15 @@
 """What this project takes from others is named to the last digit: a package by its version, an action by its commit."""
 
+import importlib.metadata
 import re
 import shutil
 import socket
 import subprocess
 
 import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.servers import ROOT
 
@@ -19,7 +23,7 @@ WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.y*ml"))
 def unpinned(text):
     """The lines of a requirements file that leave anything open."""
     lines = [line.partition(" #")[0].strip() for line in text.splitlines()]
-    return [line for line in lines if line and not line.startswith(("#", "-r ")) and not PINNED.fullmatch(line)]
+    return [line for line in lines if line and not line.startswith(("#", "-r ", "-c ")) and not PINNED.fullmatch(line)]
 
 
 def floating(text):
@@ -31,6 +35,52 @@ def floating(text):
 def test_every_requirement_has_one_version(path):
     assert unpinned(path.read_text()) == []
     assert all((ROOT / line.removeprefix("-r ").strip()).is_file() for line in path.read_text().splitlines() if line.startswith("-r "))
+
+
+def requirements(path):
+    """The packages that a requirements file names, by canonical name."""
+    lines = [line for line in path.read_text().splitlines() if line and not line.startswith(("#", "-"))]
+    return {canonicalize_name(each.name): each for each in map(Requirement, lines)}
+
+
+def installed_dependencies(wanted):
+    """The version of every installed package that these requirements need, directly or not."""
+    found, todo, seen = {}, [(name, frozenset(each.extras)) for name, each in wanted.items()], set()
+    while todo:
+        name, extras = todo.pop()
+        if (name, extras) in seen:
+            continue
+        seen.add((name, extras))
+        try:
+            distribution = importlib.metadata.distribution(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        found[name] = distribution.version
+        todo += [
+            (canonicalize_name(each.name), frozenset(each.extras))
+            for each in map(Requirement, distribution.requires or [])
+            if each.marker is None or any(each.marker.evaluate({"extra": extra}) for extra in (*extras, ""))
+        ]
+    return found
+
+
+def test_every_indirect_dependency_has_one_version_in_the_constraints():
+    direct = {name: each for path in REQUIREMENTS for name, each in requirements(path).items()}
+    installed = {name: version for name, version in installed_dependencies(direct).items() if name not in {*direct, "pip", "setuptools"}}
+    assert len(installed) > 50
+    constraints = requirements(ROOT / "constraints.txt")
+    missing = sorted(f"{name}=={version}" for name, version in installed.items() if name not in constraints)
+    assert missing == [], "put these lines into constraints.txt:\n" + "\n".join(missing)
+    assert unpinned((ROOT / "constraints.txt").read_text()) == []
+    assert "-c constraints.txt" in (ROOT / "requirements-dev.txt").read_text().splitlines()
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_no_checkout_keeps_its_credential(path):
+    jobs = yaml.safe_load(path.read_text())["jobs"].values()
+    checkouts = [step for job in jobs for step in job["steps"] if step.get("uses", "").startswith("actions/checkout@")]
+    assert checkouts
+    assert [step.get("with", {}).get("persist-credentials") for step in checkouts] == [False] * len(checkouts)
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
