@@ -55,6 +55,11 @@ class Cell:
         named = [plain_value(value[each]) for each in NAMING if value.get(each, "none") != "none"]
         return " ".join(named) if named and set(value) <= {*NAMING, *BUDGET} else self.label
 
+    @cached_property
+    def steps(self) -> int:
+        """How many steps each of its runs takes."""
+        return self.config(0).training.steps
+
     def config(self, seed: int) -> RunConfig:
         """The run of this cell with this seed.
 

@@ -11,14 +11,16 @@ waits for its owner to resume it, as runs do. Threads: any thread may call in; o
 from __future__ import annotations
 
 import json
+import logging
 import secrets
 import threading
 import time
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, OrderedDict
+from collections.abc import Hashable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import fields
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,8 @@ from playground.training.manifest import read_json
 from . import lengths, results
 from .experiment import LENGTHS, Cell, Experiment
 
+log = logging.getLogger(__name__)
+
 AHEAD = 2  # runs of one experiment that may wait in the registry's line
 TICK = 0.2  # seconds between two looks at what goes on
 EXPERIMENTS_AN_OWNER, EXPERIMENTS_IN_ALL = 50, 2000
@@ -40,6 +44,7 @@ AGAIN_AFTER = 5.0  # seconds after a refusal until a run asks for a place again
 SPEC = ("name", "question", "base", "grid", "seeds", "kind", "times", "n")  # what somebody who begins one may say
 ENDED = ("done", "failed")
 LEFT = ("paused", "stopped", "failed")  # a run that goes on only when it is told to
+MAX_CACHED = 64  # experiments of which computed results stay in memory
 ALIKE = ("task", "symbols", "min_length", "max_length", "batch_size", "device", "threads", "eval_every", "eval_n")
 
 
@@ -52,7 +57,13 @@ class Going:
         self.owner = ""  # the owner's secret while runs are still to be begun for them; never written down
         self.again: set[str] = set()  # keys of runs that are to be taken up again
         self.message = ""
+        self.failure = ""  # the error of the last attempt to go on, which is logged once
+        # What follows is computed anew when it is missing: it may be dropped at any time while no owner waits (`forget`).
         self.cells: dict[str, tuple[object, dict[str, Any]]] = {}  # by label: what a result was made of, and the result
+        self.results: tuple[Hashable, dict[str, Any]] | None = None  # of all cells: likewise
+        self.lengths: tuple[Hashable, dict[str, Any]] | None = None  # likewise
+        self.measured: dict[str, tuple[object, dict[str, Any]]] = {}  # by run: likewise
+        self.kinds: dict[str, Hashable] = {}  # by label: `_kind_of` its runs
         self.counts: dict[tuple[str, int], list[dict[str, int]]] = {}  # by run and step: what was counted by length so far
         self.kept: set[tuple[str, int]] = set()  # those of which everything was counted and is on disk
         self.asking: Future[dict[str, Any]] | None = None
@@ -60,6 +71,11 @@ class Going:
         self.asked_at = 0.0  # when that was
         self.watched_at = time.monotonic()  # when its owner last asked about it
         self.not_before = 0.0  # when a run may ask for a place again
+
+    def forget(self) -> None:
+        """Drop what can be computed or read from disk again."""
+        self.cells, self.measured, self.kinds, self.counts = {}, {}, {}, {}
+        self.results = self.lengths = None
 
 
 class Laboratory:
@@ -70,14 +86,17 @@ class Laboratory:
         self.eyes = Eyes()  # of its own: what takes this long must not keep those waiting who look into a model
         self.folder = registry.root / "experiments"
         self._known: dict[str, Going] = {}
-        self._measured: dict[tuple[str, int, str, bool], dict[str, Any]] = {}
+        self._cached: OrderedDict[str, Going] = OrderedDict()  # by id, last used last: those with computed results
         self._lock = threading.RLock()
         self._closing = threading.Event()
         sweep(self.folder, 600)
         for path in sorted(self.folder.glob("*.json")):
-            with suppress(ValueError, OSError):  # not ours to judge: the file stays
+            try:
                 going = _read(path)
-                self._known[going.experiment.id] = going
+            except (ValueError, OSError):  # of another version, or no experiment: the file stays
+                log.warning("%s cannot be read as an experiment", path, exc_info=True)
+                continue
+            self._known[going.experiment.id] = going
         threading.Thread(target=self._keep_going, name="laboratory", daemon=True).start()
 
     def close(self) -> None:
@@ -166,7 +185,31 @@ class Laboratory:
         oldest = min(left, key=lambda each: each.created)
         with suppress(OSError):
             (self.folder / f"{oldest.id}.json").unlink(missing_ok=True)
-        del self._known[oldest.id]
+        self._drop(oldest.id)
+
+    def _drop(self, experiment_id: str) -> None:
+        """Keep nothing of an experiment in memory. With the lock held."""
+        del self._known[experiment_id]
+        self._cached.pop(experiment_id, None)
+
+    def _use(self, experiment: Experiment) -> Going:
+        """Return what is known of an experiment, and mark it as used last.
+
+        Of those used longest ago, computed results are dropped, unless a run of theirs is under way.
+        """
+        going = self._known[experiment.id]
+        if self._lock.acquire(blocking=False):  # a report does not wait for a run that is being started
+            try:
+                self._cached[experiment.id] = going
+                self._cached.move_to_end(experiment.id)
+                if len(self._cached) > MAX_CACHED:
+                    for each in list(self._cached.values())[:-MAX_CACHED]:
+                        if not each.owner and each.asking is None:
+                            each.forget()
+                            del self._cached[each.experiment.id]
+            finally:
+                self._lock.release()
+        return going
 
     # What an owner does
 
@@ -194,6 +237,10 @@ class Laboratory:
             for key, run in list(runs.items()):  # what had to make room before it was asked is trained anew
                 if run.removed == EMPTIED and not run.diverged and (run.status != "done" or self._unasked(going, {key: run})):
                     del going.runs[key], runs[key]
+            ids = set(going.runs.values())
+            going.measured = {run_id: each for run_id, each in going.measured.items() if run_id in ids}
+            going.counts = {key: each for key, each in going.counts.items() if key[0] in ids}
+            going.kept = {key for key in going.kept if key[0] in ids}
             going.again = {key for key, run in runs.items() if run.status in (*LEFT, "stopping") and not run.diverged}
             going.message, going.owner = "", owner
             going.watched_at, going.not_before = time.monotonic(), 0.0
@@ -211,7 +258,7 @@ class Laboratory:
                 (self.folder / f"{experiment.id}.json").unlink(missing_ok=True)
             except OSError as error:
                 raise Refused(f"the experiment could not be deleted: {error.strerror or error}") from None
-            del self._known[experiment.id]
+            self._drop(experiment.id)
             for run in self._runs(going, owner).values():
                 self.registry.delete(run)
 
@@ -223,7 +270,7 @@ class Laboratory:
 
     def row(self, experiment: Experiment, owner: str) -> dict[str, Any]:
         """An experiment in the list of experiments. Whoever asks is there: it goes on."""
-        going = self._known[experiment.id]
+        going = self._use(experiment)
         going.watched_at = time.monotonic()
         runs = self._runs(going, owner)
         status = Counter(run.status for run in runs.values())
@@ -252,9 +299,9 @@ class Laboratory:
     def report(self, experiment: Experiment, owner: str) -> dict[str, Any]:
         """Everything about an experiment: how it stands, its runs with their places in the line, what was found until now.
 
-        Whoever asks is there: none of its runs is left alone.
+        Whoever asks is there: none of its runs is left alone. `version` changes with what was found.
         """
-        going = self._known[experiment.id]
+        going = self._use(experiment)
         runs, now = self._runs(going, owner), time.monotonic()
         told = []
         for key, cell, seed in experiment.planned():
@@ -265,34 +312,46 @@ class Laboratory:
                 line |= {"run": f"run:{run.id}", "status": run.status, "step": run.step, "place": self.registry.place(run)}
                 line |= {"steps": run.steps, "message": run.message}
             told.append(line)
-        found = {"results": self.results(experiment, owner)} | (
-            {"lengths": self.lengths(experiment, owner)} if experiment.kind == LENGTHS else {}
-        )
+        made_of, learned = self._results(experiment, owner)
+        found = {"results": learned}
+        if experiment.kind == LENGTHS:
+            made_of_lengths, found["lengths"] = self._lengths(experiment, owner)
+            made_of = (made_of, made_of_lengths)
         spec = {name: value for name, value in experiment.to_json().items() if name in SPEC}
         estimate = self.estimate(experiment, owner)
-        return self.row(experiment, owner) | {"spec": spec, "lines": told, "estimate": estimate} | found
+        version = f"{hash(made_of) & 0xFFFFFFFFFFFFFFFF:016x}"  # differs between servers, as hashes of text do
+        return self.row(experiment, owner) | {"spec": spec, "lines": told, "estimate": estimate, "version": version} | found
 
     def results(self, experiment: Experiment, owner: str) -> dict[str, Any]:
         """Medians and ranges for each cell, curves, and the sentence."""
-        going = self._known[experiment.id]
+        return self._results(experiment, owner)[1]
+
+    def _results(self, experiment: Experiment, owner: str) -> tuple[Hashable, dict[str, Any]]:
+        """The results behind what they were made of; computed anew only where a run has gone on."""
+        going = self._use(experiment)
         runs = self._runs(going, owner)
-        cells = [self._cell(going, runs, at, cell) for at, cell in enumerate(experiment.cells)]
-        return {"fields": list(experiment.grid), "cells": cells, "sentence": results.sentence(list(experiment.grid), cells)}
+        made_of = tuple(_state_of(runs.get(key)) for key, _, _ in experiment.planned())
+        known = going.results
+        if known is None or known[0] != made_of:
+            cells = [self._cell(going, runs, at, cell) for at, cell in enumerate(experiment.cells)]
+            found = {"fields": list(experiment.grid), "cells": cells, "sentence": results.sentence(list(experiment.grid), cells)}
+            known = going.results = (made_of, found)
+        return known
 
     def _cell(self, going: Going, runs: Mapping[str, Run], at: int, cell: Cell) -> dict[str, Any]:
         """What came of one cell; made anew only where one of its runs has gone on."""
         by_seed = {seed: runs.get(f"{at}/{seed}") for seed in going.experiment.seeds}
-        made_of = [run and (run.id, run.step, run.status, run.scores is None, len(run.changes)) for run in by_seed.values()]
+        made_of = [_state_of(run) for run in by_seed.values()]
         known = going.cells.get(cell.label)
         if known and known[0] == made_of:
             return known[1]
         told = []
         for seed, run in by_seed.items():
             blank: dict[str, Any] = {
-                "done": False, "diverged": False, "changed": [], "exact_match": None, "steps": cell.config(seed).training.steps,
+                "done": False, "diverged": False, "changed": [], "exact_match": None, "steps": cell.steps,
                 "steps_to": None, "seconds": 0.0, "curve": [], "loss": [],
             }  # fmt: skip
-            told.append({"seed": seed} | (self._measure(run) if run else blank))
+            told.append({"seed": seed} | (self._measure(going, run) if run else blank))
         found = results.cell_result(cell, told)
         found["seeds"] = [{name: value for name, value in run.items() if name not in ("curve", "loss")} for run in told]
         going.cells[cell.label] = (made_of, found)
@@ -300,8 +359,28 @@ class Laboratory:
 
     def lengths(self, experiment: Experiment, owner: str) -> dict[str, Any]:
         """Exact match by length for each scheme, how far each reaches, and the sentence."""
-        going = self._known[experiment.id]
-        runs, rows = self._runs(going, owner), []
+        return self._lengths(experiment, owner)[1]
+
+    def _lengths(self, experiment: Experiment, owner: str) -> tuple[Hashable, dict[str, Any]]:
+        """The answer by length behind what it was made of; computed anew only where a run has ended or
+        more lengths of one were counted."""
+        going = self._use(experiment)
+        runs = self._runs(going, owner)
+        made_of = tuple(self._counted(going, runs.get(key)) for key, _, _ in experiment.planned())
+        known = going.lengths
+        if known is None or known[0] != made_of:
+            known = going.lengths = (made_of, self._compare_lengths(going, runs))
+        return known
+
+    def _counted(self, going: Going, run: Run | None) -> Hashable:
+        """Whatever of a run the answer by length depends on."""
+        if run is None:
+            return None
+        done = run.status == "done"
+        return run.id, done, run.step if done else 0, run.diverged, bool(run.changed), len(self._counts(going, run))
+
+    def _compare_lengths(self, going: Going, runs: Mapping[str, Run]) -> dict[str, Any]:
+        experiment, rows = going.experiment, []
         for at, cell in enumerate(experiment.cells):
             config, told = cell.config(experiment.seeds[0]), []
             for seed in experiment.seeds:
@@ -330,58 +409,65 @@ class Laboratory:
         are left of which nothing like it has run here; `sentence` says so."""
         going = self._known.get(experiment.id)
         runs = self._runs(going, owner) if going else {}
-        seconds, unknown, left = 0.0, 0, 0
-        speeds: dict[str, float | None] = {}
-        for key, cell, seed in experiment.planned():
-            run = runs.get(key)
-            if run and run.status in ENDED:
-                continue
-            left += 1
-            config = cell.config(seed)
-            if cell.label not in speeds:
-                speeds[cell.label] = self._speed(config, owner)
-            speed = speeds[cell.label]
+        kinds: dict[str, Hashable] = going.kinds if going else {}
+        planned = [(cell, runs.get(key)) for key, cell, _ in experiment.planned()]
+        left = [(cell, run) for cell, run in planned if run is None or run.status not in ENDED]
+        at_once = min(len(left), self.registry.slots_an_owner) or 1
+        if not left:
+            return {"seconds": 0.0, "unknown": 0, "sentence": "every run has ended"}
+        speeds, seconds, unknown = self._speeds(owner), 0.0, 0
+        for cell, run in left:
+            if cell.label not in kinds:
+                kinds[cell.label] = _kind_of(cell.config(experiment.seeds[0]))  # of any seed
+            speed = speeds.get(kinds[cell.label])
             if speed is None:
                 unknown += 1
             else:
-                seconds += max(0, config.training.steps - (run.step if run else 0)) / speed
-        at_once = min(left, self.registry.slots_an_owner) or 1
-        if not left:
-            return {"seconds": 0.0, "unknown": 0, "sentence": "every run has ended"}
+                seconds += max(0, cell.steps - (run.step if run else 0)) / speed
         if unknown:
-            said = f"unknown for {unknown} of {left} runs: nothing like them has run here yet"
+            said = f"unknown for {unknown} of {len(left)} runs: nothing like them has run here yet"
             return {"seconds": None, "unknown": unknown, "sentence": f"how long it takes is {said}"}
         told = f"{seconds / at_once / 60:.0f} min" if seconds / at_once >= 120 else f"{seconds / at_once:.0f} s"
         return {
             "seconds": seconds / at_once, "unknown": 0,
-            "sentence": f"about {told} for {left} runs, {at_once} at a time, at the speed measured here, if nobody else trains",
+            "sentence": f"about {told} for {len(left)} runs, {at_once} at a time, at the speed measured here, if nobody else trains",
         }  # fmt: skip
 
-    def _speed(self, config: RunConfig, owner: str) -> float | None:
-        """Steps a second of the owner's latest run of the same family, model and task, scoring included."""
-        wanted = config.to_fields()
-        for run in reversed(self.registry.of_owner(owner)):
-            if run.step >= 20 and run.seconds > 0 and (run.config.family, run.config.model) == (config.family, config.model):
-                have = run.config.to_fields()
-                if all(have[name] == wanted[name] for name in ALIKE):
-                    return run.step / run.seconds
-        return None
+    def _speeds(self, owner: str) -> dict[Hashable, float]:
+        """Steps a second of the owner's latest run of each kind, scoring included."""
+        measured = (run for run in self.registry.of_owner(owner) if run.step >= 20 and run.seconds > 0)
+        return {_kind_of(run.config): run.step / run.seconds for run in measured}
 
     # What goes on by itself
 
     def _keep_going(self) -> None:
+        failure = ""
         while not self._closing.wait(TICK):
-            self.eyes.supervise(LONGEST_PROOF)
-            for going in sorted(self._known.copy().values(), key=lambda each: each.asked_at):  # who asked longest ago comes first
-                if not going.owner:
-                    continue
-                try:
-                    with self._lock:
-                        if going.owner and not self._put_down(going):
-                            self._feed(going)
-                            self._ask(going)
-                except Exception as error:  # one odd experiment must not stop the others; its owner reads why
-                    going.message = f"{type(error).__name__}: {error}"
+            try:
+                self.eyes.supervise(LONGEST_PROOF)
+                failure = ""
+            except Exception as error:  # without this thread no experiment would go on
+                if repr(error) != failure:  # the same one comes five times a second
+                    failure = repr(error)
+                    log.exception("The laboratory cannot supervise its process")
+            self._advance()
+
+    def _advance(self) -> None:
+        """Start, resume and measure what is due, experiment by experiment."""
+        for going in sorted(self._known.copy().values(), key=lambda each: each.asked_at):  # who asked longest ago comes first
+            if not going.owner:
+                continue
+            try:
+                with self._lock:
+                    if going.owner and not self._put_down(going):
+                        self._feed(going)
+                        self._ask(going)
+                going.failure = ""
+            except Exception as error:  # one odd experiment must not stop the others; its owner reads why
+                going.message = f"{type(error).__name__}: {error}"
+                if going.failure != going.message:  # likewise
+                    going.failure = going.message
+                    log.exception("The experiment %s cannot go on", going.experiment.id)
 
     def _put_down(self, going: Going) -> bool:
         """Stop what nobody has watched for as long as the registry lets a run train alone; its owner can resume it."""
@@ -463,22 +549,26 @@ class Laboratory:
         if going.experiment.kind != LENGTHS:
             return []
         for run in runs.values():
-            self._counts(going, run)
+            if (run.id, run.step) not in going.kept:
+                self._counts(going, run)
         return [run for run in runs.values() if run.status == "done" and (run.id, run.step) not in going.kept]
 
     def _counts(self, going: Going, run: Run) -> list[dict[str, int]]:
         """What was counted of a run, now or on an earlier occasion."""
         key = (run.id, run.step)
-        if key not in going.counts:
+        known = going.counts.get(key)
+        if known is None:
             if run.status != "done":
                 return []
-            going.counts[key] = lengths.read_counts(run.folder, run.step, going.experiment.n)
+            known = going.counts[key] = lengths.read_counts(run.folder, run.step, going.experiment.n)
             if not self._left(going, run):
                 going.kept.add(key)
-        return going.counts[key]
+        return known
 
     def _left(self, going: Going, run: Run) -> list[int]:
         """The lengths of a run that are still to be counted."""
+        if (run.id, run.step) in going.kept:
+            return []
         known = {line["length"] for line in self._counts(going, run)}
         return [length for length in going.experiment.asked(run.config.to_fields()) if length not in known]
 
@@ -487,8 +577,8 @@ class Laboratory:
         going = self._known[experiment.id]
         runs = self._runs(going, owner)
         at = of = 0
-        for key, cell, seed in experiment.planned():
-            run, steps = runs.get(key), cell.config(seed).training.steps
+        for key, cell, _ in experiment.planned():
+            run, steps = runs.get(key), cell.steps
             at, of = at + (steps if run and run.status in ENDED else run.step if run else 0), of + steps
             if experiment.kind == LENGTHS:
                 lengths_asked = len(experiment.asked(cell.settings))
@@ -500,30 +590,43 @@ class Laboratory:
         found = {key: self.registry.find(run_id, owner) for key, run_id in list(going.runs.items())}
         return {key: run for key, run in found.items() if run is not None and run.deleted_at is None}
 
-    def _measure(self, run: Run) -> dict[str, Any]:
+    def _measure(self, going: Going, run: Run) -> dict[str, Any]:
         """A run's numbers. What a finished run measured is read once."""
-        key = (run.id, run.step, run.status, run.scores is None)
-        if key not in self._measured:
-            points = run.load()
-            scored = [(step, exact) for step, exact, *_ in points.scored]
-            training = run.config.training
-            kept = results.thinned([step for step, _ in scored], training.eval_every, training.steps)
-            exact_at = dict(scored)
-            told = {
-                "run": f"run:{run.id}", "done": run.status == "done", "diverged": run.diverged, "changed": run.changed,
-                "exact_match": run.scores["exact_match"] if run.scores else None,
-                "n": run.scores["n"] if run.scores else None, "steps": run.steps, "steps_to": results.steps_to(scored),
-                "seconds": run.seconds, "curve": [[step, exact_at[step]] for step in kept],
-                "loss": results.stretches(kept, points.columns["loss"], points.first),
-            }  # fmt: skip
-            if run.status != "done":
-                return told
-            self._measured[key] = told
-        return self._measured[key]
+        made_of = (run.step, run.status, run.scores is None)
+        known = going.measured.get(run.id)
+        if known and known[0] == made_of:
+            return known[1]
+        points = run.load()
+        scored = [(step, exact) for step, exact, *_ in points.scored]
+        training = run.config.training
+        kept = results.thinned([step for step, _ in scored], training.eval_every, training.steps)
+        exact_at = dict(scored)
+        told = {
+            "run": f"run:{run.id}", "done": run.status == "done", "diverged": run.diverged, "changed": run.changed,
+            "exact_match": run.scores["exact_match"] if run.scores else None,
+            "n": run.scores["n"] if run.scores else None, "steps": run.steps, "steps_to": results.steps_to(scored),
+            "seconds": run.seconds, "curve": [[step, exact_at[step]] for step in kept],
+            "loss": results.stretches(kept, points.columns["loss"], points.first),
+        }  # fmt: skip
+        if run.status == "done":
+            going.measured[run.id] = (made_of, told)
+        return told
 
     def _write(self, going: Going) -> None:
         content = going.experiment.to_json() | {"version": 1, "runs": going.runs}
         write_file(self.folder / f"{going.experiment.id}.json", json.dumps(content, indent=1).encode() + b"\n")
+
+
+def _state_of(run: Run | None) -> Hashable:
+    """Whatever of a run its results depend on."""
+    return None if run is None else (run.id, run.step, run.status, run.scores is None, len(run.changes))
+
+
+@lru_cache(maxsize=1024)
+def _kind_of(config: RunConfig) -> Hashable:
+    """What runs of about the same speed have in common: family, model, task and machine."""
+    settings = config.to_fields()
+    return config.family, config.model, tuple(settings[name] for name in ALIKE)
 
 
 def _asked(spec: Mapping[str, Any], owner: str) -> Experiment:

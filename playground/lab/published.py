@@ -227,8 +227,19 @@ def facts_of_lines(config: RunConfig, lines: Sequence[Mapping[str, Any]], scores
     }
 
 
-def compare_run(registry: Registry, name: str, run: Run, seconds: float = 120.0) -> dict[str, Any]:
+def model_to_measure(registry: Registry, name: str, run: Run) -> Mapping[str, Any] | None:
+    """Return what the inspection process opens to measure a run's loss; None where the claim needs no loss."""
+    is_measured = _claim(name).measure == "symbol_loss" and run.status == "done" and not run.changed
+    return registry.what(run, run.step) if is_measured else None
+
+
+def compare_run(
+    registry: Registry, name: str, run: Run, seconds: float = 120.0, measured: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """A run beside a claim, as `verdict` tells it. It may take as long as asking the model takes; not for an event loop.
+
+    Args:
+        measured: the answer of the inspection process where the caller has it; otherwise it is asked here.
 
     Raises:
         SettingError: for an unknown claim, or one that takes an experiment.
@@ -242,9 +253,10 @@ def compare_run(registry: Registry, name: str, run: Run, seconds: float = 120.0)
         sentence = f"this run is not the one that the claim asks for: {', '.join(run.changed)} changed on the way; run it again"
         return {"name": name, "passed": None, "ours": None, "sentence": sentence}
     facts = facts_of_lines(run.config, list(read_lines(run.folder)), run.scores)
-    if CLAIMS[name].measure == "symbol_loss" and (what := registry.what(run, run.step)) is not None:
-        answer = registry.prover.ask("loss", what).result(seconds)
-        facts["symbol_loss"] = answer.get("loss")
+    if measured is None and (what := model_to_measure(registry, name, run)) is not None:
+        measured = registry.prover.ask("loss", dict(what)).result(seconds)
+    if measured is not None:
+        facts["symbol_loss"] = measured.get("loss")
     return verdict(name, facts, other_settings(wanted, run.config))
 
 

@@ -7,9 +7,9 @@ import asyncio
 import json
 import logging
 import threading
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from hashlib import sha256
+from concurrent.futures import Future
 from typing import Any
 
 import gradio as gr
@@ -18,7 +18,7 @@ from starlette.requests import Request
 from playground.families import FAMILIES
 from playground.lab.experiment import GRID, LENGTHS, VARIANT, Cell, Experiment, plain_value, value_of
 from playground.lab.laboratory import Laboratory
-from playground.lab.published import CLAIMS, claims, compare_run, config_of, other_settings, verdict_of_lengths
+from playground.lab.published import CLAIMS, claims, compare_run, config_of, model_to_measure, other_settings, verdict_of_lengths
 from playground.lab.questions import questions, spec
 from playground.models.config import SettingError, plain, shown
 from playground.runs.eyes import resolve
@@ -32,6 +32,7 @@ from playground.training.manifest import read_manifest
 from .acts import describe, settings_of
 from .asked import Answerer, answer_owner
 from .form import ADVANCED, FITTED, label_of
+from .limits import client_of
 from .live import answer_of
 from .subject import RUN, checkpoint_folder, run_on_show
 from .view import view
@@ -45,6 +46,9 @@ LONGEST_REQUEST = 20_000  # characters
 OFFERED = 5  # values of a setting that the form writes by itself
 FIGURES_WITHIN = 120  # seconds
 VERDICT_WITHIN = 150
+VERDICTS_A_CLIENT, VERDICTS_IN_ALL = 2, 16  # that wait for a model at a time
+MAX_VERDICTS = 256  # in memory
+DISCONNECT_CHECK = 0.5  # seconds between two checks whether a client is still connected
 ENDED = "the process that draws ended"
 NOT_DRAWN = "no process could be started on this machine to draw them; end a run and try again"
 OF_LENGTHS = ("times", "n")
@@ -60,8 +64,8 @@ class LabPage:
 
     def __init__(self, registry: Registry, laboratory: Laboratory) -> None:
         self.registry, self.laboratory = registry, laboratory
-        self._verdicts: dict[tuple[str, str, int], dict[str, Any]] = {}  # by claim, run and step
-        self._judging = ThreadPoolExecutor(1, "verdict")  # it waits for a model: no place for one that others need
+        self._verdicts: OrderedDict[tuple[str, str, int], dict[str, Any]] = OrderedDict()  # by claim, run and step
+        self._judging: Counter[str] = Counter()  # verdicts that wait for a model, by client
         self._drawing = threading.Lock()  # seconds of a core each
 
     def answerers(self) -> dict[str, Answerer]:
@@ -151,8 +155,7 @@ class LabPage:
         if experiment:
             report = self.laboratory.report(experiment, owner)
             found = {name: report.pop(name) for name in ("results", "lengths", "spec") if name in report}
-            version = sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:16]
-            told["open"] = report | {"version": version, "found": None if what.get("known") == version else found}
+            told["open"] = report | {"found": None if what.get("known") == report["version"] else found}
         return told
 
     def _row(self, experiment: Experiment, owner: str) -> dict[str, Any]:
@@ -262,11 +265,28 @@ class LabPage:
             return {"experiment": self.laboratory.begin(asked, owner).id}
         return {"run": RUN + self.registry.start(config_of(name), owner, name=f"as published: {name}").id}
 
-    async def verdict(self, what: object, _: Request) -> dict[str, Any]:
-        """A finished trial beside the published figure."""
-        return await asyncio.get_running_loop().run_in_executor(self._judging, answer_owner, self._verdict, what)
+    async def verdict(self, what: object, request: Request | None) -> dict[str, Any]:
+        """A finished trial beside the published figure. Only so many wait for a model's answer at a time; who leaves waits no more."""
+        found = await asyncio.to_thread(answer_owner, self._verdict, what)
+        if "model" not in found:
+            return found
+        client = client_of(request) if request else ""
+        if self._judging[client] >= VERDICTS_A_CLIENT or self._judging.total() >= VERDICTS_IN_ALL:
+            return {"error": "other models are being measured just now; try again in a moment", "again": True}
+        self._judging[client] += 1
+        try:
+            future = await asyncio.to_thread(self.registry.prover.ask, "loss", found["model"])
+            answer = await answer_while_connected(future, request, VERDICT_WITHIN - 30)
+        finally:
+            self._judging[client] -= 1
+            if not self._judging[client]:
+                del self._judging[client]
+        if "error" in answer:
+            return answer
+        return await asyncio.to_thread(answer_owner, lambda owner, what: self._verdict(owner, what, answer), what)
 
-    def _verdict(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
+    def _verdict(self, owner: str, what: dict[str, Any], measured: dict[str, Any] | None = None) -> dict[str, Any]:
+        """The verdict, or the `model` whose loss is to be `measured` first."""
         name = _claim(what)
         if CLAIMS[name].experiment is not None:
             experiment = self._experiment_of(owner, name)
@@ -275,12 +295,28 @@ class LabPage:
         if run is None:
             return _not_run(name)
         key = (name, run.id, run.step)
-        if key not in self._verdicts:
-            told = compare_run(self.registry, name, run, VERDICT_WITHIN - 30)
-            if told["passed"] is None:  # it may be another time
-                return told
+        if known := self._verdicts.get(key):
+            return known
+        if measured is None and (model := model_to_measure(self.registry, name, run)) is not None:
+            return {"model": dict(model)}
+        told = compare_run(self.registry, name, run, 0, measured or {})
+        if told["passed"] is not None:  # otherwise it may be another time
             self._verdicts[key] = told
-        return self._verdicts[key]
+            while len(self._verdicts) > MAX_VERDICTS:
+                self._verdicts.popitem(last=False)
+        return told
+
+
+async def answer_while_connected(future: Future[dict[str, Any]], request: Request | None, within: float) -> dict[str, Any]:
+    """Wait for an answer while its client is connected; then, and when time is up, cancel the future."""
+    waiting, deadline = asyncio.wrap_future(future), asyncio.get_running_loop().time() + within
+    while not waiting.done():
+        is_gone = request is not None and await request.is_disconnected()
+        if is_gone or asyncio.get_running_loop().time() > deadline:
+            waiting.cancel()  # and with it the future
+            return {"error": f"no answer within {within:g} s; the machine is busy, try again", "again": is_gone}
+        await asyncio.wait({waiting}, timeout=DISCONNECT_CHECK)
+    return {"error": "the model was not measured; try again", "again": True} if waiting.cancelled() else waiting.result()
 
 
 def _not_run(name: str) -> dict[str, Any]:

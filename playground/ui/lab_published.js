@@ -21,8 +21,8 @@ const tried = (each) => [each.name, each.run || each.experiment, each.step].join
 async function judge(each) {
   if (each.state !== "done" || verdicts.has(tried(each))) return;
   verdicts.set(tried(each), null); // being asked
-  const reply = await ask("verdict", { name: each.name }, 200000);
-  if (reply.lost) verdicts.delete(tried(each)); else verdicts.set(tried(each), reply);
+  const reply = await persist(() => ask("verdict", { name: each.name }, 200000), () => element.isConnected, () => {});
+  if (reply.lost || reply.again) verdicts.delete(tried(each)); else verdicts.set(tried(each), reply);
   drawClaims();
 }
 function drawClaims() {

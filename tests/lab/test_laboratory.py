@@ -1,3 +1,4 @@
+import gc
 import json
 import time
 from concurrent.futures import Future
@@ -349,3 +350,69 @@ def test_a_finished_run_is_compared_with_a_published_loss_in_a_process_of_its_ow
     assert told["passed"] is False
     assert 1.5 < told["ours"] < 10  # five updates: about as good as guessing among thirteen
     assert "ours: " in told["sentence"]
+
+
+def curves_of(run):
+    """Results of a run that are anywhere in memory."""
+    gc.collect()
+    found = [each for each in gc.get_objects() if type(each) is dict and each.get("run") == f"run:{run.id}"]
+    return [each for each in found if "curve" in each]
+
+
+def test_nothing_of_an_experiment_stays_in_memory_when_it_is_deleted(serve):
+    registry, lab = serve()
+    asked = lab.begin(spec(grid={"norm": ["pre"]}, seeds=[0]), "ada")
+    finished(lab, asked)
+    (run,) = registry.of_owner("ada")
+    assert curves_of(run)
+    lab.delete(asked, "ada")
+    wait_for(lambda: not curves_of(run), 10, "the end of what was computed")
+
+
+def test_computed_results_of_many_experiments_are_not_all_kept(serve):
+    _, lab = serve()
+    lab.close()  # nothing is begun
+    kept = 64
+    for number in range(2 * kept + 20):
+        owner = f"owner {number // EXPERIMENTS_AN_OWNER}"
+        asked = lab.begin(spec({**ENDLESS, "steps": 200_000 + number}), owner)
+        lab.cancel(asked, owner)
+        assert lab.results(asked, owner)["fields"] == ["norm"]
+    gc.collect()
+    cells = [each for each in gc.get_objects() if type(each) is dict and {"label", "planned", "curve"} <= set(each)]
+    assert len(cells) <= 2 * kept + 4  # two of each experiment
+
+
+def test_an_error_of_one_experiment_is_logged_once_and_the_others_go_on(serve, caplog, monkeypatch):
+    _, lab = serve()
+    odd = lab.begin(spec(seeds=[0]), "ada")
+    feed = lab._feed
+
+    def fail(going):
+        if going.experiment.id == odd.id:
+            rounds.append(1)
+            raise KeyError("an odd experiment")
+        feed(going)
+
+    rounds = []
+    monkeypatch.setattr(lab, "_feed", fail)
+    wait_for(lambda: len(rounds) > 3, what="some rounds")
+    asked = lab.begin(spec(grid={"norm": ["pre"]}, seeds=[0]), "ben")
+    finished(lab, asked, "ben")
+    assert "KeyError" in lab.rows("ada")[0]["message"]
+    assert [record.exc_info[0] for record in caplog.records if record.name.startswith("playground.lab")] == [KeyError]
+
+
+def test_housekeeping_goes_on_when_its_process_cannot_be_supervised(serve, caplog, monkeypatch):
+    _, lab = serve()
+    rounds = []
+
+    def fail(seconds):
+        rounds.append(seconds)
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(lab.eyes, "supervise", fail)
+    wait_for(lambda: len(rounds) > 3, 10, "some rounds")
+    asked = lab.begin(spec(grid={"norm": ["pre"]}, seeds=[0]), "ada")
+    finished(lab, asked)
+    assert [record.exc_info[0] for record in caplog.records if record.name.startswith("playground.lab")] == [OSError]

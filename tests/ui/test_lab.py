@@ -2,11 +2,13 @@
 
 import asyncio
 import base64
+import contextlib
 import dataclasses
 import io
 import json
 import zipfile
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
@@ -213,7 +215,149 @@ def test_figures_that_could_not_be_begun_keep_nobody_from_drawing_theirs(page, m
     monkeypatch.setattr("playground.ui.lab.Child", none_left)
     monkeypatch.setattr(page, "_to_draw", lambda *_: {})
     for _ in range(2):
-        assert "could not be started: Too many open files" in ask(page, "figures")["error"]
+        assert "no process could be started" in ask(page, "figures")["error"]
+
+
+@pytest.fixture
+def measured(page, registry, monkeypatch):
+    """Runs of two owners whose verdict needs a model that never answers by itself; yields the futures of those who wait for it."""
+    small = dict(published.CLAIMS["annotated-copy"].settings) | SMALL | {"steps": 5, "min_length": 4}
+    monkeypatch.setitem(published.CLAIMS, "annotated-copy", dataclasses.replace(published.CLAIMS["annotated-copy"], settings=small))
+    for owner in (OWNER, OTHER):
+        run = registry.start(published.config_of("annotated-copy"), owner)
+        wait_for(lambda run=run: run.status == "done", what="the end of a run")
+    futures = []
+
+    def prover(*_, **__):
+        futures.append(Future())
+        return futures[-1]
+
+    monkeypatch.setattr(registry.prover, "ask", prover)
+    yield futures
+    for future in futures:
+        with contextlib.suppress(InvalidStateError):
+            future.set_result({"loss": 0.5})
+
+
+class Page:
+    """What a route reads of a request."""
+
+    def __init__(self, address, connected=True):
+        self.client, self.headers, self.connected = SimpleNamespace(host=address), {}, connected
+
+    async def is_disconnected(self):
+        return not self.connected
+
+
+def in_a_loop(coroutine):
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, coroutine).result()
+
+
+def test_a_verdict_that_waits_for_a_model_keeps_no_other_one_waiting(page, measured):
+    async def both():
+        slow = asyncio.ensure_future(page.verdict({"owner": OWNER, "name": "annotated-copy"}, Page("10.0.0.1")))
+        while not measured:
+            await asyncio.sleep(0.01)
+        quick = asyncio.ensure_future(page.verdict({"owner": OTHER, "name": "length-order"}, Page("10.0.0.2")))
+        finished, _ = await asyncio.wait({quick}, timeout=10)
+        measured[0].set_result({"loss": 0.25})
+        return finished, (await quick)["sentence"], await slow
+
+    finished, quick, slow = in_a_loop(both())
+    assert (len(finished), quick) == (1, "not run yet")
+    assert slow["ours"] == 0.25
+
+
+def test_only_so_many_verdicts_wait_for_a_model_and_no_client_takes_all_of_them(page, measured):
+    async def crowd():
+        ask = [asyncio.ensure_future(page.verdict({"owner": OWNER, "name": "annotated-copy"}, Page("10.0.0.1"))) for _ in range(40)]
+        refused, _ = await asyncio.wait(ask, timeout=2)
+        other = asyncio.ensure_future(page.verdict({"owner": OTHER, "name": "annotated-copy"}, Page("10.0.0.2")))
+        waiting = len(measured)
+        for _ in range(500):
+            if len(measured) > waiting or other.done():
+                break
+            await asyncio.sleep(0.01)
+        accepted = not other.done() and len(measured) > waiting
+        for future in measured:
+            future.set_result({"loss": 0.25})
+        while not all(each.done() for each in (*ask, other)):
+            for future in measured:
+                if not future.done():
+                    future.set_result({"loss": 0.25})
+            await asyncio.sleep(0.01)
+        return waiting, [each.result() for each in refused], accepted, other.result()
+
+    waiting, refused, accepted, other = in_a_loop(crowd())
+    assert 1 <= waiting <= 4
+    assert len(refused) == 40 - waiting
+    assert all(each["again"] and "try again" in each["error"] for each in refused)
+    assert accepted
+    assert other["ours"] == 0.25
+    assert ask(page, "verdict", name="annotated-copy")["ours"] == 0.25  # those who were refused get it later
+
+
+def test_nobody_measures_for_a_page_that_has_gone(page, measured):
+    async def leave():
+        page_of_owner = Page("10.0.0.1")
+        asked = asyncio.ensure_future(page.verdict({"owner": OWNER, "name": "annotated-copy"}, page_of_owner))
+        while not measured:
+            await asyncio.sleep(0.01)
+        page_of_owner.connected = False
+        for _ in range(500):
+            if measured[0].cancelled():
+                break
+            await asyncio.sleep(0.01)
+        cancelled = measured[0].cancelled()
+        with contextlib.suppress(InvalidStateError):
+            measured[0].set_result({"loss": 0.25})
+        await asked
+        return cancelled
+
+    assert in_a_loop(leave())
+
+
+def polled(page, open, known=None):
+    """A poll, the run configurations that it made, and the JSON that it sorted."""
+    counted = {"configs": 0, "sorted": 0}
+    make, dumps = RunConfig.from_fields, json.dumps
+
+    def from_fields(*arguments):
+        counted["configs"] += 1
+        return make(*arguments)
+
+    def dumped(*arguments, **more):
+        counted["sorted"] += bool(more.get("sort_keys"))
+        return dumps(*arguments, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RunConfig, "from_fields", from_fields)
+        patch.setattr(json, "dumps", dumped)
+        told = page.poll(OWNER, {"open": open, "known": known})
+    return told, counted
+
+
+@pytest.mark.parametrize("kind", ["grid", "lengths"])
+def test_a_poll_computes_nothing_of_an_experiment_that_is_as_it_was(page, registry, kind):
+    trained(registry, steps=25, eval_every=5)  # its speed is known
+    wanted = form(["n_heads", "1, 2"], base="", seeds="0, 1, 2", kind=kind, **({"times": 2, "n": 20} if kind == "lengths" else {}))
+    asked = ask(page, "begin", form=wanted)["experiment"]
+    first, _ = polled(page, asked)
+    again, counted = polled(page, asked, first["open"]["version"])
+    assert counted == {"configs": 0, "sorted": 0}
+    assert first["open"]["found"]
+    assert again["open"]["found"] is None
+    assert again["open"]["estimate"] == first["open"]["estimate"]
+
+    run = trained(registry, seed=1)  # as if the experiment had trained it
+    going = page.laboratory._known[asked]
+    going.runs["0/1"] = run.id
+    changed, counted = polled(page, asked, first["open"]["version"])
+    assert changed["open"]["version"] != first["open"]["version"]
+    assert [each["done"] for each in changed["open"]["found"]["results"]["cells"][0]["seeds"]] == [False, True, False]
+    final, counted = polled(page, asked, changed["open"]["version"])
+    assert (counted, final["open"]["found"]) == ({"configs": 0, "sorted": 0}, None)
 
 
 HOSTILE = [
