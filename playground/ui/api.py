@@ -34,11 +34,12 @@ from playground.training.environment import number
 from playground.training.manifest import CheckpointError
 from playground.training.presets import PRESETS, family_config, preset_config
 
-from .asked import Answerer, is_ours
+from .asked import Answerer
 from .form import of_rows
 from .hub import on_a_space
 from .limits import Limits, Places, client_of
 from .live import answer_of
+from .origin import is_own_origin
 from .subject import CHECKPOINT, RUN, WATCH, checkpoint_folder, run_on_show
 from .visit import OWNER, new_owner
 
@@ -448,7 +449,7 @@ class Endpoints:
         """Count a call of this client. Raises Refused when there are too many, and for a page of another site, which may send such
         requests with the visitor's cookies."""
         client = client_of(_request(request))
-        if not is_ours(_request(request)):
+        if not is_own_origin(_request(request).headers):
             raise Refused("pages of other sites may not ask here; ask from a program, or open the playground itself")
         self.limits.take("calls", client)
         if kind != "calls":

@@ -16,7 +16,6 @@ os.environ.setdefault("GRADIO_ANALYTICS_MAX_EVENTS", "200")
 os.environ.setdefault("GRADIO_ANALYTICS_CACHE_FREQUENCY", "50")
 
 import gradio as gr
-from starlette.middleware import Middleware
 
 from playground.comparison.jobs import Comparer
 from playground.hub.jobs import Jobs
@@ -32,13 +31,15 @@ from playground.training.devices import on_zero
 from .api import Endpoints, has_mcp
 from .asked import Answerer, asked
 from .compare import ComparePage, compare_view
-from .embed import HEAD, Framing, is_embedded
-from .hosts import middleware
+from .embed import HEAD, is_embedded
+from .gradio_patches import apply_patches
 from .hub import HubPage, can_sign_in, hub_view
 from .inspect import inspect_answerers, inspect_view
 from .lab import LabPage, lab_view
 from .learn import LearnPage, learn_view
+from .limits import LoadLimits
 from .live import live_answerers
+from .middleware import build_middleware
 from .report import report_answerers
 from .rows import Bringing
 from .train import build_train_tab
@@ -46,6 +47,7 @@ from .transfer import routes
 from .visit import known, new_owner, owner_of_this_machine, visited
 
 HERE = Path(__file__).parent
+MAX_SESSIONS = 100  # of Gradio's; the page keeps no state in them
 TITLE = "<h1>Transformer Playground</h1><p>A small encoder-decoder transformer, written from scratch, learns while you watch.</p>"
 
 
@@ -135,8 +137,10 @@ def launch_options(
     registry: Registry, answers: dict[str, Answerer], host: str | None, port: int | None, share: bool = False
 ) -> dict[str, Any]:
     """How the page is served. With a `host`, shared, and on a Space, anybody may come; otherwise only this machine."""
+    apply_patches()
     host = host or os.environ.get("GRADIO_SERVER_NAME") or None
-    bringing = Bringing(registry)
+    bringing, opened = Bringing(registry), is_open(host, share)
+    load = LoadLimits.from_environment(opened)
     return {
         "theme": theme(),
         "css": (HERE / "page.css").read_text(encoding="utf-8"),
@@ -151,12 +155,13 @@ def launch_options(
         "enable_monitoring": False,
         "run_history": False,
         "ssr_mode": False,
+        "state_session_capacity": MAX_SESSIONS,
         "_frontend": False,  # else Gradio gives up where its own first page takes 3 s, as on one core while torch is being imported
         "show_error": False,
         "mcp_server": has_mcp(),
         "app_kwargs": {
-            "middleware": [*middleware(open_to_all=is_open(host, share)), Middleware(Framing)],
-            "routes": [*asked(answers | {"rows": bringing.answer}), *routes(registry), *bringing.routes()],
+            "middleware": build_middleware(opened, can_sign_in(), load),
+            "routes": [*asked(answers | {"rows": bringing.answer}, load), *routes(registry), *bringing.routes()],
         },
     }
 

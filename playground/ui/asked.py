@@ -9,10 +9,8 @@ such requests too, with the visitor's cookies; they say where they come from, an
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -22,25 +20,48 @@ from playground.models.config import SettingError
 from playground.runs.run import Refused
 from playground.training.manifest import parse_json
 
+from .limits import LoadLimits, client_of, too_many
+from .origin import is_own_origin
 from .visit import OWNER
 
 PATH = "/playground/ask/"
+MAX_BRACKETS = 5000  # in JSON; a megabyte of nested lists takes most of a second to read
 Answerer = Callable[[object, Request], Awaitable[dict[str, Any]]]
 
+# The load of a request in milliseconds (limits.LoadLimits): what the server's own process works for it,
+# and for requests that start a process or a job an amount that spaces them out.
+DEFAULT_LOAD = 10.0
+LOAD = {
+    "poll": 1, "look": 2, "try": 5, "curves": 5, "runs": 3, "about": 5, "do": 20,
+    "inspect": 10, "inspect-figures": 200, "report": 200,
+    "compare-begin": 50, "compare-poll": 2, "compare-train": 100,
+    "lab-poll": 5, "lab-begin": 100, "lab-figures": 200, "lab-verdict": 50, "lab-claim": 50,
+    "hub-start": 50, "hub-job": 2, "learn-poll": 2, "learn-bug": 50, "learn-stop": 50,
+}  # fmt: skip
 
-def asked(answerers: Mapping[str, Answerer]) -> list[Route]:
-    """A route for each of the names."""
-    return [Route(PATH + name, _route(answerer), methods=["POST"]) for name, answerer in answerers.items()]
+
+def asked(answerers: Mapping[str, Answerer], load: LoadLimits | None = None) -> list[Route]:
+    """Return a route for each of the names; `load` limits clients and owners."""
+    load = load or LoadLimits(0.0, 0.0)
+    return [Route(PATH + name, _route(answerer, LOAD.get(name, DEFAULT_LOAD), load), methods=["POST"])
+            for name, answerer in answerers.items()]  # fmt: skip
 
 
-def _route(answerer: Answerer) -> Callable[[Request], Awaitable[Response]]:
+def _route(answerer: Answerer, cost: float, load: LoadLimits) -> Callable[[Request], Awaitable[Response]]:
     async def serve(request: Request) -> Response:
-        if not is_ours(request):
+        if not is_own_origin(request.headers):
             return JSONResponse({"error": "open the playground itself"}, status_code=403)
+        if seconds := load.take_address(client_of(request), cost):
+            return too_many(seconds)
+        body = await request.body()
+        if body.count(b"[") + body.count(b"{") > MAX_BRACKETS:
+            return JSONResponse({"error": f"this JSON has more than {MAX_BRACKETS} lists and objects"}, 400)
         try:
-            what = parse_json(await request.body())
+            what = parse_json(body)
         except ValueError:
             return JSONResponse({"error": "a JSON object is expected"}, status_code=400)
+        if seconds := load.take_owner(what.get("owner") if isinstance(what, dict) else None, cost):
+            return too_many(seconds)
         answer = json.dumps(await answerer(what, request), separators=(",", ":"), allow_nan=False)
         return Response(answer, media_type="application/json")
 
@@ -59,21 +80,3 @@ def answer_owner(answer: Callable[[str, dict[str, Any]], dict[str, Any]], what: 
         return {"error": str(error), "field": error.field}
     except (Refused, ValueError, OSError, TimeoutError) as error:
         return {"error": str(error) or "this took too long; try again"}
-
-
-def is_ours(request: Request) -> bool:
-    """Whether a page of this server asks, or no page at all. A Space stands behind a proxy that may change the Host."""
-    origin = request.headers.get("origin")
-    if origin is None:
-        return True
-    hosts = (request.headers.get("host"), request.headers.get("x-forwarded-host"), *os.environ.get("SPACE_HOST", "").split(","))
-    theirs = host_of(origin)
-    return theirs != "" and theirs in hosts
-
-
-def host_of(origin: str) -> str:
-    """The host and port of an Origin; empty where it has none, as "null", which a frame without an origin says, or is no address."""
-    try:
-        return urlsplit(origin).netloc
-    except ValueError:
-        return ""

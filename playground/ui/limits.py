@@ -11,10 +11,12 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from starlette.requests import HTTPConnection
+from starlette.responses import JSONResponse, Response
 
 from playground.runs.run import Refused
 from playground.training.environment import is_set, number
 
+BURST_SECONDS = 10.0  # a full bucket holds the load of so many seconds
 MOST_CLIENTS = 10_000  # remembered; the one that asked longest ago goes first
 # Calls a minute of one client, by the number of the environment that sets them. Alone on a machine none holds but what was set.
 A_MINUTE = {"starts": "API_STARTS", "heavy": "API_HEAVY", "calls": "API_CALLS"}
@@ -94,6 +96,48 @@ class Limits:
         if seconds := self.buckets[kind].take(client, now=now):
             allowed = IN_WORDS[kind].format(f"{self.a_minute[kind]:g}")
             raise Refused(f"one address may {allowed} a minute; try again in {math.ceil(seconds)} s")
+
+
+class LoadLimits:
+    """How much load one client address and one owner may cause.
+
+    The load of a request is an estimate of the milliseconds that the event loop works for it. An
+    owner's key costs nothing to make up, so the limit by address is the one that protects; the limit
+    by owner is for a class behind one address.
+
+    Args:
+        address_ms: milliseconds of load per second for an address; 0 for no limit.
+        owner_ms: the same for an owner.
+    """
+
+    def __init__(self, address_ms: float, owner_ms: float) -> None:
+        self._addresses = TokenBuckets(BURST_SECONDS * address_ms, address_ms) if address_ms else None
+        self._owners = TokenBuckets(BURST_SECONDS * owner_ms, owner_ms) if owner_ms else None
+
+    @classmethod
+    def from_environment(cls, is_open: bool) -> LoadLimits:
+        """Read the limits from the environment; a local instance has none by default."""
+        return cls(*(number(name) if is_open or is_set(name) else 0.0 for name in ("ADDRESS_MS", "OWNER_MS")))
+
+    def take_address(self, address: str, load: float) -> float:
+        """Count a request's load. Returns the seconds to wait; 0.0 if it may be served."""
+        return self._addresses.take(address, load) if self._addresses and load else 0.0
+
+    def take_owner(self, owner: object, load: float) -> float:
+        """Count a request's load for its owner, if it names one. Returns the seconds to wait."""
+        if not self._owners or not load or not isinstance(owner, str) or not owner:
+            return 0.0
+        return self._owners.take(owner[:64], load)
+
+
+def too_many(seconds: float) -> Response:
+    """Return the response to a client that has to wait."""
+    wait = math.ceil(seconds)
+    return JSONResponse(
+        {"error": f"too many requests at once; try again in {wait} s", "again": True},
+        status_code=429,
+        headers={"Retry-After": str(wait)},
+    )
 
 
 class Places:

@@ -1,0 +1,62 @@
+"""Changes to Gradio 6.31 that no option of it offers. tests/ui/test_gradio_patches.py holds each.
+
+Apply them before the page is launched.
+"""
+
+from __future__ import annotations
+
+import sys
+from copy import copy
+from typing import Any
+
+import gradio
+import gradio.routes
+import gradio.state_holder
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+
+class SessionState(gradio.state_holder.SessionState):
+    """A session without a copy of every component's configuration.
+
+    Gradio makes that copy for each session, and for each API call without one: 0.4 MB and 75 ms of
+    the event loop. Only deep links read it, which this server does not offer.
+    """
+
+    def __init__(self, blocks: gradio.Blocks) -> None:
+        self.blocks_config = copy(blocks.default_config)
+        self.config_values: dict[int, Any] = {}
+        self.state_data: dict[int, Any] = {}
+        self._state_ttl: dict[int, Any] = {}
+        self.is_closed = False
+        self.STATE_TTL_WHEN_CLOSED = 3600
+
+    def __setitem__(self, key: int, value: Any) -> None:
+        block = self.blocks_config.blocks.get(key)
+        if isinstance(block, gradio.State):
+            super().__setitem__(key, value)
+        else:
+            self.blocks_config.blocks[key] = value
+
+    def _update_config(self, key: int) -> None:
+        """Keep no copy of the configuration."""
+
+    def _update_value_in_config(self, key: int, value: Any) -> None:
+        """Keep no copy of the configuration."""
+
+
+class SameOriginOnly:
+    """Stands in for Gradio's CORS middleware, which lets pages of any site send credentials."""
+
+    def __init__(self, app: ASGIApp, **_: Any) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.app(scope, receive, send)
+
+
+def apply_patches() -> None:
+    """Replace Gradio's session state and CORS middleware. Safe to call again."""
+    for name in ("state_holder", "blocks", "route_utils", "mcp"):
+        if module := sys.modules.get(f"gradio.{name}"):
+            module.SessionState = SessionState  # type: ignore[attr-defined]
+    gradio.routes.CustomCORSMiddleware = SameOriginOnly  # type: ignore[assignment,misc]

@@ -1,0 +1,35 @@
+"""Whether a request comes from a page of this server."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+
+def is_own_origin(headers: Mapping[str, str]) -> bool:
+    """Whether a request with these headers comes from a page of this server, or from no page.
+
+    No other header than Host vouches for an Origin: a page of another site may send X-Forwarded-Host.
+    """
+    if headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+        return False
+    origin = headers.get("origin")
+    if origin is None:
+        return True
+    host = host_of(origin)
+    return host != "" and host in (headers.get("host"), *public_hosts())
+
+
+def public_hosts() -> list[str]:
+    """The names of this server that the operator vouches for: PLAYGROUND_HOSTS and a Space's own."""
+    names = f"{os.environ.get('PLAYGROUND_HOSTS', '')},{os.environ.get('SPACE_HOST', '')}"
+    return [name.strip() for name in names.split(",") if name.strip()]
+
+
+def host_of(origin: str) -> str:
+    """Return host and port of an Origin; empty for "null" and for what is no address."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""

@@ -1,0 +1,273 @@
+"""What pages of other sites and strangers reach on the server: over real HTTP, and once in a real browser.
+
+Only names that existed before the defects were fixed are used, so that the tests run on the old code, too.
+"""
+
+import http.client
+import json
+import secrets
+import threading
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from playwright.sync_api import sync_playwright
+
+from playground.ui.visit import new_owner
+from tests.browser.chromium import FLAGS, find_browser
+from tests.faults.client import Page
+from tests.servers import AppServer
+
+# The server resolves and fetches public addresses only. Here 127.0.0.1 counts as one.
+LOOPBACK_IS_PUBLIC = """
+import ipaddress
+for name in ("is_private", "is_loopback", "is_reserved"):
+    setattr(ipaddress.IPv4Address, name, property(lambda self: False))
+"""
+ATTACK = """<!doctype html><title>attack</title><script>
+document.title = "ran on " + location.origin + " " + Object.keys(localStorage).length;
+</script>"""
+
+
+class ForeignSite:
+    """A site of an attacker: serves a page with a script as a picture, and counts its visitors."""
+
+    def __init__(self) -> None:
+        site = self
+        self.requests: list[str] = []
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                site.requests.append(self.path)
+                self.send_response(200)
+                self.send_header("Content-Type", "text/html")
+                self.end_headers()
+                self.wfile.write(ATTACK.encode())
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+
+@pytest.fixture(scope="module")
+def site():
+    site = ForeignSite()
+    yield site
+    site.server.shutdown()
+    site.server.server_close()
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("customized")
+    (folder / "sitecustomize.py").write_text(LOOPBACK_IS_PUBLIC)
+    return {"PYTHONPATH": str(folder)}
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory, environment):
+    app = AppServer(tmp_path_factory.mktemp("local"), **environment)
+    yield app
+    app.stop()
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory, environment):
+    app = AppServer(tmp_path_factory.mktemp("opened"), **environment, GRADIO_SERVER_NAME="0.0.0.0")
+    yield app
+    app.stop()
+
+
+@pytest.fixture(params=["local", "opened"])
+def app(request):
+    return request.getfixturevalue(request.param)
+
+
+def send(app, method, path, body=b"", **headers):
+    """Status, headers and body of any request."""
+    with closing(http.client.HTTPConnection("127.0.0.1", app.port, timeout=60)) as connection:
+        headers = {name.replace("_", "-"): value for name, value in headers.items()}
+        connection.request(method, path, body, {"Content-Type": "application/json"} | headers)
+        with connection.getresponse() as response:
+            return response.status, response.headers, response.read()
+
+
+# C1: a link takes over the app
+
+
+@pytest.mark.parametrize("which", ["local", "opened"])
+def test_a_link_cannot_run_a_script_on_the_apps_origin(which, site, request):
+    app = request.getfixturevalue(which)
+    path = find_browser()
+    if path is None:
+        pytest.skip("no Chromium or Chrome on the path")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        page = browser.new_page()
+        response = page.goto(f"{app.url}/gradio_api/file={site.url}/x.png", wait_until="load")
+        title = page.title()
+        browser.close()
+    assert "ran on" not in title
+    assert response.status == 404
+    assert site.requests == []
+
+
+def test_only_the_page_may_run_scripts(app):
+    _, page, html = send(app, "GET", "/")
+    policy = page["content-security-policy"]
+    assert "script-src 'self'" in policy
+    assert "'unsafe-inline'" not in policy.partition("script-src")[2].partition(";")[0]
+    assert b"<script>" in html
+    for path in ("/config", "/nothing", "/theme.css", "/manifest.json"):
+        assert "sandbox" in send(app, "GET", path)[1]["content-security-policy"], path
+
+
+# C2, C15: another site acts in a visitor's name
+
+EVIL = "https://evil.example"
+FOREIGN = [
+    {"Origin": EVIL}, {"Origin": EVIL, "X_Forwarded_Host": "evil.example"}, {"Origin": "null"},
+    {"Sec_Fetch_Site": "cross-site"},
+]  # fmt: skip
+CALLS = [
+    ("POST", "/playground/ask/hub-start", {"kind": "push", "repo": "ada/pwned"}),
+    ("POST", "/playground/ask/runs", {"owner": "a" * 32}),
+    ("POST", "/playground/rows", {}),
+    ("POST", "/playground/checkpoint", {}),
+    ("POST", "/gradio_api/run/push", {"data": ["checkpoint:reverse", "ada/x", "", False, "main", False, 0, ""]}),
+    ("POST", "/gradio_api/call/models", {"data": [""]}),
+    ("POST", "/gradio_api/queue/join", {"data": [""], "fn_index": 14, "session_hash": "abc"}),
+    ("POST", "/gradio_api/mcp/", {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}),
+    ("GET", "/config", None),
+    ("GET", "/gradio_api/info", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("headers", FOREIGN, ids=lambda headers: " ".join(headers))
+@pytest.mark.parametrize(("method", "path", "body"), CALLS, ids=lambda value: value if isinstance(value, str) else "")
+def test_a_request_of_another_site_is_refused(app, headers, method, path, body):
+    owner = {"X_Owner": new_owner(), "Accept": "application/json, text/event-stream"}
+    status, answer, _ = send(app, method, path, json.dumps(body).encode() if body is not None else b"", **owner, **headers)
+    assert status == 403
+    assert answer["access-control-allow-origin"] is None
+
+
+@pytest.mark.parametrize("path", ["/playground/ask/hub-start", "/gradio_api/run/push", "/gradio_api/queue/join", "/"])
+def test_no_preflight_is_granted(app, path):
+    asked = {"Access_Control_Request_Method": "POST", "Access_Control_Request_Headers": "x-forwarded-host"}
+    for origin in (EVIL, "http://localhost:1"):
+        status, answer, _ = send(app, "OPTIONS", path, Origin=origin, **asked)
+        assert status >= 400
+        assert answer["access-control-allow-origin"] is None
+        assert answer["access-control-allow-credentials"] is None
+
+
+def test_a_page_of_this_server_is_served(app):
+    origin = f"http://127.0.0.1:{app.port}"
+    body = json.dumps({"owner": new_owner()}).encode()
+    assert send(app, "POST", "/playground/ask/runs", body, Origin=origin, Sec_Fetch_Site="same-origin")[0] == 200
+    assert send(app, "GET", "/", Sec_Fetch_Site="cross-site")[0] == 200  # a link on another site
+
+
+def test_a_forwarded_host_is_not_reflected_into_the_page(app):
+    _, answer, html = send(app, "GET", "/", X_Forwarded_Host="cdn.evil.example")
+    assert b"cdn.evil.example" not in html
+    assert "no-cache" in answer["cache-control"]
+
+
+def test_configured_hosts_are_served_and_others_refused(tmp_path):
+    app = AppServer(tmp_path, GRADIO_SERVER_NAME="0.0.0.0", PLAYGROUND_HOSTS="play.example.org")
+    try:
+        assert app.get("/", Host="play.example.org")[0] == 200
+        assert app.get("/", Host="evil.example")[0] == 400
+        body = json.dumps({"owner": new_owner()}).encode()
+        own = {"Origin": "https://play.example.org", "Host": f"127.0.0.1:{app.port}"}  # a proxy that rewrites Host
+        assert send(app, "POST", "/playground/ask/runs", body, **own)[0] == 200
+    finally:
+        app.stop()
+
+
+# C3: the server fetches what it is told
+
+
+def files(url):
+    """A file in a request, plain, nested, and with its name escaped."""
+    data = {"path": url, "url": url, "meta": {"_type": "gradio.FileData"}}
+    plain = json.dumps(data)
+    return [plain, json.dumps([[data]]), json.dumps({"a": {"b": data}}), plain.replace("gradio.F", "\\u0067radio.F")]
+
+
+@pytest.mark.parametrize("form", range(4))
+def test_a_file_in_a_request_is_refused_and_not_fetched(app, site, form):
+    before = len(site.requests)
+    value = files(f"{site.url}/big")[form]
+    for path in ("/gradio_api/run/models", "/gradio_api/call/models", "/gradio_api/api/models", "/gradio_api/queue/join"):
+        body = f'{{"data": [{value}], "session_hash": "abc"}}'.encode()
+        status, _, text = send(app, "POST", path, body)
+        assert 400 <= status < 500
+        assert str(app.checkpoints).encode() not in text
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "models", "arguments": {"owner": json.loads(value)}}}
+    mcp = send(app, "POST", "/gradio_api/mcp/", json.dumps(call).encode(), Accept="application/json, text/event-stream")
+    assert mcp[0] == 422
+    assert len(site.requests) == before
+
+
+# C10: routes that write files
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("POST", "/gradio_api/process_recording"), ("GET", "/gradio_api/deep_link?session_hash=abc"), ("GET", "/?deep_link=abc"),
+     ("GET", "/?deep%5Flink=abc"), ("POST", "/gradio_api/upload"), ("POST", "/gradio_api/component_server"),
+     ("GET", "/gradio_api/custom_component/x%0aFORGED/client/component/a.js"), ("GET", "/static/../../etc/passwd"),
+     ("GET", "/gradio_api/file%3Dhttp://x"), ("GET", "//gradio_api/file=http://x"), ("POST", "/gradio_api/stream/abc")],
+)  # fmt: skip
+def test_routes_that_the_page_does_not_use_answer_404(app, method, path):
+    assert send(app, method, path)[0] == 404
+
+
+# C11: secrets in the log
+
+TOKEN = "hf_" + "CanaryToken" * 3
+
+
+def test_wrong_numbers_of_values_print_no_secret(opened):
+    info = json.loads(opened.get("/gradio_api/info")[1])["named_endpoints"]
+    owner = new_owner()
+    config = json.loads(opened.get("/config")[1])
+    private = [each["id"] for each in config["dependencies"]]
+    for name, endpoint in info.items():
+        right = len(endpoint["parameters"])
+        for count in {0, 1, 2, 3, right - 1, right + 1, right + 5} - {right, -1}:
+            body = json.dumps({"data": [TOKEN, owner, TOKEN, owner, TOKEN, owner, TOKEN, owner, TOKEN, owner][:count]}).encode()
+            for way in ("run", "call", "api"):
+                assert send(opened, "POST", f"/gradio_api/{way}{name}", body)[0] == 422, name
+        odd = [{"data": {TOKEN: owner}}, {"data": TOKEN}, {"data": None}, {TOKEN: owner}, [TOKEN, owner]]
+        for body in odd:
+            assert send(opened, "POST", f"/gradio_api/run{name}", json.dumps(body).encode())[0] == 422
+        wrong = json.dumps({"data": [[TOKEN, {"owner": owner}]] * right}).encode()
+        assert send(opened, "POST", f"/gradio_api/run{name}", wrong)[0] in (200, 500)
+    for index in private:  # the page's own events, by their number
+        body = json.dumps({"data": [TOKEN, owner], "fn_index": index, "session_hash": secrets.token_hex(5)}).encode()
+        send(opened, "POST", "/gradio_api/queue/join", body)
+        send(opened, "POST", "/gradio_api/run/predict", body)
+    Page(opened, owner).call("runs")
+    log = opened.log.read_text()
+    assert TOKEN not in log
+    assert owner not in log
+    assert "Received inputs" not in log
+
+
+def test_an_aborted_request_leaves_no_traceback(opened):
+    for path in ("/playground/ask/poll", "/gradio_api/run/models", "/playground/rows", "/playground/checkpoint"):
+        connection = http.client.HTTPConnection("127.0.0.1", opened.port, timeout=60)
+        connection.putrequest("POST", path)
+        connection.putheader("content-length", "1000")
+        connection.putheader("x-owner", new_owner())
+        connection.endheaders(b'{"half":')
+        connection.close()
+    assert send(opened, "GET", "/config")[0] == 200
+    assert "Traceback" not in opened.log.read_text()

@@ -1,0 +1,133 @@
+"""Which routes are served. Gradio registers many that nothing here uses; a new one has to be judged."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from playground.ui.limits import LoadLimits
+from playground.ui.middleware import RouteFilter, check_json
+from tests.servers import ROOT
+
+# All that Gradio 6.31 registers with this page, as (method, template).
+USED = {
+    "GET": {"/", "/config", "/config/", "/static/{path:path}", "/assets/{path:path}", "/favicon.ico", "/theme.css", "/robots.txt",
+            "/pwa_icon", "/pwa_icon/{size}", "/manifest.json", "/gradio_api/info", "/gradio_api/info/", "/gradio_api/startup-events",
+            "/gradio_api/theme.css", "/gradio_api/queue/data", "/gradio_api/call/{api_name}/{event_id}",
+            "/gradio_api/call/v2/{api_name}/{event_id}", "/gradio_api/mcp/schema"},
+    "POST": {"/gradio_api/queue/join", "/gradio_api/mcp", 
+             *(f"/gradio_api/{way}/{{api_name}}" for way in ("run", "api", "call", "call/v2")),
+             *(f"/gradio_api/{way}/{{api_name}}/" for way in ("run", "api", "call", "call/v2"))},
+    "HEAD": {"/", "/gradio_api/mcp/schema"},
+}  # fmt: skip
+UNUSED = {
+    "GET": {"/openapi.json", "/logout", "/svelte/{path:path}", "/monitoring", "/monitoring/summary", "/monitoring/{key}",
+            "/gradio_api/deep_link", "/gradio_api/user", "/gradio_api/user/", "/gradio_api/login_check", "/gradio_api/login_check/",
+            "/gradio_api/token", "/gradio_api/token/", "/gradio_api/app_id", "/gradio_api/app_id/", "/gradio_api/dev/reload",
+            "/gradio_api/runs", "/gradio_api/runs/", "/gradio_api/openapi.json", "/gradio_api/proxy={url_path:path}",
+            "/gradio_api/custom_component/{id}/{environment}/{type}/{file_name}", "/gradio_api/file={path_or_url:path}",
+            "/gradio_api/stream/{session_hash}/{run}/{component_id}/playlist.m3u8", "/gradio_api/file/{path:path}",
+            "/gradio_api/stream/{session_hash}/{run}/{component_id}/{segment_id}.{ext}", "/gradio_api/heartbeat/{session_hash}",
+            "/gradio_api/stream/{session_hash}/{run}/{component_id}/playlist-file", "/gradio_api/queue/status",
+            "/gradio_api/upload_progress", "/gradio_api/vibe-code", "/gradio_api/vibe-code/", "/gradio_api/mcp/sse",
+            "/gradio_api/run-history/buckets", "/gradio_api/run-history/records",
+            "/gradio_api/run-history/records/{endpoint}/{record_id}/assets/{asset_id}"},
+    "POST": {"/gradio_api/run-history/connect", "/login", "/login/", "/gradio_api/stream/{event_id}", "/gradio_api/stream/{event_id}/close", "/gradio_api/reset",
+             "/gradio_api/reset/", "/gradio_api/cancel", "/gradio_api/component_server", "/gradio_api/component_server/",
+             "/gradio_api/upload", "/gradio_api/process_recording", "/gradio_api/vibe-edit", "/gradio_api/vibe-edit/",
+             "/gradio_api/undo-vibe-edit", "/gradio_api/undo-vibe-edit/", "/gradio_api/vibe-code", "/gradio_api/vibe-code/",
+             "/gradio_api/vibe-starter-queries", "/gradio_api/vibe-starter-queries/", "/gradio_api/mcp/messages"},
+    "HEAD": {"/openapi.json", "/gradio_api/proxy={url_path:path}", "/gradio_api/file={path_or_url:path}", "/gradio_api/mcp/sse"},
+}  # fmt: skip
+
+
+# In a process of its own: what Gradio opens while it builds a page stays open until the process ends.
+BUILD = """
+import json, sys, tempfile
+from pathlib import Path
+from gradio.routes import App
+from starlette.routing import Mount
+from playground.lab.laboratory import Laboratory
+from playground.runs.registry import Registry
+from playground.ui.api import Endpoints
+from playground.ui.app import answerers, build, launch_options
+
+registry = Registry(Path(tempfile.mkdtemp()), lease=0, reap=0)
+answers = answerers(registry, Laboratory(registry), False)
+page = build(registry, Endpoints(registry, answers, False))
+options = launch_options(registry, answers, None, None)
+page.state_session_capacity = options["state_session_capacity"]
+app = App.create_app(page, app_kwargs=options["app_kwargs"], mcp_server=True)
+
+def registered(routes, prefix=""):
+    for route in routes:
+        if hasattr(route, "original_router"):
+            yield from registered(route.original_router.routes, prefix)
+        elif isinstance(route, Mount) and route.routes:
+            yield from registered(route.routes, prefix + route.path)
+        elif isinstance(route, Mount):  # an application without routes of its own
+            yield "POST", prefix + route.path
+        else:
+            yield from ((method, prefix + route.path) for method in route.methods)
+
+copies = []
+type(page.default_config).config_for_block = lambda *_: copies.append(1)
+for number in range(300):
+    state = app.state_holder[f"session-{number}"]
+    state._update_value_in_config(next(iter(page.blocks)), "x")
+print(json.dumps({
+    "routes": sorted(set(registered(app.routes))), "copies": len(copies), "sessions": len(app.state_holder.session_data),
+    "middleware": [middleware.cls.__name__ for middleware in app.user_middleware],
+}))
+import os; sys.stdout.flush(); os._exit(0)
+"""
+
+
+@pytest.fixture(scope="module")
+def built():
+    """What the page's application registers, as it is launched."""
+    done = subprocess.run([sys.executable, "-c", BUILD], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_every_registered_route_is_known_and_served_or_not(built):
+    routes = {(method, path) for method, path in built["routes"]}
+    own = {each for each in routes if each[1].startswith("/playground/")}
+    listed = {(method, path) for group in (USED, UNUSED) for method, paths in group.items() for path in paths}
+    assert routes - own == listed, "Gradio registers other routes: judge each, and list it here"
+    served = RouteFilter(None, can_sign_in=False, load=LoadLimits(0, 0))
+    for method, template in routes:
+        path = re.sub(r"\{[^}]*\}", "12", template)
+        is_used = template in USED.get(method, ()) or (method, template) in own
+        assert (served.find_load(method, path) is not None) is is_used, (method, path)
+
+
+@pytest.mark.parametrize("path", ["/login/huggingface", "/login/callback", "/logout"])
+def test_signing_in_is_served_where_it_is_possible(path):
+    assert RouteFilter(None, can_sign_in=True, load=LoadLimits(0, 0)).find_load("GET", path) is not None
+    assert RouteFilter(None, can_sign_in=False, load=LoadLimits(0, 0)).find_load("GET", path) is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b'{"a": NaN}', b"[" * 6000, b'{"a": [' + b"[]," * 6000 + b"[]]}", b'{"gradio.FileData": 1}', b'["gradio\\u002eFileData"]'],
+)
+def test_json_that_no_call_needs_is_refused(body):
+    with pytest.raises(ValueError, match=r"lists and objects|JSON object|files are not"):
+        check_json(body)
+
+
+# What gradio_patches.py changes
+
+
+def test_a_session_copies_no_configuration(built):
+    assert built["copies"] == 0
+    assert built["sessions"] <= 100
+
+
+def test_no_middleware_grants_other_origins(built):
+    assert "SameOriginOnly" in built["middleware"]
+    assert not any("CORS" in name for name in built["middleware"])
