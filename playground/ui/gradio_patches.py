@@ -59,4 +59,4 @@ def apply_patches() -> None:
     for name in ("state_holder", "blocks", "route_utils", "mcp"):
         if module := sys.modules.get(f"gradio.{name}"):
             module.SessionState = SessionState  # type: ignore[attr-defined]
-    gradio.routes.CustomCORSMiddleware = SameOriginOnly  # type: ignore[assignment,misc]
+    gradio.routes.CustomCORSMiddleware = SameOriginOnly
