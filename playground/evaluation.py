@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from playground.families.family import Family, looking
+from playground.families.family import Family, looking, rows_that_fit
 from playground.models.transformer import Transformer
 from playground.tasks import PAD
 from playground.tasks.held_out import HeldOut, held_out_set
@@ -58,8 +58,7 @@ def count_right(family: Family, held_out: HeldOut, first: int = 0, every: int = 
     Rows that a family knows it solves are all right; only the others are decoded, for their token accuracy.
     """
     right_2N = torch.zeros(2, len(held_out.lengths_B), dtype=torch.long)
-    width = family.config.row_width(held_out.batch.source_BS.shape[1], held_out.batch.target_BT.shape[1])
-    for rows in torch.arange(len(held_out.lengths_B))[first::every].split(family.config.rows_at_a_time(width)):
+    for rows in rows_that_fit(family.config, held_out.batch, first, every):
         batch = held_out.batch.rows(rows.to(held_out.batch.source_BS.device))
         solved_B = family.solves(batch)
         match_BT = batch.labels_BT != PAD
@@ -100,9 +99,8 @@ def right_at(family: Family, task: Task, length: int, n: int) -> tuple[int, int]
     if not len(held_out.lengths_B):
         return 0, 0
     device = next(family.parameters()).device
-    width = family.config.row_width(held_out.batch.source_BS.shape[1], held_out.batch.target_BT.shape[1])
     right = 0
-    for rows in torch.arange(len(held_out.lengths_B)).split(family.config.rows_at_a_time(width)):
+    for rows in rows_that_fit(family.config, held_out.batch):
         right += int(family.solves(held_out.batch.rows(rows).to(device)).sum())
     return right, len(held_out.lengths_B)
 
@@ -119,9 +117,8 @@ def symbol_loss(model: Transformer, held_out: HeldOut, smoothing: float = 0.0) -
     """
     total = torch.zeros((), dtype=torch.float64)
     count = 0
-    width = model.config.row_width(held_out.batch.source_BS.shape[1], held_out.batch.target_BT.shape[1])
     with looking(model):
-        for rows in torch.arange(len(held_out.lengths_B)).split(model.config.rows_at_a_time(width)):
+        for rows in rows_that_fit(model.config, held_out.batch):
             batch = held_out.batch.rows(rows)
             memory_BSD = model.encode(batch.source_BS)
             log_p_BTV = model.project(model.decode(batch.decoder_input_BT, memory_BSD, batch.source_BS))

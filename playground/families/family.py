@@ -68,6 +68,16 @@ class Taught(Family):
             return all_right(self.logits(batch), batch)
 
 
+def rows_that_fit(config: ModelConfig, batch: Batch, first: int = 0, every: int = 1) -> tuple[Tensor, ...]:
+    """Return the row numbers of a batch in parts that a model runs at once without gradients.
+
+    Source and target both count for the size of a row. With `first` and `every`, only row `first`
+    and every so many behind it.
+    """
+    width = config.row_width(batch.source_BS.shape[1], batch.target_BT.shape[1])
+    return torch.arange(len(batch.source_BS))[first::every].split(config.rows_at_a_time(width))
+
+
 def cross_entropy(logits_BTV: Tensor, batch: Batch, label_smoothing: float) -> Tensor:
     """Mean cross-entropy of the labels over the tokens of the rows that train, with label smoothing (Szegedy et al. 2016; section
     5.4 in Vaswani et al. 2017)."""

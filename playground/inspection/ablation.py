@@ -20,6 +20,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from playground.families.family import rows_that_fit
 from playground.tasks import PAD
 from playground.tasks.task import Batch
 
@@ -98,7 +99,7 @@ class Ablation:
         ones, greedy decoding writes just these (`EncoderDecoder.solves` says why), with any part replaced as well.
         """
         right, log_probability = 0, 0.0
-        for rows in torch.arange(len(self.batch.source_BS)).split(self.family.config.rows_at_a_time(self.batch.target_BT.shape[1])):
+        for rows in rows_that_fit(self.family.config, self.batch):
             batch = self.batch.rows(rows.to(self.batch.source_BS.device))
             labels_BT = batch.labels_BT
             with replaced(self.family, values):

@@ -13,13 +13,14 @@ Shapes: B batch, Q queries, S source, T target, P positions, H heads, K numbers 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
+from playground.families.family import rows_that_fit
 from playground.models.attention import MultiHeadAttention
 from playground.models.config import ModelConfig
 from playground.models.positions import Embedding
@@ -100,7 +101,7 @@ class Call:
 
 @contextmanager
 def watched(model: Transformer, *names: str) -> Iterator[dict[str, list[Call]]]:
-    """Every call of every module (of these only, if any are named) while the block lasts, by the module's name."""
+    """Every call of every module (of these only, if any are named) while the block lasts, by the module's name. Blocks nest."""
     calls: dict[str, list[Call]] = {}
 
     def keep(name: str) -> Any:
@@ -109,21 +110,23 @@ def watched(model: Transformer, *names: str) -> Iterator[dict[str, list[Call]]]:
 
         return hook
 
-    handles = []
-    for name, module in model.named_modules():
-        if name and (name in names or not names):
-            calls[name] = []
-            handles.append(module.register_forward_hook(keep(name)))
-            if isinstance(module, MultiHeadAttention):
-                module.watched = True
-    try:
+    with ExitStack() as undo:
+        for name, module in model.named_modules():
+            if name and (name in names or not names):
+                calls[name] = []
+                undo.callback(module.register_forward_hook(keep(name)).remove)
+                if isinstance(module, MultiHeadAttention):
+                    undo.callback(_restore_watched, module, vars(module).get("watched"))
+                    module.watched = True
         yield calls
-    finally:
-        for module in model.modules():
-            if isinstance(module, MultiHeadAttention):
-                module.watched = False
-        for handle in handles:
-            handle.remove()
+
+
+def _restore_watched(module: MultiHeadAttention, before: bool | None) -> None:
+    """Give an attention module back what it had; None where only the class had the attribute."""
+    if before is None:
+        del module.watched
+    else:
+        module.watched = before
 
 
 def outputs(model: Transformer, calls: Mapping[str, list[Call]]) -> dict[Component, Tensor]:
@@ -217,7 +220,7 @@ def means(model: Transformer, batch: Batch) -> dict[Component, Tensor]:
     spoken = [part for part in components(model.config) if part.kind not in POSITIONS]
     names = {f"{part.module}.output" if part.kind in ATTENTION else part.module for part in spoken}
     sums: dict[Component, Tensor] = {}
-    for rows in torch.arange(len(batch.source_BS)).split(model.config.rows_at_a_time(batch.target_BT.shape[1])):
+    for rows in rows_that_fit(model.config, batch):
         some = batch.rows(rows.to(batch.source_BS.device))
         with watched(model, *names) as calls:
             model(some.source_BS, some.decoder_input_BT)

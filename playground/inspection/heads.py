@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from playground.families.family import rows_that_fit
 from playground.tasks import PAD
 from playground.tasks.task import Batch, Task
 from playground.training.checkpoint import build_family, load_weights
@@ -116,7 +117,7 @@ def score_heads_on(subject: Subject, batch: Batch) -> list[HeadScore]:
     family = subject.family
     totals: defaultdict[tuple[str, str], Tensor] = defaultdict(lambda: torch.zeros((), dtype=torch.double))
     rows: defaultdict[tuple[str, str], int] = defaultdict(int)
-    for some in torch.arange(len(batch.source_BS)).split(family.config.rows_at_a_time(batch.target_BT.shape[1])):
+    for some in rows_that_fit(family.config, batch):
         part = batch.rows(some.to(batch.source_BS.device))
         recording = record_forced(family, part)
         for kind in ATTENTION:

@@ -19,32 +19,41 @@ from .embeddings import position_table, wavelength
 from .heads import PATTERNS, HeadScore, score_heads, scores_over_training
 from .lens import contributions, logit_lens
 from .recording import Recording, record_free
-from .steps import free_steps
+from .steps import recorded_steps
 from .subject import Question, Subject
 
 DIGITS = 6
 
 
-def attention(subject: Subject, batch: Batch) -> dict[str, dict[str, Any]]:
+Answer = tuple[Recording, torch.Tensor]  # a model's own answer, recorded, and its tokens
+
+
+def own_answer(subject: Subject, batch: Batch) -> Answer:
+    """Generate the model's own answer to one sequence, with its attention recorded."""
+    return record_free(subject.family, batch.source_BS, subject.max_tokens(batch))
+
+
+def attention(subject: Subject, batch: Batch, answer: Answer | None = None) -> dict[str, dict[str, Any]]:
     """For each kind, where every head looks while the model writes its own answer: `weights` [layer][head][row][column],
     `possible` [row][column], and the names of `rows` and `columns`.
 
     Rows of the decoder and of cross-attention are named after what is written there, columns of the decoder after what it is given.
+    An `answer` that was generated before is taken as it is.
     """
-    recording, written_BT = record_free(subject.family, batch.source_BS, subject.max_tokens(batch))
+    recording, written_BT = answer or own_answer(subject, batch)
     source, given = subject.names(batch.source_BS[0].tolist()), subject.names(recording.given_BT[0].tolist())
     written = subject.names(written_BT[0].tolist())
     labels = {"encoder": (source, source), "decoder": (written, given), "cross": (written, source)}
     return {kind: {"kind": kind, "title": Component(kind).name, **_matrix(recording, kind, *labels[kind])} for kind in ATTENTION}
 
 
-def head(subject: Subject, batch: Batch, part: Component) -> dict[str, Any]:
+def head(subject: Subject, batch: Batch, part: Component, answer: Answer | None = None) -> dict[str, Any]:
     """One head of `attention`: `weights` [row][column]."""
-    whole = attention(subject, batch)[part.kind]
+    whole = attention(subject, batch, answer)[part.kind]
     return whole | {"title": part.name, "weights": whole["weights"][part.layer or 0][part.head or 0]}
 
 
-def cross_attention_by_step(subject: Subject, batch: Question) -> dict[str, Any]:
+def cross_attention_by_step(subject: Subject, batch: Question, answer: Answer | None = None) -> dict[str, Any]:
     """For each step of writing the answer what was written, what comes next with which probability, the five likeliest, and
     where each cross-attention head looks: `weights` [head][column], the heads of all layers one after the other."""
     names = subject.names
@@ -57,7 +66,7 @@ def cross_attention_by_step(subject: Subject, batch: Question) -> dict[str, Any]
             "candidates": [[names([token])[0], round(p, DIGITS)] for token, p in step.candidates],
             "weights": _numbers(step.cross_LHS.flatten(0, 1)),
         }
-        for step in free_steps(subject.family, batch, subject.max_tokens(batch))
+        for step in recorded_steps(*(answer or own_answer(subject, batch)), batch)
     ]
     found = heads(subject.family.config, "cross")
     return {
@@ -171,8 +180,9 @@ def report(
     """
     batch = subject.read(text)
     tell("recording attention")
-    found: dict[str, Any] = {f"{kind}-attention": data for kind, data in attention(subject, batch).items()}
-    found["cross-attention-by-step"] = cross_attention_by_step(subject, batch)
+    answer = own_answer(subject, batch)
+    found: dict[str, Any] = {f"{kind}-attention": data for kind, data in attention(subject, batch, answer).items()}
+    found["cross-attention-by-step"] = cross_attention_by_step(subject, batch, answer)
     found["logit-lens"] = lens(subject, batch)
     if subject.family.config.norm == "pre":
         found["contributions"] = contribution_table(subject, batch)
@@ -188,7 +198,7 @@ def report(
     single = {how: ablation.ranking(how) for how in WAYS}
     found["ablation"] = ablation_table([effect for how in WAYS for effect in single[how]], asked)
     most_missed = next(effect for effect in single["zero"] if effect.parts[0].head is not None)
-    found["head"] = head(subject, batch, most_missed.parts[0])
+    found["head"] = head(subject, batch, most_missed.parts[0], answer)
     tell("taking groups away")
     found["ablation-groups"] = ablation_table((effect for how in WAYS for effect in ablation.group_ranking(how)), asked)
     tell("leaving heads alone")

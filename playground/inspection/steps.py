@@ -64,6 +64,11 @@ def free_steps(family: EncoderDecoder, batch: Batch, max_tokens: int, *, tempera
     """
     _one_row(batch)
     recording, written_BT = record_free(family, batch.source_BS, max_tokens, temperature=temperature, seed=seed)
+    return recorded_steps(recording, written_BT, batch, temperature)
+
+
+def recorded_steps(recording: Recording, written_BT: Tensor, batch: Batch, temperature: float = 0.0) -> list[Step]:
+    """The steps of an answer that `record_free` has recorded."""
     return _steps(recording, written_BT[0].tolist(), batch, temperature)
 
 

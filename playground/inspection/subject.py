@@ -20,7 +20,10 @@ from playground.tasks import EOS, SOS
 from playground.tasks.held_out import HeldOut, held_out_set
 from playground.tasks.task import Batch, Task
 from playground.training.checkpoint import load_model
-from playground.training.config import RunConfig
+from playground.training.config import RunConfig, TaskConfig
+
+MAX_HELD_OUT_SETS = 8
+_held_out_sets: dict[tuple[type[Task], TaskConfig, int], HeldOut] = {}  # every view needs one, and it takes 0.15 s to make
 
 
 class NotInspectable(ValueError):
@@ -97,8 +100,14 @@ class Subject:
 
     def held_out(self, n: int) -> HeldOut:
         """`n` held-out sequences of the lengths that the model was trained on, the same at every call."""
-        task = self.config.task
-        return held_out_set(self.task, n, task.min_length, task.max_length).to(self.device)
+        key = (type(self.task), self.config.task, n)
+        found = _held_out_sets.get(key)
+        if found is None:
+            task = self.config.task
+            found = _held_out_sets[key] = held_out_set(self.task, n, task.min_length, task.max_length)
+            while len(_held_out_sets) > MAX_HELD_OUT_SETS:
+                _held_out_sets.pop(next(iter(_held_out_sets)))
+        return found.to(self.device)
 
     @property
     def longest_answer(self) -> int:

@@ -3,8 +3,11 @@ import copy
 import pytest
 import torch
 
+from playground.inspection.ablation import Ablation
 from playground.inspection.components import Component, components, groups, heads, means, outputs, replaced, watched
+from playground.inspection.heads import score_heads_on
 from playground.models.attention import padding_mask
+from playground.models.config import SCORES_AT_A_TIME
 from playground.tasks import PAD
 from tests.inspection.handmade import PARTS, random_subject
 
@@ -179,3 +182,38 @@ def test_groups_hold_every_head_of_a_kind_in_a_layer_and_in_all(mixed, one_head)
     assert found["decoder self-attention, every layer"] == heads(mixed.family.config, "decoder")
     assert found["encoder feed-forward, every layer"] == [Component("encoder feed-forward", 0), Component("encoder feed-forward", 1)]
     assert list(groups(one_head.family.config)) == ["encoder self-attention", "decoder self-attention", "cross-attention"]
+
+
+def attributes(family):
+    return {name: set(vars(module)) for name, module in family.named_modules()}
+
+
+def test_blocks_that_watch_a_model_nest_and_leave_no_attribute_behind():
+    subject = random_subject()
+    family, batch = subject.family, subject.held_out(4).batch
+    before = attributes(family)
+    with watched(family) as outer:
+        with watched(family, "encoder_layers.0.self_attention") as inner:
+            logits(family, batch)
+        logits(family, batch)
+    for name in (f"{side}_layers.{layer}.self_attention" for side in ("encoder", "decoder") for layer in (0, 1)):
+        assert [call.result[1] is None for call in outer[name]] == [False, False], name
+    assert len(inner["encoder_layers.0.self_attention"]) == 1
+    assert attributes(family) == before
+
+
+@pytest.mark.parametrize("measure", ["heads", "means", "ablation"])
+def test_a_pass_holds_no_more_scores_at_a_time_than_scoring_does_however_short_the_answers_are(measure):
+    subject = random_subject(task="parity", min_length=120, max_length=128, max_positions=130, n_heads=8)
+    sizes = []
+    family = subject.family
+    family.encoder_layers[0].register_forward_pre_hook(lambda module, given: sizes.append(given[0].shape[:2]))
+    batch = subject.held_out(100).batch
+    if measure == "heads":
+        score_heads_on(subject, batch)
+    elif measure == "means":
+        means(family, batch)
+    else:
+        Ablation(subject, 100).score({})
+    assert sum(rows for rows, _ in sizes) == 100
+    assert max(8 * rows * width**2 for rows, width in sizes) <= SCORES_AT_A_TIME

@@ -3,6 +3,7 @@ import json
 import pytest
 import torch
 
+from playground.inspection import recording
 from playground.inspection.components import Component
 from playground.inspection.recording import record_free
 from playground.inspection.report import (
@@ -40,6 +41,15 @@ def test_everything_has_a_figure_and_fits_into_json(reported):
     assert any("40 held-out sequences" in sentence for sentence in said)
     for table in (data for data in found.values() if isinstance(data, list)):
         assert len({tuple(row) for row in table}) == 1  # the same columns in every row
+
+
+def test_a_report_generates_the_answer_once(one_head, monkeypatch):
+    calls, generate = [], recording.decode
+    monkeypatch.setattr(recording, "decode", lambda *args, **more: calls.append(args) or generate(*args, **more))
+    found = report(one_head, "3 1 4", n=8)
+    assert len(calls) == 1
+    assert [step["next"] for step in found["cross-attention-by-step"]["steps"]] == found["cross-attention"]["rows"]
+    assert found["head"]["rows"] == found[f"{found['head']['kind']}-attention"]["rows"]
 
 
 def test_the_attention_is_that_of_the_models_own_answer(mixed):

@@ -1,3 +1,4 @@
+import dataclasses
 import itertools
 import json
 
@@ -8,7 +9,7 @@ from playground.inspection.ablation import SEQUENCES, Ablation
 from playground.inspection.components import Component, components, groups, heads, replaced
 from playground.inspection.heads import LOOKS, PATTERNS, HeadScore, score_heads
 from playground.inspection.report import head_table
-from playground.inspection.shown import show
+from playground.inspection.shown import VIEWS, proof, show
 from playground.inspection.shown.proof import FEWEST, MOST_STEPS, affordable_sequences, log_spaced
 from playground.inspection.subject import Subject
 from playground.training.checkpoint import own_tensors, pack
@@ -180,6 +181,45 @@ def test_of_a_model_that_cannot_do_the_task_it_is_said_that_there_is_little_to_l
 def test_where_many_passes_would_take_minutes_fewer_sequences_are_asked(handmade):
     assert affordable_sequences(handmade, 1, 1e9) == SEQUENCES
     assert affordable_sequences(handmade, 10**9, 1.0) == FEWEST
+
+
+def test_only_passes_count_for_how_many_sequences_are_affordable_and_not_what_comes_before(handmade, monkeypatch):
+    now = [0.0]
+
+    class Slow(Ablation):
+        """Takes 100 s to be made, 30 s for the first pass and a second for every other."""
+
+        def __init__(self, *args):
+            now[0] += 100
+            super().__init__(*args)
+            self.passes = 0
+
+        def score(self, values):
+            now[0] += 1 if self.passes else 30
+            self.passes += 1
+            return super().score(values)
+
+    monkeypatch.setattr(proof, "Ablation", Slow)
+    monkeypatch.setattr(proof.time, "perf_counter", lambda: now[0])
+    assert affordable_sequences(handmade, 1, 10.0) == 10 * FEWEST
+
+
+def test_a_fault_of_the_program_is_logged_and_not_told_as_a_mistake_of_the_visitor(mixed, monkeypatch, caplog):
+    def broken(subject, request):
+        raise ValueError("shape '[3, 5]' is invalid for input of size 7")
+
+    monkeypatch.setitem(VIEWS, "lens", broken)
+    error = show(mixed, "lens", {"text": "3 1 4"})["error"]
+    assert "shape" not in error
+    assert "fault of the program" in error
+    assert "shape '[3, 5]' is invalid" in caplog.text
+    assert "there is no symbol" in show(mixed, "patch", {"text": ""})["error"]
+
+
+def test_a_share_is_written_as_everywhere_else(handmade, monkeypatch):
+    least = dataclasses.replace(Ablation(handmade, 40).before, exact_match=1 / 2000)
+    monkeypatch.setattr(Ablation, "before", least)
+    assert "only < 0.1 % right" in shown(handmade, "away", set="groups")["finding"]
 
 
 def test_the_visitors_sequence_is_answered_without_the_chosen_parts_and_with_the_chosen_heads_alone(handmade):

@@ -1,9 +1,11 @@
 import pytest
 import torch
 
+from playground.inspection import subject as subject_module
 from playground.inspection.shown import VIEWS, show
 from playground.inspection.subject import NotInspectable, Subject, open_subject
 from playground.tasks import EOS, SOS, UnknownSymbol
+from playground.tasks.held_out import held_out_set
 from playground.training.checkpoint import build_family
 from playground.training.config import RunConfig
 from playground.training.manifest import CheckpointError
@@ -62,3 +64,18 @@ def test_where_nobody_knows_the_right_answer_the_models_own_stands_in_its_place(
     written = rowed.written(batch)
     assert rowed.names(batch.labels_BT[0].tolist())[:-1] == written[:-1]
     assert (batch.known, rowed.read("a b").known) == (False, True)
+
+
+def test_the_held_out_set_of_the_same_settings_is_made_once(mixed, monkeypatch):
+    made = []
+    monkeypatch.setattr(subject_module, "held_out_set", lambda *args: made.append(args) or held_out_set(*args))
+    again = Subject.of(mixed.config, mixed.family)
+    first, second = mixed.held_out(37), again.held_out(37)
+    assert len(made) == 1
+    assert torch.equal(first.batch.source_BS, second.batch.source_BS)
+    assert len(mixed.held_out(38).lengths_B) == 38
+    shorter = mixed.config.replace(max_length=5, max_positions=mixed.config.model.max_positions)
+    assert Subject.of(shorter, mixed.family).held_out(37).lengths_B.max() == 5
+    for n in range(40, 60):
+        mixed.held_out(n)
+    assert torch.equal(mixed.held_out(37).batch.source_BS, first.batch.source_BS)
