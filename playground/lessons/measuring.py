@@ -21,10 +21,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from playground import statistics
 from playground.evaluation import right_at
 from playground.inspection.ablation import Ablation
 from playground.inspection.components import heads
 from playground.inspection.recording import record_forced
+from playground.inspection.shown.proof import LEARNED, describe_spare_heads
 from playground.inspection.subject import Subject, open_subject
 from playground.runs.history import read_lines
 from playground.tasks import EOS, PAD
@@ -77,8 +79,8 @@ class Trained:
 
 
 def percent(share: float) -> str:
-    """As the page writes it; 100 % only where nothing is missing. The blank does not break."""
-    return "100\u00a0%" if share == 1 else f"{int(1000 * share) / 10:.1f}\u00a0%"
+    """As everywhere (`statistics.percent`), with a blank that does not break."""
+    return statistics.percent(share).replace(" ", "\u00a0")
 
 
 def exact_match_curves(runs: list[Trained]) -> dict[str, Any]:
@@ -203,21 +205,26 @@ def lower_loss(runs: list[Trained], options: Mapping[str, Any]) -> Told:
 
 
 def most_missed(runs: list[Trained], options: Mapping[str, Any]) -> Told:
-    """The head without which the right answers lose most probability."""
+    """The head without which the right answers lose most probability.
+
+    Whether the others are redundant is measured by taking all of those that can be missed away together.
+    """
     subject = runs[0].subject
     ablation = Ablation(subject, SCORED)
     effects = sorted((ablation.without([head]) for head in heads(subject.config.model)), key=lambda each: -each.log_probability_lost)
     first, kind = effects[0], effects[0].parts[0].kind
-    harmless = sum(each.after.exact_match >= each.before.exact_match - 0.01 for each in effects)
-    says = (
-        f"Without {first.name} exact match falls from {percent(first.before.exact_match)} to {percent(first.after.exact_match)} of "
-        f"{SCORED} held-out sequences, and the right answer loses {first.log_probability_lost:.1f} nats. {harmless} of {len(effects)} "
-        "heads can go, each by itself, at a cost of at most one sequence in a hundred"
-        + (
-            ": others do their work as well. Heads are redundant, and a picture of one does not tell."
-            if 2 * harmless >= len(effects)
-            else "; the others do what nobody else here does. A picture of a head does not tell which kind it is."
+    before, after = first.before.exact_match, first.after.exact_match
+    others = describe_spare_heads(ablation, effects, "zero").replace(" %", "\u00a0%")
+    if before < LEARNED:
+        others = (
+            f"The whole model gets only {percent(before)} right, so exact match has little to lose, and nothing follows for the others."
         )
+    elif not others:
+        others = "The others do what nobody else here does."
+    says = (
+        f"Without {first.name} exact match falls from {percent(before)} to {percent(after)} of {len(ablation.batch.source_BS)} held-out "
+        f"sequences, and the right answer loses {first.log_probability_lost:.1f} nats. {others} A picture of a head does not tell which "
+        "kind it is."
     )
     bars = [{"label": each.name, "value": each.log_probability_lost, "note": percent(each.after.exact_match)} for each in effects]
     picture = {"kind": "bars", "title": "Without each head: nats that the right answer loses · exact match", "bars": bars}

@@ -79,3 +79,14 @@ def reversing_subject():
     family.output.bias.zero_()
     family.output.weight[:, 19:32] = 10 * torch.eye(TOKENS)
     return Subject.of(config, family)
+
+
+@torch.no_grad()
+def doubled_subject():
+    """The same, but two cross-attention heads of the first layer do the same work, so that either can be missed."""
+    subject = reversing_subject()
+    attention = subject.family.decoder_layers[0].cross_attention
+    for matrix in (attention.query.weight, *attention.key_value.weight.chunk(2)):
+        matrix[16:] = matrix[:16]
+    attention.output.weight[:, 16:] = attention.output.weight[:, :16]
+    return subject

@@ -13,7 +13,7 @@ from playground.inspection.shown import VIEWS, proof, show
 from playground.inspection.shown.proof import FEWEST, MOST_STEPS, affordable_sequences, log_spaced
 from playground.inspection.subject import Subject
 from playground.training.checkpoint import own_tensors, pack
-from tests.inspection.handmade import WORKER, random_subject, reversing_subject
+from tests.inspection.handmade import WORKER, doubled_subject, random_subject, reversing_subject
 
 WORKING_HEAD = Component("cross", *WORKER)
 
@@ -26,14 +26,7 @@ def handmade():
 
 @pytest.fixture(scope="module")
 def doubled():
-    """Two cross-attention heads of the first layer do the same work, so that either can be missed."""
-    subject = reversing_subject()
-    attention = subject.family.decoder_layers[0].cross_attention
-    with torch.no_grad():
-        for matrix in (attention.query.weight, *attention.key_value.weight.chunk(2)):
-            matrix[16:] = matrix[:16]
-        attention.output.weight[:, 16:] = attention.output.weight[:, :16]
-    return subject
+    return doubled_subject()
 
 
 def shown(subject, view, text="3 1 4 1 5", **options):

@@ -165,22 +165,36 @@ def finding(ablation: Ablation, effects: list[Effect], which: str, how: str) -> 
     if not spare and len(singles) > 1:
         least = min(singles, key=lambda effect: effect.exact_match_lost)
         return f"Every head is needed: without {least.name}, which is missed least, {percent(least.after.exact_match)} stay right."
-    if len(spare) < 2:
+    together = describe_spare_heads(ablation, singles, how)
+    if not together:
         return most
     lead = most if worst.exact_match_lost >= SPARE else "No single head is needed."
-    together = ablation.without(spare, how)
-    added = sum(effect.exact_match_lost for effect in singles if effect.parts[0] in spare)
+    hint = " Log-probability, groups and keep only tell more." if "redundant" in together else ""
+    return f"{lead} {together}{hint}"
+
+
+def describe_spare_heads(ablation: Ablation, singles: list[Effect], how: str) -> str:
+    """Whether heads that can be missed one at a time do nothing, a little, or stand in for each other.
+
+    `singles` are the effects of every single head. This is measured by one more pass without all of
+    the spare heads together; "" where fewer than two can be missed.
+    """
+    spare = [effect for effect in singles if effect.exact_match_lost < SPARE]
+    if len(spare) < 2:
+        return ""
+    together = ablation.without([effect.parts[0] for effect in spare], how)
+    added = sum(effect.exact_match_lost for effect in spare)
     each = (
         f"{len(spare)} of {len(singles)} heads can be missed one at a time, each at less than {percent(SPARE)} of exact match; "
         f"without all {len(spare)} together, {percent(together.after.exact_match)} stay right"
     )
     if together.exact_match_lost < SPARE:
-        return f"{lead} {each}: what they do, this task does not need."
+        return f"{each}: what they do, this task does not need."
     if together.exact_match_lost < added + CLEARLY_MORE:
-        return f"{lead} {each}: about what the single losses add up to, so each of them does a little."
+        return f"{each}: about what the single losses add up to, so each of them does a little."
     return (
-        f"{lead} {each}, far fewer than the single losses add up to. These heads are redundant: where one is gone, others stand in for it. "
-        "So that a head can be missed does not mean that it does nothing; log-probability, groups and keep only tell more."
+        f"{each}, far fewer than the single losses add up to. These heads are redundant: where one is gone, others stand in for it. "
+        "So that a head can be missed does not mean that it does nothing."
     )
 
 
