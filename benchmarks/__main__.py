@@ -28,7 +28,8 @@ from benchmarks import (
     watching,
 )
 from benchmarks.crowd import A_SECOND
-from benchmarks.keeping import keep, kept
+from benchmarks.keeping import commit_in_words, keep, kept, replace_row
+from playground.tasks import TASKS
 
 HERE = Path(__file__).parent
 STILL = (
@@ -52,8 +53,9 @@ SUBSETS: dict[str, tuple[Any, str, str]] = {  # what has measure() and table(row
     "tasks": (
         tasks,
         "How hard each task is",
-        f"The fast preset on lengths 1 to 10 of ten symbols (brackets: two), the learning rate falling over four fifths of {tasks.BUDGET} "
-        "steps; scored every 10 steps on 256 held-out sequences, and on 2,000, or as many as there are, to confirm.",
+        "The fast preset on lengths 1 to 10 of ten symbols (brackets: lengths 1 to 16 of two, as many balanced sequences as others), the "
+        f"learning rate falling over four fifths of {tasks.BUDGET} steps; scored every 10 steps on 256 held-out sequences, and on 2,000, "
+        "or as many as there are, to confirm.",
     ),
     "published": (
         published,
@@ -131,13 +133,13 @@ def write_results() -> None:
         "# Results",
         "",
         "Written by `python -m benchmarks`; do not edit. The machines are shared and noisy: absolute seconds vary threefold between days, "
-        "step counts do not vary at all for a given seed, machine and version.",
+        "step counts do not vary at all for a given seed, machine, version and commit. Each table names the commit it was measured at.",
     ]
     for name, (module, title, note) in SUBSETS.items():
         found = kept(name)
         if found is not None:
             cut = " Cut off: the same command goes on from here." if found.get("unfinished") else ""
-            where = f"`python -m benchmarks {name}` on {found['date']}, {found['machine']}.{cut}"
+            where = f"`python -m benchmarks {name}` on {found['date']} {commit_in_words(found)}, {found['machine']}.{cut}"
             parts += ["", f"## {title}", "", where, note, "", module.table(found["rows"])]
     parts += ["", "## Still to be measured", "", STILL]
     (HERE / "RESULTS.md").write_text("\n".join(parts) + "\n", encoding="utf-8")
@@ -145,13 +147,20 @@ def write_results() -> None:
 
 @click.command()
 @click.argument("subsets", nargs=-1, type=click.Choice(list(SUBSETS)))
-def main(subsets: tuple[str, ...]) -> None:
+@click.option("--only", type=click.Choice(list(TASKS)), default=None, help="With the subset tasks alone: measure one task's row again.")
+@click.option("--write", is_flag=True, help="Measure nothing; write RESULTS.md again out of what is kept.")
+def main(subsets: tuple[str, ...], only: str | None, write: bool) -> None:
     """Measure the SUBSETS (all of them when none is named) and rewrite RESULTS.md."""
-    for name in subsets or SUBSETS:
+    if only and subsets != ("tasks",):
+        raise click.UsageError("--only takes a row of the table tasks: python -m benchmarks tasks --only brackets")
+    if only:
+        replace_row("tasks", "task", tasks.measure_task(only))
+    for name in () if only or write else subsets or SUBSETS:
         rows = SUBSETS[name][0].measure()
         if rows:
             keep(name, rows)
         write_results()
+    write_results()
 
 
 if __name__ == "__main__":

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from playground.statistics import censored
 from playground.training.presets import preset_config
 from playground.training.trainer import Trainer
+
+from .keeping import Progress
 
 GOAL = 0.999
 
@@ -36,46 +39,55 @@ SETTINGS = (
 )
 
 
-def measure(settings: tuple[Setting, ...] = SETTINGS) -> list[dict[str, Any]]:
-    """Every setting with every seed. A seed that does not reach the goal counts as such, with the score it ended at."""
-    rows = []
+def measure(settings: tuple[Setting, ...] = SETTINGS, name: str = "accuracy") -> list[dict[str, Any]]:
+    """Every setting with every seed. A seed that does not reach the goal counts as such, with the score it ended at.
+
+    What was measured before the same command was cut off is not measured again.
+    """
+    progress = Progress(name)
     for setting in settings:
-        reached = []
-        ended = []
-        for seed in range(setting.seeds):
+        row = progress.row(setting=setting.name, seeds=setting.seeds, promised=setting.promised)
+        for each in ("steps", "seconds", "scores"):
+            row.setdefault(each, [])
+        for seed in range(len(row["scores"]), setting.seeds):
             trainer = Trainer(preset_config(setting.preset, {**setting.fields, "seed": seed, "until": GOAL}))
             for _ in trainer:
                 pass
             score = trainer.evaluate().exact_match
-            ended.append(score)
+            row["scores"].append(score)
             if score >= GOAL:
-                reached.append((trainer.step_count, trainer.seconds))
+                row["steps"].append(trainer.step_count)
+                row["seconds"].append(round(trainer.seconds, 2))
+            row |= {"reached": len(row["steps"]), "lowest_score": min(row["scores"])}
+            progress.write()
             print(f"{setting.name}, seed {seed}: {score:.2%} after {trainer.step_count} steps, {trainer.seconds:.1f} s", flush=True)
-        rows.append(
-            {
-                "setting": setting.name,
-                "seeds": setting.seeds,
-                "reached": len(reached),
-                "promised": setting.promised,
-                "steps": [steps for steps, _ in reached],
-                "seconds": [round(seconds, 2) for _, seconds in reached],
-                "lowest_score": min(ended),
-            }
-        )
-    return rows
+    return progress.rows
+
+
+def median_in_words(steps: list[int], seeds: int) -> str:
+    """The median and the most of the steps to a goal, over all seeds.
+
+    Seeds that never reach it take longer than any number: where the median or the most falls among
+    them, the table says so instead of leaving them out.
+    """
+    told = censored([*steps, *[None] * (seeds - len(steps))])
+    if told is None or not steps:
+        return "not reached"
+    longest = f"{told['high']:g}" if told["high"] is not None else f"{max(steps)} and more"
+    return (f"{told['median']:g}" if told["median"] is not None else "not reached") + f" ({longest})"
 
 
 def table(rows: list[dict[str, Any]]) -> str:
     """The rows as Markdown."""
     lines = [
-        "| setting | seeds that reach it | steps: median (most) | promised | seconds: median | lowest score of a seed at its end |",
+        "| setting | seeds that reach it | steps: median (most) | promised | seconds, where reached: median | lowest score of a seed at "
+        "its end |",
         "|---|---|---|---|---|---|",
     ]
     for row in rows:
-        steps = f"{median(row['steps']):g} ({max(row['steps'])})" if row["steps"] else "none"
+        seeds = len(row.get("scores", [])) or row["seeds"]
+        steps = median_in_words(row["steps"], seeds)
         seconds = f"{median(row['seconds']):.1f}" if row["seconds"] else ""
         promised = f"at most {row['promised']}" if row["promised"] else ""
-        lines.append(
-            f"| {row['setting']} | {row['reached']} of {row['seeds']} | {steps} | {promised} | {seconds} | {row['lowest_score']:.2%} |"
-        )
+        lines.append(f"| {row['setting']} | {row['reached']} of {seeds} | {steps} | {promised} | {seconds} | {row['lowest_score']:.2%} |")
     return "\n".join(lines)

@@ -27,7 +27,7 @@ SETTINGS = tuple(
 
 
 def measure() -> list[dict[str, Any]]:
-    return measure_settings(SETTINGS)
+    return measure_settings(SETTINGS, "ingredients")
 
 
 __all__ = ["measure", "table"]

@@ -1,11 +1,13 @@
-"""Where measurements are kept: results/NAME.json, with day and machine. One that was cut off is marked as unfinished."""
+"""Where measurements are kept: results/NAME.json, with day, machine and commit. One that was cut off is marked as unfinished."""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
+import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +26,61 @@ def machine() -> str:
     return f"{system}; torch {versions['torch']}, Python {versions['python']}"
 
 
+def commit() -> dict[str, Any]:
+    """Return the short hash of the checked-out commit, and whether the working tree was clean.
+
+    Results themselves do not count as changes: measuring writes them. Without git both are None.
+    """
+    changed = "git status --porcelain -- . :(exclude)benchmarks/results :(exclude)benchmarks/RESULTS.md"
+    try:
+        found, status = (_run(command.split()) for command in ("git rev-parse --short=7 HEAD", changed))
+    except (OSError, subprocess.CalledProcessError):
+        return {"commit": None, "clean": None}
+    return {"commit": found.strip(), "clean": not status.strip()}
+
+
+def _run(command: list[str]) -> str:
+    return subprocess.run(
+        command, cwd=Path(__file__).parent.parent, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True
+    ).stdout
+
+
+AT_START = commit()  # the code that measures is what was loaded then, whatever is checked out later
+
+
 def keep(name: str, rows: Any, unfinished: bool = False) -> None:
     """Write what was measured; an older file is there until the new one is whole."""
+    write(name, measured_now() | ({"unfinished": True} if unfinished else {}) | {"rows": rows})
+
+
+def measured_now() -> dict[str, Any]:
+    """When, on what and at which commit this process measures."""
+    return {"date": time.strftime("%Y-%m-%d"), "machine": machine(), **AT_START}
+
+
+def write(name: str, content: dict[str, Any]) -> None:
+    """Write a whole results file; an older one is there until the new one is complete."""
     FOLDER.mkdir(exist_ok=True)
-    kept = {"date": time.strftime("%Y-%m-%d"), "machine": machine(), **({"unfinished": True} if unfinished else {}), "rows": rows}
     new = FOLDER / f"{name}.json.new"
-    new.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    new.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     new.replace(FOLDER / f"{name}.json")
+
+
+def replace_row(name: str, key: str, row: dict[str, Any]) -> None:
+    """Replace one row of a finished table; the row says when and at which commit it was measured."""
+    found = kept(name)
+    if found is None:
+        raise ValueError(f"{name} was never measured; measure all of it first")
+    row = row | {"measured": measured_now()}
+    found["rows"] = [row if each[key] == row[key] else each for each in found["rows"]]
+    write(name, found)
+
+
+def commit_in_words(found: dict[str, Any]) -> str:
+    """Where figures come from: "at commit abc1234", with a remark where the tree had other changes."""
+    if not found.get("commit"):
+        return "at a commit that was not recorded"
+    return f"at commit {found['commit']}" + ("" if found["clean"] else " with uncommitted changes")
 
 
 def kept(name: str) -> dict[str, Any] | None:
@@ -40,6 +90,34 @@ def kept(name: str) -> dict[str, Any] | None:
 
 
 def cut_off(name: str) -> Any:
-    """The rows of a measurement that was cut off on this machine with these versions; None where there is none to go on with."""
+    """The rows of a measurement that was cut off on this machine with these versions and this commit; None where there is none to go
+    on with."""
     found = kept(name)
-    return found["rows"] if found and found.get("unfinished") and found["machine"] == machine() else None
+    same = found and found.get("unfinished") and found["machine"] == machine() and found.get("commit") == AT_START["commit"]
+    return found["rows"] if found and same else None
+
+
+class Progress:
+    """The rows of a table so far, written after every seed, so that a measurement that is cut off goes on where it was."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.rows: list[dict[str, Any]] = cut_off(name) or []
+
+    def row(self, **key: Any) -> dict[str, Any]:
+        """Return the row of these values, a new one where it has not begun."""
+        for row in self.rows:
+            if all(row.get(name) == value for name, value in key.items()):
+                return row
+        self.rows.append(dict(key))
+        return self.rows[-1]
+
+    def write(self) -> None:
+        keep(self.name, self.rows, unfinished=True)
+
+
+def once(progress: Progress, row: dict[str, Any], measure: Callable[[], dict[str, Any]]) -> None:
+    """Fill a row that is one measurement, unless it is filled already."""
+    if not row.get("done"):
+        row |= measure() | {"done": True}
+        progress.write()

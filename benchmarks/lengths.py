@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from .keeping import AT_START
 
 AT = (10, 11, 12, 15, 20, 50)  # lengths that the table names; training ends at 10
 
@@ -20,15 +23,29 @@ def measure() -> list[dict[str, Any]]:
 
 def asked_by_length(*command: str) -> list[dict[str, Any]]:
     """What a command of the Lab tells that trains and then asks every length: a row for each cell, and a last one for the whole."""
-    with tempfile.TemporaryDirectory() as scratch:
-        started = time.monotonic()
-        whole = [sys.executable, "-m", "playground", *command, "--json", "--out", str(Path(scratch) / "runs")]
+    scratch = Path(tempfile.gettempdir()) / f"playground-benchmark-{command[-1]}-{AT_START['commit']}"  # a command that is cut off goes on
+    begun = read_seconds(scratch)
+    started = time.monotonic()
+    whole = [sys.executable, "-m", "playground", *command, "--json", "--out", str(scratch / "runs")]
+    try:
         done = subprocess.run(whole, stdout=subprocess.PIPE, text=True, check=True)
-        seconds = time.monotonic() - started
+    finally:
+        seconds = begun + time.monotonic() - started
+        scratch.mkdir(parents=True, exist_ok=True)
+        (scratch / "seconds").write_text(str(seconds), encoding="utf-8")
+    shutil.rmtree(scratch)
     told = json.loads(done.stdout.splitlines()[-1])
     keys = ("label", "n", "lengths", "median", "low", "high", "reach", "beyond", "untrained")
     rows = [{key: row[key] for key in keys} for row in told["rows"]]
     return [*rows, {"seconds": round(seconds), "runs": sum(row["n"] for row in rows), "sentence": told["sentence"]}]
+
+
+def read_seconds(scratch: Path) -> float:
+    """The seconds that earlier attempts took, which were cut off."""
+    try:
+        return float((scratch / "seconds").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return 0.0
 
 
 def table(rows: list[dict[str, Any]], what: str = "positions", named: tuple[int, ...] = AT) -> str:

@@ -6,30 +6,39 @@ import json
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
 from playground.lab.published import claims
+
+from .keeping import Progress, once
 
 SEED = 0
 
 
 def measure() -> list[dict[str, Any]]:
     """A row for each claim of one run, in a process of its own; those that take an experiment of many runs are left to the Lab."""
-    rows = []
+    progress = Progress("published")
     for claim in claims():
-        if claim["experiment"] is not None:
-            continue
-        with tempfile.TemporaryDirectory() as scratch:
-            command = [sys.executable, "-m", "playground", "published", claim["name"], "--seed", str(SEED), "--json", "--out"]
-            done = subprocess.run([*command, str(Path(scratch) / "run")], capture_output=True, text=True, check=False)
-        if not done.stdout.strip():
-            raise RuntimeError(f"{claim['name']} said nothing: {done.stderr[-500:]}")
-        told = json.loads(done.stdout.splitlines()[-1])
-        rows.append({"name": claim["name"], "title": claim["title"], "published": told["told"], "rule": told["rule"],
-                     "ours": told["ours"], "passed": told["passed"], "sentence": told["sentence"], "seed": SEED})  # fmt: skip
-        print(rows[-1]["sentence"], flush=True)
-    return rows
+        if claim["experiment"] is None:
+            once(progress, progress.row(name=claim["name"], seed=SEED), lambda claim=claim: reproduce(claim))
+    return progress.rows
+
+
+def reproduce(claim: dict[str, Any]) -> dict[str, Any]:
+    """The row of one claim."""
+    with tempfile.TemporaryDirectory() as scratch:
+        command = [sys.executable, "-m", "playground", "published", claim["name"], "--seed", str(SEED), "--json", "--out"]
+        started = time.monotonic()
+        done = subprocess.run([*command, str(Path(scratch) / "run")], capture_output=True, text=True, check=False)
+        seconds = time.monotonic() - started
+    if not done.stdout.strip():
+        raise RuntimeError(f"{claim['name']} printed nothing: {done.stderr[-500:]}")
+    told = json.loads(done.stdout.splitlines()[-1])
+    print(told["sentence"], flush=True)
+    return {"title": claim["title"], "published": told["told"], "rule": told["rule"], "ours": told["ours"], "passed": told["passed"],
+            "sentence": told["sentence"], "seconds": round(seconds)}  # fmt: skip
 
 
 def table(rows: list[dict[str, Any]]) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from statistics import median
 from typing import Any
 
 from playground.tasks import TASKS
 from playground.training.presets import preset_config
 from playground.training.trainer import Trainer
+
+from .accuracy import median_in_words
+from .keeping import Progress, commit_in_words
 
 GOAL = 0.99
 SEEDS = 1
@@ -15,23 +17,34 @@ BUDGET = 600  # steps; the learning rate falls over four fifths of them
 
 
 def measure(seeds: int = SEEDS, budget: int = BUDGET) -> list[dict[str, Any]]:
-    """Every task with every seed, on the preset's own lengths. A seed that does not reach the goal counts with the score it ended at."""
-    rows = []
+    """Every task with every seed, on the task's own lengths. A seed that does not reach the goal counts with the score it ended at.
+
+    What was measured before the same command was cut off is not measured again.
+    """
+    progress = Progress("tasks")
     for name in TASKS:
-        steps, ended, asked = [], [], 0
-        for seed in range(seeds):
-            fields = {"task": name, "seed": seed, "until": GOAL, "steps": budget, "decay_steps": budget * 4 // 5}
-            trainer = Trainer(preset_config("fast", fields))
-            for _ in trainer:
-                pass
-            scores = trainer.evaluate()
-            ended.append(scores.exact_match)
-            asked = scores.n
-            if scores.exact_match >= GOAL:
-                steps.append(trainer.step_count)
-            print(f"{name}, seed {seed}: {scores.exact_match:.2%} of {asked} after {trainer.step_count} steps", flush=True)
-        rows.append({"task": name, "seeds": seeds, "budget": budget, "asked": asked, "steps": steps, "scores": ended})
-    return rows
+        row = progress.row(task=name, seeds=seeds, budget=budget)
+        if len(row.get("scores", [])) < seeds:
+            row |= measure_task(name, seeds, budget)
+            progress.write()
+    return progress.rows
+
+
+def measure_task(name: str, seeds: int = SEEDS, budget: int = BUDGET) -> dict[str, Any]:
+    """The row of one task."""
+    steps, ended, asked, lengths = [], [], 0, [1, TASKS[name].longest]
+    for seed in range(seeds):
+        fields = {"task": name, "seed": seed, "until": GOAL, "steps": budget, "decay_steps": budget * 4 // 5}
+        trainer = Trainer(preset_config("fast", fields))
+        for _ in trainer:
+            pass
+        scores = trainer.evaluate()
+        ended.append(scores.exact_match)
+        asked = scores.n
+        if scores.exact_match >= GOAL:
+            steps.append(trainer.step_count)
+        print(f"{name}, seed {seed}: {scores.exact_match:.2%} of {asked} after {trainer.step_count} steps", flush=True)
+    return {"task": name, "seeds": seeds, "budget": budget, "lengths": lengths, "asked": asked, "steps": steps, "scores": ended}
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -41,6 +54,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         "|---|---|---|---|---|",
     ]
     for row in rows:
-        steps = f"{median(row['steps']):g} ({max(row['steps'])})" if row["steps"] else f"not in {row['budget']}"
+        steps = median_in_words(row["steps"], row["seeds"]) if row["steps"] else f"not in {row['budget']}"
         lines.append(f"| {row['task']} | {len(row['steps'])} of {row['seeds']} | {steps} | {min(row['scores']):.2%} | {row['asked']:,} |")
-    return "\n".join(lines)
+    own = [f"{row['task']} on {row['measured']['date']} {commit_in_words(row['measured'])}" for row in rows if "measured" in row]
+    return "\n".join([*lines, *(["", f"Measured again alone: {'; '.join(own)}."] if own else [])])

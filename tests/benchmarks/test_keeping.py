@@ -1,0 +1,119 @@
+"""What results files say of where they come from, and what an interruption leaves."""
+
+import json
+import subprocess
+
+import pytest
+
+from benchmarks import __main__ as command
+from benchmarks import accuracy, keeping, tasks
+from tests.servers import ROOT
+
+SETTING = accuracy.Setting("tried", 4, None, "fast", {})
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(monkeypatch, tmp_path):
+    monkeypatch.setattr(keeping, "FOLDER", tmp_path)
+    monkeypatch.setattr(command, "HERE", tmp_path)
+    return tmp_path
+
+
+class FakeTrainer:
+    """Reaches the goal with even seeds, and is interrupted at the seed that a test says."""
+
+    trained, interrupted = [], None
+
+    def __init__(self, config):
+        self.seed = config.training.seed
+        self.step_count, self.seconds = 10 + self.seed, 1.0
+
+    def __iter__(self):
+        if self.seed == self.interrupted:
+            raise KeyboardInterrupt
+        self.trained.append(self.seed)
+        return iter(())
+
+    def evaluate(self):
+        return type("Scores", (), {"exact_match": 0.5 if self.seed % 2 else 1.0, "n": 40})
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    trainer = type("Fake", (FakeTrainer,), {"trained": []})
+    for module in (accuracy, tasks):
+        monkeypatch.setattr(module, "Trainer", trainer)
+    return trainer
+
+
+def row(**changes):
+    whole = {"setting": "one head", "seeds": 5, "reached": 4, "promised": None, "steps": [450, 460, 490, 550], "seconds": [1.0] * 4}
+    return whole | {"lowest_score": 0.998} | changes
+
+
+@pytest.mark.parametrize(
+    ("steps", "seeds", "shown"),
+    [
+        ([450, 460, 490, 550], 5, "| 490 (550 and more) |"),
+        ([160], 3, "| not reached (160 and more) |"),
+        ([150, 160], 3, "| 160 (160 and more) |"),
+        ([30, 40, 50], 3, "| 40 (50) |"),
+        ([], 3, "| not reached |"),
+    ],
+)
+def test_seeds_that_never_reach_the_goal_count_in_the_median(steps, seeds, shown):
+    assert shown in accuracy.table([row(steps=steps, seeds=seeds, reached=len(steps), seconds=[1.0] * len(steps))])
+
+
+def test_tasks_count_seeds_that_never_reach_the_goal_too():
+    told = tasks.table([{"task": "copy", "seeds": 3, "budget": 600, "asked": 2000, "steps": [40, 60], "scores": [1.0, 1.0, 0.5]}])
+    assert "| copy | 2 of 3 | 60 (60 and more) |" in told
+
+
+def test_every_table_names_the_commit_it_was_measured_at(elsewhere):
+    keeping.keep("accuracy", [row()])
+    kept = json.loads((elsewhere / "accuracy.json").read_text())
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False).stdout.strip()
+    if not head:
+        assert (kept["commit"], kept["clean"]) == (None, None)
+        return
+    assert head.startswith(kept["commit"])
+    assert isinstance(kept["clean"], bool)
+    command.write_results()
+    results = (elsewhere / "RESULTS.md").read_text()
+    assert f"at commit {kept['commit']}" in results
+    assert ("with uncommitted changes" in results) == (not kept["clean"])
+
+
+def test_a_table_without_a_commit_says_so(elsewhere):
+    (elsewhere / "accuracy.json").write_text(json.dumps({"date": "2026-11-21", "machine": "a machine", "rows": [row()]}))
+    command.write_results()
+    assert "on 2026-11-21 at a commit that was not recorded, a machine." in (elsewhere / "RESULTS.md").read_text()
+
+
+def test_a_measurement_that_is_cut_off_goes_on_and_trains_no_seed_twice(fake):
+    fake.interrupted = 2
+    with pytest.raises(KeyboardInterrupt):
+        accuracy.measure((SETTING,))
+    fake.interrupted = None
+    rows = accuracy.measure((SETTING,))
+    assert fake.trained == [0, 1, 2, 3]
+    assert (rows[0]["steps"], rows[0]["reached"], rows[0]["lowest_score"]) == ([10, 12], 2, 0.5)
+
+
+def test_what_was_cut_off_at_another_commit_begins_anew(fake, monkeypatch):
+    fake.interrupted = 2
+    with pytest.raises(KeyboardInterrupt):
+        accuracy.measure((SETTING,))
+    fake.interrupted = None
+    monkeypatch.setattr(keeping, "AT_START", {"commit": "another", "clean": True})
+    accuracy.measure((SETTING,))
+    assert fake.trained == [0, 1, 0, 1, 2, 3]
+
+
+def test_a_task_measured_alone_replaces_its_row_and_says_when(fake, elsewhere):
+    keeping.keep("tasks", [tasks.measure_task("copy"), tasks.measure_task("brackets") | {"scores": [0.1]}])
+    keeping.replace_row("tasks", "task", tasks.measure_task("brackets"))
+    found = keeping.kept("tasks")["rows"]
+    assert [(each["task"], each["scores"], each["lengths"]) for each in found] == [("copy", [1.0], [1, 10]), ("brackets", [1.0], [1, 16])]
+    assert "Measured again alone: brackets on" in tasks.table(found)
