@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ def measure() -> list[dict[str, Any]]:
     progress = Progress("published")
     for claim in claims():
         if claim["experiment"] is None:
-            once(progress, progress.row(name=claim["name"], seed=SEED), lambda claim=claim: reproduce(claim))
+            once(progress, progress.row(name=claim["name"], seed=SEED), partial(reproduce, claim))
     return progress.rows
 
 
