@@ -6,6 +6,7 @@ The other way round, `stream_columns` reads somebody's dataset on the Hub, for a
 
 from __future__ import annotations
 
+import logging
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +17,7 @@ import torch
 from datasets import Dataset, Features, Value, load_dataset  # type: ignore[import-untyped]
 from datasets.arrow_writer import ArrowWriter  # type: ignore[import-untyped]
 from huggingface_hub import DatasetCardData, HfApi, HfFileSystem
-from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError, RepositoryNotFoundError
 from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
 from pyarrow import parquet  # type: ignore[import-untyped]
 
@@ -27,6 +28,8 @@ from playground.tasks.task import Batch, Task
 from playground.training.config import RunConfig
 from playground.training.manifest import Manifest
 from playground.training.trainer import CONFIRMING_N, resolve_device
+
+log = logging.getLogger(__name__)
 
 MOST_ROWS = 2_000_000
 LARGEST_GROUP = 200_000_000  # bytes of a parquet file's row group, unpacked
@@ -106,8 +109,10 @@ def stream_columns(
     Raises:
         RowsError: for what is no dataset with such a file, or cannot be fetched.
     """
+    refusal = RowsError(f"{repo[:120]!r} is no dataset; name one as user/name")
     if not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", repo, re.ASCII):
-        raise RowsError(f"{repo[:120]!r} is no dataset; name one as user/name")
+        raise refusal
+    kind = None
     try:
         info = HfApi(token=token).dataset_info(repo)
         found = sorted(file.rfilename for file in info.siblings or [])
@@ -125,6 +130,8 @@ def stream_columns(
         source, target = choose(names, columns)
         for row in data.select_columns([source, target]):
             yield row[source], row[target]
+    except HFValidationError:
+        raise refusal from None
     except RepositoryNotFoundError:
         raise RowsError(f"there is no dataset {repo} on the Hub, or it is private; check its name") from None
     except (httpx.HTTPError, HfHubHTTPError, OSError) as error:
@@ -134,7 +141,9 @@ def stream_columns(
     except MemoryError:
         raise RowsError(f"the dataset {repo} needs more memory than is free to be read; bring some of its rows as a file") from None
     except Exception as error:  # readers of tables fail on broken files in ways that cannot be listed
-        raise RowsError(f"the dataset {repo} cannot be read as {kind}: {type(error).__name__}: {str(error)[:200]}") from None
+        log.exception("the dataset %s cannot be read", repo)
+        how = f" as {kind}" if kind else ""
+        raise RowsError(f"the dataset {repo} cannot be read{how}: {type(error).__name__}: {str(error)[:200]}") from None
 
 
 def _stream_parquet(

@@ -9,9 +9,11 @@ import pytest
 import torch
 from huggingface_hub import DatasetCard
 
-from playground.data import MOST_ROWS, scored_set, training_set, write_dataset
+from playground import data
+from playground.data import MOST_ROWS, scored_set, stream_columns, training_set, write_dataset
 from playground.tasks import load_task
 from playground.tasks.held_out import held_out_set, is_held_out
+from playground.tasks.rows import RowsError
 from playground.training import trainer as training
 from playground.training.config import RunConfig
 from playground.training.manifest import Manifest, read_manifest
@@ -181,3 +183,19 @@ def test_its_card_tells_what_it_is(written):
     assert "(https://huggingface.co/ada/reverse)" in card.text
     assert re.findall("```python\n(.*?)```", card.text, re.DOTALL)[0].count('"ada/reverse-data"') == 1
     assert f"`{rows[0]['source']}` → `{rows[0]['target']}`" in card.text
+
+
+@pytest.mark.parametrize("name", ["ada/x..y", "ada/name.git", "ada/a--b", "ada/name-"])
+def test_a_name_that_the_hub_does_not_take_is_refused(name):
+    with pytest.raises(RowsError, match=re.escape(f"'{name}' is no dataset; name one as user/name")):
+        next(stream_columns(name, (), lambda names, _: names))
+
+
+def test_an_unexpected_error_of_the_hub_is_reported_and_logged(monkeypatch, caplog):
+    def fail(self, repo):
+        raise KeyError("sha")
+
+    monkeypatch.setattr(data.HfApi, "dataset_info", fail)
+    with pytest.raises(RowsError, match="the dataset ada/x cannot be read: KeyError: 'sha'"):
+        next(stream_columns("ada/x", (), lambda names, _: names))
+    assert "Traceback" in caplog.text

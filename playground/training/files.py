@@ -123,10 +123,16 @@ def sweep(parent: Path, older_than: float = 0.0) -> list[str]:
     """
     removed = []
     for path in sorted(Path(parent).glob(".*")) if os.path.isdir(parent) else []:
-        if not path.name.endswith((".tmp", ".previous")) or time.time() - path.stat().st_mtime < older_than:
+        if not path.name.endswith((".tmp", ".previous")):
+            continue
+        try:
+            age = time.time() - path.lstat().st_mtime
+        except OSError:  # another process has removed it meanwhile
+            continue
+        if age < older_than:
             continue
         with suppress(OSError):  # of a disk that can only be read, everything stays as it is
-            if path.is_file() and path.name.endswith(".tmp"):
+            if path.name.endswith(".tmp") and (path.is_file() or path.is_symlink()):
                 path.unlink(missing_ok=True)
                 removed.append(path.name)
             if path.name.endswith(".previous"):

@@ -113,6 +113,31 @@ def test_a_sweep_removes_unfinished_writes_and_superseded_folders_and_says_which
     assert sweep(tmp_path) == []
 
 
+def test_a_sweep_goes_on_where_another_process_removes_what_it_lists(tmp_path, monkeypatch):
+    write_folder(tmp_path / ".lost.previous", OLD)
+    for name in (".a.tmp", ".b.tmp", ".c.tmp"):
+        (tmp_path / name).write_text("a file")
+    stat = Path.stat
+
+    def remove_and_stat(path, **named):
+        if path.name == ".b.tmp":
+            path.unlink(missing_ok=True)
+        return stat(path, **named)
+
+    monkeypatch.setattr(Path, "stat", remove_and_stat)
+    assert sweep(tmp_path) == [".a.tmp", ".c.tmp"]
+    assert os.listdir(tmp_path) == ["lost"]
+
+
+def test_a_sweep_removes_a_link_that_leads_nowhere_and_nothing_behind_a_link(tmp_path):
+    write_folder(tmp_path / "other", OLD)
+    (tmp_path / ".dangling.tmp").symlink_to(tmp_path / "gone")
+    (tmp_path / ".link.tmp").symlink_to(tmp_path / "other")
+    assert sweep(tmp_path) == [".dangling.tmp", ".link.tmp"]
+    assert os.listdir(tmp_path) == ["other"]
+    assert content(tmp_path / "other") == OLD
+
+
 def test_sweeping_where_nothing_is_does_nothing(tmp_path):
     assert sweep(tmp_path / "nowhere") == []
 
