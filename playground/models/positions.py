@@ -50,7 +50,14 @@ class Embedding(nn.Module):
             self.positions = nn.Parameter(torch.randn(config.places, config.d_model))
 
     def forward(self, tokens_BS: Tensor, first: int = 0) -> Tensor:
-        """Vectors (BSD) of tokens that stand at the positions first, first + 1, ..."""
+        """Vectors (BSD) of tokens that stand at the positions first, first + 1, ...
+
+        Raises:
+            ValueError: for positions that the model does not have.
+        """
+        needed = first + tokens_BS.shape[1]
+        if needed > self.max_positions:
+            raise ValueError(f"{needed} positions are needed, but the model has max_positions {self.max_positions}")
         x_BSD = self.tokens(tokens_BS) * self.scale
         positions_SD = self.placed(tokens_BS, first)
         if positions_SD is not None:

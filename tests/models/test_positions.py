@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from playground.models.config import ModelConfig
+from playground.models.config import POSITIONS, ModelConfig
 from playground.models.positions import Embedding, sinusoid, token_table
 
 THE, DOG, BIT, MAN = range(3, 7)
@@ -44,6 +44,19 @@ def test_an_embedding_is_the_token_vector_times_sqrt_d_model_plus_the_position(p
     expected_BSD = embed.tokens.weight[tokens_BS] * 8 + embed.positions[:4]
     torch.testing.assert_close(embed(tokens_BS), expected_BSD)
     torch.testing.assert_close(embed(tokens_BS, first=5), embed.tokens.weight[tokens_BS] * 8 + embed.positions[5:9])
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("side", ["source", "target"])
+@pytest.mark.parametrize("kind", POSITIONS)
+def test_a_position_beyond_the_last_one_is_refused(kind, side, training):
+    config = ModelConfig(positions=kind, max_positions=11)
+    embed = Embedding(config, token_table(13, config.d_model), side=side).train(training)
+    for first, length in ((0, 11), (10, 1)):
+        assert embed(torch.full((2, length), 5), first=first).shape == (2, length, 64)
+    for first, length in ((0, 12), (11, 1), (9, 3), (400, 1)):
+        with pytest.raises(ValueError, match=f"{first + length} positions are needed, but the model has max_positions 11"):
+            embed(torch.full((2, length), 5), first=first)
 
 
 def test_the_factor_on_the_sine_waves_makes_them_louder():
