@@ -27,7 +27,7 @@ from playground.tasks import EOS, ROWS
 from playground.tasks.held_out import HELD_OUT_SHARE, HeldOut, held_out_set
 from playground.tasks.rows import RowsError
 from playground.tasks.task import Task
-from playground.training.checkpoint import load_model, read_metrics
+from playground.training.checkpoint import iter_metrics, load_model
 from playground.training.command import command_line
 from playground.training.config import IN_PASSING, RunConfig, TaskConfig, setting_of, settings_at
 from playground.training.manifest import Manifest, is_number
@@ -78,7 +78,7 @@ def write_card(package: Path, checkpoint: Path, *, repo: str, dataset: str | Non
         held_out, scores = None, manifest.scores
     others = other_lengths(family, task, manifest.config) if held_out else []
     examples = worked_examples(family, task, held_out, low, high) if held_out else []
-    lines = [line for line in read_metrics(checkpoint) if line["step"] <= manifest.step and _is_measured(line)]
+    lines = [line for line in iter_metrics(checkpoint) if line["step"] <= manifest.step and _is_measured(line)]
     pictures = []
     if lines:
         save(training_curve(lines), package / "training.png")

@@ -16,7 +16,7 @@ import json
 import math
 import os
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,7 +29,7 @@ from playground.families import load_family
 from playground.families.family import Family
 from playground.models.config import shown
 
-from .config import RunConfig
+from .config import RunConfig, TrainConfig
 from .distributed import ALONE, Ranks
 from .files import settle_folder, write_folder
 from .manifest import CheckpointError, Manifest, is_number, parse_json, read_manifest
@@ -41,6 +41,8 @@ T = TypeVar("T")
 LARGEST_HEADER = 1_000_000  # bytes; safetensors' own limit is 100 MB, a model here needs some 20,000
 MOST_DIMENSIONS = 4  # the weights here have two at most; the product of 50,000 takes seconds
 LARGEST_METRICS = 300_000_000  # bytes: the metrics of a million steps and some
+LONGEST_LINE = 10_000  # bytes of one step's metrics
+MOST_STEPS = TrainConfig.__dataclass_fields__["steps"].metadata["high"]
 METRICS = {each.name for each in dataclasses.fields(Metrics)}
 DTYPES = {"F32": torch.float32, "I64": torch.int64, "U8": torch.uint8}
 
@@ -197,33 +199,46 @@ def restore(trainer: Trainer, weights: Path, state: Path, step: int, device: str
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """The lines of metrics.jsonl.
+    """The lines of metrics.jsonl, as `iter_metrics` reads them."""
+    return list(iter_metrics(folder))
+
+
+def iter_metrics(folder: Path) -> Iterator[dict[str, Any]]:
+    """Read metrics.jsonl line by line; it may hold one for every step of a long run.
 
     Raises:
         CheckpointError: for a line that is no JSON object with a step and a loss, naming its number.
     """
     path = Path(folder) / "metrics.jsonl"
     if not os.path.isfile(path):
-        return []
+        return
     try:
         size = path.stat().st_size
         if size > LARGEST_METRICS:
             raise CheckpointError(f"{path} has {size:,} bytes; at most {LARGEST_METRICS:,} are read")
-        data = path.read_bytes()
+        with open(path, "rb") as file:
+            for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE + 1), b""), start=1):
+                try:
+                    if number > MOST_STEPS:
+                        raise ValueError(f"at most {MOST_STEPS:,} lines are read, one for each step")
+                    content = _metrics_of(line)
+                except ValueError as error:
+                    raise CheckpointError(f"{path}, line {number}: {error}") from None
+                yield content
     except OSError as error:
         raise CheckpointError(f"could not read {path}: {error.strerror or error}") from None
-    lines = []
-    for number, line in enumerate(data.splitlines(), start=1):
-        try:
-            content = parse_json(line)
-            if not isinstance(content, dict) or not {"step", "loss"} <= set(content) <= METRICS:
-                raise ValueError("these are not the metrics of a step")
-            if not all(is_number(value) for value in content.values()) or type(content["step"]) is not int:
-                raise ValueError("metrics must be numbers")
-        except ValueError as error:
-            raise CheckpointError(f"{path}, line {number}: {error}") from None
-        lines.append(content)
-    return lines
+
+
+def _metrics_of(line: bytes) -> dict[str, Any]:
+    """A line of metrics.jsonl as a dictionary. Raises ValueError for what `as_line` does not write."""
+    if len(line) > LONGEST_LINE:
+        raise ValueError(f"it has more than {LONGEST_LINE:,} bytes")
+    content = parse_json(line)
+    if not isinstance(content, dict) or not {"step", "loss"} <= set(content) <= METRICS:
+        raise ValueError("these are not the metrics of a step")
+    if not all(is_number(value) for value in content.values()) or type(content["step"]) is not int:
+        raise ValueError("metrics must be numbers")
+    return content
 
 
 def own_tensors(family: Family) -> dict[str, Tensor]:

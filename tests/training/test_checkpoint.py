@@ -4,6 +4,7 @@ import math
 import os
 import shutil
 import struct
+import tracemalloc
 
 import psutil
 import pytest
@@ -646,6 +647,29 @@ def test_a_bad_line_of_metrics_is_named_by_its_number(folder, line):
         read_metrics(folder)
     with pytest.raises(CheckpointError, match=r"metrics\.jsonl, line 3: "):
         load_trainer(folder)
+
+
+def test_metrics_have_no_more_lines_than_a_run_has_steps(folder, monkeypatch):
+    monkeypatch.setattr(checkpoint, "MOST_STEPS", 10, raising=False)
+    lines = [b'{"step": %d, "loss": 1.0}\n' % step for step in range(1, 12)]
+    (folder / "metrics.jsonl").write_bytes(b"".join(lines[:10]))
+    assert len(read_metrics(folder)) == 10
+    (folder / "metrics.jsonl").write_bytes(b"".join(lines))
+    with pytest.raises(CheckpointError, match="line 11: at most 10 lines are read, one for each step"):
+        read_metrics(folder)
+
+
+@pytest.mark.parametrize("line", [b"3\n", b" " * 20_000_000], ids=["bad line", "endless line"])
+def test_metrics_are_read_only_as_far_as_they_are_sound(folder, line):
+    sound = b"".join(b'{"step": %d, "loss": 1.0}\n' % step for step in range(1, 11))
+    (folder / "metrics.jsonl").write_bytes(sound + line + b'{"step": 20, "loss": 1.0}\n' * 800_000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(CheckpointError, match="line 11: "):
+            read_metrics(folder)
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_checkpoint_without_metrics_has_none(folder):
