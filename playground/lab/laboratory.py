@@ -604,7 +604,8 @@ class Laboratory:
         told = {
             "run": f"run:{run.id}", "done": run.status == "done", "diverged": run.diverged, "changed": run.changed,
             "exact_match": run.scores["exact_match"] if run.scores else None,
-            "n": run.scores["n"] if run.scores else None, "steps": run.steps, "steps_to": results.steps_to(scored),
+            "n": run.scores["n"] if run.scores else None, "steps": run.steps,
+            "steps_to": results.steps_to(scored, every=training.eval_every),
             "seconds": run.seconds, "curve": [[step, exact_at[step]] for step in kept],
             "loss": results.stretches(kept, points.columns["loss"], points.first),
         }  # fmt: skip

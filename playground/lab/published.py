@@ -80,7 +80,8 @@ CLAIMS = {
         1.0,
         "every distinct held-out sequence is answered exactly right",
         (
-            HELD_OUT + ": of the 729 sequences of 6 digits out of 3, one in sixteen is held out",
+            HELD_OUT + ": of the 729 sequences of 6 digits out of 3, 48 are held out, so all right means at least 92.6 % (95 %)",
+            "questions are held out, answers are not: there are 28, and each answer to one of the 48 also answers some training sequence",
             END,
             FRESH + "; the original also draws sequences with many repeats more often",
             "dropout after embeddings and sublayers, the original also on attention weights; weight decay on every weight, the original "
@@ -219,7 +220,7 @@ def facts_of_lines(config: RunConfig, lines: Sequence[Mapping[str, Any]], scores
         "token_accuracy": scores["token_accuracy"] if scores else None,
         "n": scores["n"] if scores else None,
         "steps": lines[-1]["step"] if lines else 0,
-        "steps_to": steps_to(scored, ALMOST),
+        "steps_to": steps_to(scored, ALMOST, config.training.eval_every),
         "training_loss": sum(last) / len(last) if last else None,
         "seconds": lines[-1]["seconds"] if lines else 0.0,
         "parameters": config.model.parameter_count(),
@@ -283,8 +284,9 @@ def verdict(name: str, facts: Mapping[str, Any], other: Sequence[str] = ()) -> d
         return told | {"passed": None, "sentence": f"{claim.measure} was not measured"}
     passed = _passes(claim, facts)
     written = _written(claim, facts)
-    sentence = f"published: {claim.told}; ours: {written}; {'pass' if passed else 'fail'}: {claim.rule}"
-    return told | {"passed": passed, "written": written, "sentence": sentence}
+    word = "fail" if not passed else "pass" if claim.published is not None else "reached"  # which no figure can contradict
+    sentence = f"published: {claim.told}; ours: {written}; {word}: {claim.rule}"
+    return told | {"passed": passed, "word": word, "written": written, "sentence": sentence}
 
 
 def verdict_of_lengths(found: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,9 +20,14 @@ MOST_POINTS = 200  # of one curve
 MOST_LOOKS = 400  # of one run, before curves are laid over each other
 
 
-def steps_to(scored: Sequence[tuple[int, float]], share: float = REACHED) -> int | None:
-    """The first step at which held-out sequences were looked at and so many of them were right."""
-    return next((step for step, exact in scored if exact >= share), None)
+def steps_to(scored: Sequence[tuple[int, float]], share: float = REACHED, every: int = 1) -> int | None:
+    """The first step at which held-out sequences were looked at and so many of them were right.
+
+    Only planned looks count, those after `every` so many steps and the last one: a run that was cut
+    has one more look there, and would seem to arrive earlier than the same run without a cut.
+    """
+    planned = [(step, exact) for step, exact in scored if step % every == 0 or step == scored[-1][0]]
+    return next((step for step, exact in planned if exact >= share), None)
 
 
 def thinned(steps: Sequence[int], every: int, planned: int) -> list[int]:

@@ -61,7 +61,7 @@ function fillClaim(row, each) {
   const how = each.missing ? told(each.missing) : !ran ? "not run yet" : each.state === "done" ? (found === undefined || found === null ? "being compared" : found.written || told(found.error || found.sentence)) : each.place ? nth(each.place) : each.experiment ? each.state + ", " + share : each.state + (each.step ? ", step " + each.step.toLocaleString("en") + " of " + each.steps.toLocaleString("en") : "") + (each.message ? ": " + each.message : "");
   put(row.querySelector(".ours"), how).classList.toggle("nothing", !found || !found.written);
   const passed = found ? found.passed : null;
-  put(row.querySelector(".verdict"), passed === true ? "✓ pass" : passed === false ? "✗ fail" : "").title = found && found.sentence ? found.sentence : "";
+  put(row.querySelector(".verdict"), passed === true ? "✓ " + (found.word || "pass") : passed === false ? "✗ fail" : "").title = found && found.sentence ? found.sentence : "";
   row.querySelector(".verdict").classList.toggle("ok", passed === true); row.querySelector(".verdict").classList.toggle("bad", passed === false);
   row.querySelector(".run-it").hidden = Boolean(each.missing) || GOING.includes(each.state) || each.state === "done" || each.state === "paused";
   row.querySelector(".look").hidden = !each.run && !each.experiment;

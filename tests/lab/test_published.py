@@ -82,6 +82,7 @@ def test_a_first_figure_is_the_step_at_which_it_was_reached():
     reached = {"steps_to": 1200, "steps": 1200}
     assert verdict("x-transformers-copy", reached)["passed"]
     assert "at step 1,200" in verdict("x-transformers-copy", reached)["sentence"]
+    assert "reached: 99.9 % exact match" in verdict("x-transformers-copy", reached)["sentence"]
     missed = verdict("x-transformers-copy", {"steps_to": None, "steps": 20_000})
     assert (missed["passed"], "not reached in 20,000 steps" in missed["sentence"]) == (False, True)
 
@@ -144,3 +145,11 @@ def test_a_run_whose_settings_changed_on_the_way_is_not_compared(tmp_path):
     told = compare_run(None, "x-transformers-copy", run)
     assert told["passed"] is None
     assert "learning_rate, until changed on the way" in told["sentence"]
+
+
+def test_a_run_that_was_cut_reaches_its_goal_where_it_would_have_without_the_cut():
+    config = config_of("x-transformers-copy")
+    lines = [{"step": step, "loss": 1.0, "seconds": 1.0, "exact_match": None} for step in range(1, 301)]
+    for step, exact in ((100, 0.5), (150, 1.0), (200, 1.0), (300, 1.0)):
+        lines[step - 1]["exact_match"] = exact
+    assert facts_of_lines(config, lines, None)["steps_to"] == 200

@@ -39,6 +39,12 @@ def test_the_first_step_that_reaches_99_percent():
     assert steps_to([]) is None
 
 
+def test_a_look_where_a_run_was_cut_does_not_count():
+    scored = [(10, 0.5), (17, 0.995), (20, 1.0), (25, 1.0)]
+    assert steps_to(scored, every=10) == 20
+    assert steps_to(scored[:2], every=10) == 17  # where the run ends there
+
+
 def test_losses_are_means_between_two_looks():
     assert stretches([2, 5], [4.0, 2.0, 3.0, 1.0, 2.0, 9.0]) == [[2, 3.0], [5, 2.0]]
     assert stretches([12], [1.0, 3.0], first=11) == [[12, 2.0]]
