@@ -83,8 +83,7 @@ def configure_logging() -> None:
     asyncio_logger = logging.getLogger("asyncio")
     asyncio_logger.addHandler(handler)
     asyncio_logger.propagate = False
-    for name in ("asyncio", "uvicorn.error"):
-        logging.getLogger(name).addFilter(RepeatFilter())
+    asyncio_logger.addFilter(RepeatFilter())
     threading.excepthook = _log_thread_exception
 
 

@@ -21,6 +21,7 @@ from playground.comparison.jobs import Comparer
 from playground.hub.jobs import Jobs
 from playground.lab.laboratory import Laboratory
 from playground.lessons.classroom import Classroom
+from playground.logs import configure_logging
 from playground.runs.home import find_home
 from playground.runs.limits import Limits
 from playground.runs.processes import Child, warm_up
@@ -31,6 +32,7 @@ from playground.training.devices import on_zero
 from .api import Endpoints, has_mcp
 from .asked import Answerer, asked
 from .compare import ComparePage, compare_view
+from .connections import bound_connections
 from .embed import HEAD, is_embedded
 from .gradio_patches import apply_patches
 from .hub import HubPage, can_sign_in, hub_view
@@ -194,6 +196,8 @@ def serve(host: str | None = None, port: int | None = None, *, share: bool = Fal
 
     Checkpoints and runs live where home.py finds a place for them.
     """
+    configure_logging()
+    bound_connections()
     share = share or os.environ.get("GRADIO_SHARE", "").lower() == "true"
     opened = is_open(host or os.environ.get("GRADIO_SERVER_NAME"), share)
     if opened:  # many visitors share one machine

@@ -36,7 +36,9 @@ from playground.tasks.rows import CONTENT, MissingRows, RowsError, kept_about, r
 from playground.training.environment import number
 from playground.training.files import way_out, write_folder
 
+from .limits import client_of
 from .transfer import receive
+from .transfer_slots import Transfer, TransferSlots
 from .view import view
 from .visit import OWNER
 
@@ -67,11 +69,11 @@ class Bringing:
         self.own_mb = number("ROWS_MB")
         self.all_mb = number("ROWS_IN_ALL_MB")
         self._read: OrderedDict[str, tuple[str, Path]] = OrderedDict()  # by owner: content and folder of what was read last
-        self._receiving: dict[str, asyncio.Timeout] = {}  # by owner: until when what they send now must have come
+        self._receiving: dict[str, Transfer] = {}  # by owner: what they send now
+        self._slots = TransferSlots(MOST_IN_LINE, RECEIVED_WITHIN, "others are bringing rows just now; try again in a moment")
         self._going: dict[str, Child] = {}
         self._newest: dict[str, object] = {}  # by owner: which of their questions still counts
         self._places = asyncio.Semaphore(READ_AT_ONCE)
-        self._in_line = 0
         self._lock = threading.Lock()
 
     def routes(self) -> list[Route]:
@@ -86,21 +88,25 @@ class Bringing:
         words = {"words": True, "characters": False}.get(request.headers.get("x-words", ""))
         if not OWNER.fullmatch(owner):
             return JSONResponse({"error": "this does not say whose rows they are; reload the page and try again"}, status_code=400)
-        if self._in_line >= MOST_IN_LINE and owner not in self._receiving:
-            return JSONResponse({"error": "others are bringing rows just now; try again in a moment"}, status_code=503)
-        self._in_line += 1
+        if before := self._receiving.pop(owner, None):  # the same owner now wants this instead
+            self._slots.end(before, "newer rows came meanwhile")
         try:
-            return JSONResponse(await self._taken(request, owner, name, columns, words))
-        finally:
-            self._in_line -= 1
+            async with self._slots.hold(client_of(request)) as transfer:
+                return JSONResponse(await self._taken(request, transfer, owner, name, columns, words))
+        except Refused as error:
+            return JSONResponse({"error": str(error)}, status_code=503)
+        except TimeoutError:
+            return JSONResponse({"error": transfer.reason or f"the rows did not arrive within {RECEIVED_WITHIN} s; bring fewer"})
 
-    async def _taken(self, request: Request, owner: str, name: str, columns: list[str], words: bool | None) -> dict[str, Any]:
+    async def _taken(
+        self, request: Request, transfer: Transfer, owner: str, name: str, columns: list[str], words: bool | None
+    ) -> dict[str, Any]:
         folder = rows_root() / f".{secrets.token_hex(8)}.tmp"
         order = {"name": name, "columns": columns, "words": words, "folder": str(folder / "rows")}
         order |= {"hub": name.removeprefix("hub:")} if name.startswith("hub:") else {"file": str(folder / "sent")}
         try:
             folder.mkdir(parents=True)
-            await self._receive(request, owner, folder / "sent")
+            await self._receive(request, transfer, owner, folder / "sent")
             answer = await self.read(owner, order)
             (folder / "sent").unlink(missing_ok=True)
         except Refused as error:
@@ -113,27 +119,18 @@ class Bringing:
         await asyncio.to_thread(self._remember, owner, answer.get("content", ""), folder)
         return answer
 
-    async def _receive(self, request: Request, owner: str, path: Path) -> None:
-        """Write what is sent to a file, within a time: who sends slowly must not hold a place, nor several. What the same visitor is
-        still sending ends, since they want this instead.
+    async def _receive(self, request: Request, transfer: Transfer, owner: str, path: Path) -> None:
+        """Write what is sent to a file.
 
         Raises:
-            Refused: when it is too large or does not come in time.
+            Refused: when it is too large.
         """
-        before = self._receiving.pop(owner, None)
-        if before and not before.expired():
-            before.reschedule(0)
-        limit = asyncio.timeout(RECEIVED_WITHIN)
+        self._receiving[owner] = transfer
         try:
-            async with limit:
-                self._receiving[owner] = limit
-                await receive(request, path)
-        except TimeoutError:
-            newer = self._receiving.get(owner) is not limit
-            message = "newer rows came meanwhile" if newer else f"the rows did not arrive within {RECEIVED_WITHIN} s; bring fewer"
-            raise Refused(message) from None
+            await receive(request, path, transfer)
+            transfer.complete()
         finally:
-            if self._receiving.get(owner) is limit:
+            if self._receiving.get(owner) is transfer:
                 del self._receiving[owner]
 
     async def read(self, owner: str, order: dict[str, Any]) -> dict[str, Any]:

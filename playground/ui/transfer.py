@@ -15,9 +15,10 @@ import secrets
 import shutil
 import struct
 import tempfile
+import time
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from urllib.parse import unquote
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from playground.models.config import SettingError
 from playground.runs.gather import FILES, gather
@@ -36,6 +37,8 @@ from playground.training.environment import megabytes
 from playground.training.files import way_out
 from playground.training.manifest import CheckpointError, read_manifest
 
+from .limits import client_of
+from .transfer_slots import Transfer, TransferSlots
 from .visit import OWNER
 
 PATH = "/playground/checkpoint"
@@ -50,7 +53,8 @@ LARGEST_DIRECTORY = 10_000  # bytes of a zip file's list of files
 def routes(registry: Registry) -> list[Route]:
     """The two ways, to be put before Gradio's own."""
 
-    receiving, giving = asyncio.Semaphore(RECEIVED_AT_ONCE), asyncio.Semaphore(GIVEN_AT_ONCE)
+    uploads = TransferSlots(RECEIVED_AT_ONCE, RECEIVED_WITHIN, "others are sending checkpoints just now; try again in a moment")
+    downloads = TransferSlots(GIVEN_AT_ONCE, SENT_WITHIN, "Others are downloading just now: press Download again in a moment.")
     workers = ThreadPoolExecutor(RECEIVED_AT_ONCE + 1, "transfer")  # so that Pause never waits behind a zip file
 
     async def on_its_own(work: Callable[..., Any], *arguments: Any) -> Any:
@@ -61,42 +65,33 @@ def routes(registry: Registry) -> list[Route]:
         if found is None:
             return PlainTextResponse("This link has been used or is too old: press Download again.", status_code=404)
         folder, run = found
-        if giving.locked():
-            return PlainTextResponse("Others are downloading just now: press Download again in a moment.", status_code=503)
-        await giving.acquire()  # given back when it was sent, or could not be
-        try:
-            packed = await on_its_own(pack_checkpoint, folder, run)
-        except (OSError, CheckpointError) as error:
-            giving.release()
-            return PlainTextResponse(f"The checkpoint could not be packed, it may be gone by now: {error}.", status_code=404)
-        except BaseException:
-            giving.release()
-            raise
         name = f"{re.sub(r'[^A-Za-z0-9]+', '-', run.name).strip('-') or 'run'}-step-{int(folder.name[:7])}.zip"
-        return Packed(packed, giving.release, filename=name)
+        return Download(downloads, client_of(request), lambda: on_its_own(pack_checkpoint, folder, run), name)
 
     async def take(request: Request) -> Response:
         owner = request.headers.get("x-owner", "")
         name = " ".join(unquote(request.headers.get("x-name", ""))[:LONGEST_NAME].split())
         if not OWNER.fullmatch(owner):
             return JSONResponse({"error": "this upload does not say whose it is; reload the page and try again"}, status_code=400)
-        if receiving.locked():
-            return JSONResponse({"error": "others are sending checkpoints just now; try again in a moment"}, status_code=503)
-        async with receiving:
-            return await checked(request, owner, name)
+        try:
+            async with uploads.hold(client_of(request)) as transfer:
+                return await checked(request, owner, name, transfer)
+        except Refused as error:
+            return JSONResponse({"error": str(error)}, status_code=503)
+        except TimeoutError:
+            reason = transfer.reason or f"it did not arrive within {RECEIVED_WITHIN} s; try a quicker line"
+            return JSONResponse({"error": reason}, status_code=408)
 
-    async def checked(request: Request, owner: str, name: str) -> Response:
-        arrived = False
+    async def checked(request: Request, owner: str, name: str, transfer: Transfer) -> Response:
         try:
             folder = registry.root / "runs" / f".{secrets.token_hex(8)}.tmp"
             folder.mkdir(parents=True)
             try:
-                async with asyncio.timeout(RECEIVED_WITHIN):
-                    await receive(request, folder / "packed.zip")
-                arrived = True
+                await receive(request, folder / "packed.zip", transfer)
+                transfer.complete()
                 await on_its_own(unpack, folder / "packed.zip", folder / "checkpoint")
-                manifest = read_manifest(folder / "checkpoint")
-                registry.check_size(manifest.config)
+                manifest = await on_its_own(read_manifest, folder / "checkpoint")
+                await on_its_own(registry.check_size, manifest.config)
                 answer = await asyncio.wait_for(asyncio.wrap_future(registry.checker.ask("check", folder / "checkpoint")), CHECKED_WITHIN)
                 if "error" in answer:
                     raise CheckpointError(answer["error"])
@@ -108,8 +103,8 @@ def routes(registry: Registry) -> list[Route]:
         except (CheckpointError, SettingError, Refused) as error:
             return JSONResponse({"error": str(error).replace(str(folder / "checkpoint") + os.sep, "")}, status_code=400)
         except TimeoutError:
-            if not arrived:
-                return JSONResponse({"error": f"it did not arrive within {RECEIVED_WITHIN} s; try a quicker line"}, status_code=408)
+            if not transfer.is_complete:
+                raise
             registry.checker.close()
             return JSONResponse({"error": f"it could not be checked within {CHECKED_WITHIN} s; try again"}, status_code=503)
         except OSError as error:
@@ -119,22 +114,38 @@ def routes(registry: Registry) -> list[Route]:
     return [Route(PATH + "/{ticket}", give, methods=["GET"]), Route(PATH, take, methods=["POST"])]
 
 
-class Packed(FileResponse):
-    """A zip file that is gone once it was sent, or could not be within a time: who reads slowly must not keep it. `over` is called then."""
+class Download(Response):
+    """Packs a checkpoint into a zip file, sends it, and removes it, within a slot for downloads."""
 
-    def __init__(self, path: Path, over: Callable[[], None], filename: str) -> None:
-        super().__init__(path, media_type="application/zip", filename=filename)
-        self.over = over
+    def __init__(self, slots: TransferSlots, address: str, pack: Callable[[], Awaitable[Path]], filename: str) -> None:
+        super().__init__(media_type="application/zip")
+        self.slots, self.address, self.pack, self.filename = slots, address, pack, filename
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        packed: Path | None = None
         try:
-            async with asyncio.timeout(SENT_WITHIN):
-                await super().__call__(scope, receive, send)
+            async with self.slots.hold(self.address) as transfer:
+                packed = await self.pack()
+                transfer.started_at = time.monotonic()
+
+                async def counted(message: Message) -> None:
+                    await send(message)
+                    transfer.count(len(message.get("body", b"")))
+
+                response = FileResponse(packed, media_type="application/zip", filename=self.filename)
+                await response(scope, receive, counted)
+        except Refused as error:
+            await PlainTextResponse(str(error), status_code=503)(scope, receive, send)
         except TimeoutError:
-            pass  # the connection ends in the middle, which the browser tells
+            pass  # the connection ends in the middle, which the browser reports
+        except (OSError, CheckpointError) as error:
+            if packed is not None:
+                raise
+            message = f"The checkpoint could not be packed, it may be gone by now: {error}."
+            await PlainTextResponse(message, status_code=404)(scope, receive, send)
         finally:
-            Path(self.path).unlink(missing_ok=True)
-            self.over()
+            if packed is not None:
+                packed.unlink(missing_ok=True)
 
 
 def pack_checkpoint(folder: Path, run: Run) -> Path:
@@ -151,8 +162,8 @@ def pack_checkpoint(folder: Path, run: Run) -> Path:
     return Path(packed.name)
 
 
-async def receive(request: Request, path: Path) -> None:
-    """Write a request's body to a file.
+async def receive(request: Request, path: Path, transfer: Transfer | None = None) -> None:
+    """Write a request's body to a file, and count it as part of a transfer.
 
     Raises:
         Refused: when it is larger than allowed.
@@ -161,6 +172,8 @@ async def receive(request: Request, path: Path) -> None:
     with open(path, "wb") as file:
         async for chunk in request.stream():
             received += len(chunk)
+            if transfer:
+                transfer.count(len(chunk))
             if received > LARGEST_UPLOAD:
                 raise Refused(f"the file has more than {LARGEST_UPLOAD // 1_000_000} MB, which is as much as is taken")
             file.write(chunk)

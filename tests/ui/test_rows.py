@@ -156,7 +156,7 @@ def test_a_content_that_is_none_is_refused(app, content):
         assert ask(app, do, new_owner(), content) == {"error": "these are no rows; bring some"}
 
 
-def dribbled(owner, ended):
+def dribbled(owner, ended, address="10.0.0.1"):
     """A request whose body never ends."""
 
     async def stream():
@@ -167,7 +167,7 @@ def dribbled(owner, ended):
         finally:
             ended.append(owner)
 
-    return SimpleNamespace(headers={"x-owner": owner}, stream=stream)
+    return SimpleNamespace(headers={"x-owner": owner}, stream=stream, client=SimpleNamespace(host=address))
 
 
 def test_what_dribbles_in_holds_a_place_for_a_time_only_and_one_for_each_visitor(tmp_path, monkeypatch):
@@ -176,13 +176,13 @@ def test_what_dribbles_in_holds_a_place_for_a_time_only_and_one_for_each_visitor
     bringing, owners, ended = Bringing(SimpleNamespace(local_owner="")), [new_owner() for _ in range(MOST_IN_LINE)], []
 
     async def scene():
-        first = [asyncio.create_task(bringing.take(dribbled(owner, ended))) for owner in owners]
+        first = [asyncio.create_task(bringing.take(dribbled(owner, ended, f"10.0.0.{n % 2}"))) for n, owner in enumerate(owners)]
         await asyncio.sleep(0.1)
         full = await bringing.take(dribbled(new_owner(), ended))
-        again = asyncio.create_task(bringing.take(dribbled(owners[0], ended)))
+        again = asyncio.create_task(bringing.take(dribbled(owners[0], ended, "10.0.0.0")))
         replaced = await asyncio.wait_for(first[0], 1.5)
         late = await asyncio.wait_for(asyncio.gather(*first[1:], again), 20)
-        return full, replaced, late, bringing._in_line
+        return full, replaced, late, len(bringing._slots._transfers)
 
     with ThreadPoolExecutor(1) as thread:
         full, replaced, late, left = thread.submit(asyncio.run, scene()).result(30)

@@ -21,6 +21,7 @@ from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 from playground.ui.acts import act, details, rows
 from playground.ui.transfer import FILES, PATH, pack_checkpoint, routes, unpack
+from playground.ui.transfer_slots import TransferSlots
 from playground.ui.visit import new_owner
 from tests.servers import AppServer
 
@@ -208,7 +209,7 @@ def test_nobody_fetches_without_a_ticket(app):
     assert app.get(PATH + "/..%2f..%2fconfig.json")[0] in (404, 405)
 
 
-async def told(served, method, path, receive, send=None):
+async def told(served, method, path, receive, send=None, address="10.0.0.1"):
     """Status and text that a client is answered which sends as `receive` says, and takes what it is sent as `send` says."""
     answer = []
 
@@ -217,7 +218,8 @@ async def told(served, method, path, receive, send=None):
         if send:
             await send(message)
 
-    scope = {"type": "http", "method": method, "path": path, "query_string": b"", "headers": [(b"x-owner", new_owner().encode())]}
+    scope = {"type": "http", "method": method, "path": path, "query_string": b"", "headers": [(b"x-owner", new_owner().encode())],
+             "client": (address, 1)}  # fmt: skip
     await served(scope, receive, hear)
     return answer[0]["status"], b"".join(message.get("body", b"") for message in answer)
 
@@ -291,11 +293,11 @@ def test_downloads_that_nobody_reads_hold_their_places_for_a_time_only(tmp_path,
                 unread.release()
                 await nothing_more()
 
-        def download(send=None):
+        def download(send=None, address="10.0.0.9"):
             ticket = registry.tickets.issue(run.checkpoints()[0][0], run)
-            return told(served, "GET", f"{PATH}/{ticket}", nothing_more, send)
+            return told(served, "GET", f"{PATH}/{ticket}", nothing_more, send, address)
 
-        slow = [asyncio.create_task(download(full)) for _ in range(2)]
+        slow = [asyncio.create_task(download(full, f"10.0.0.{number}")) for number in range(2)]
         for _ in slow:
             await asyncio.wait_for(unread.acquire(), 60)
         packed = len(list(temporary.glob("*.zip")))
@@ -311,3 +313,88 @@ def test_downloads_that_nobody_reads_hold_their_places_for_a_time_only(tmp_path,
     assert refused == (503, b"Others are downloading just now: press Download again in a moment.")
     assert after[0] == 200
     assert set(zipfile.ZipFile(io.BytesIO(after[1])).namelist()) == set(FILES)
+
+
+# Slots: a slow transfer gives way
+
+
+def held(slots, seconds=60.0):
+    return TransferSlots(slots, seconds, "busy")
+
+
+def test_an_address_holds_half_of_the_slots_and_a_fast_transfer_is_never_ended():
+    async def scene():
+        slots = held(4)
+        async with slots.hold("a") as first, slots.hold("a") as second:
+            for transfer in (first, second):
+                transfer.count(10**9)
+                transfer.started_at -= 10
+            with pytest.raises(Refused, match="busy"):
+                await slots.hold("a").__aenter__()
+            async with slots.hold("b"):
+                return first.reason + second.reason
+
+    assert in_line(scene()) == ""
+
+
+@pytest.mark.parametrize("same_address", [True, False])
+def test_the_slowest_transfer_gives_way_to_another(same_address):
+    async def scene():
+        slots, ended = held(2), []
+
+        async def dribble(address, size):
+            try:
+                async with slots.hold(address) as transfer:
+                    transfer.started_at -= 10
+                    transfer.count(size)
+                    await asyncio.Event().wait()
+            except TimeoutError:
+                ended.append((address, transfer.reason))
+
+        slow = [asyncio.create_task(dribble("a", 50)), asyncio.create_task(dribble("b", 10))]
+        await asyncio.sleep(0)
+        async with slots.hold("a" if same_address else "c"):
+            await asyncio.sleep(0.01)
+            left = [task for task in slow if not task.done()]
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        return ended
+
+    ((address, reason),) = in_line(scene())
+    assert address == ("a" if same_address else "b")
+    assert "too slow" in reason
+
+
+def test_a_transfer_whose_bytes_have_arrived_keeps_its_slot():
+    async def scene():
+        slots = held(1, seconds=0.01)
+        async with slots.hold("a") as transfer:
+            transfer.started_at -= 10
+            transfer.complete()
+            await asyncio.sleep(0.05)  # past the deadline that it had
+            with pytest.raises(Refused):
+                await slots.hold("b").__aenter__()
+
+    in_line(scene())
+
+
+def test_two_uploads_that_dribble_do_not_keep_others_from_uploading(tmp_path, monkeypatch):
+    monkeypatch.setattr("playground.ui.transfer_slots.GRACE_SECONDS", 0.05)
+    registry = Registry(tmp_path)
+
+    async def scene():
+        served = Starlette(routes=routes(registry))
+        slow = [asyncio.create_task(told(served, "POST", PATH, trickle, address=f"10.0.0.{n}")) for n in (1, 2)]
+        await asyncio.sleep(0.2)
+        other = await told(served, "POST", PATH, whole, address="10.0.0.3")
+        done, left = await asyncio.wait(slow, timeout=5, return_when=asyncio.FIRST_COMPLETED)
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        return other, [task.result() for task in done]
+
+    other, ended = in_line(scene())
+    registry.shutdown()
+    assert (other[0], json.loads(other[1])["error"]) == (400, "it is no zip file; send one as Download gives it")
+    assert [(status, "too slow" in json.loads(text)["error"]) for status, text in ended] == [(408, True)]

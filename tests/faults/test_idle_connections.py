@@ -1,0 +1,40 @@
+"""Idle and half-sent connections on a server with few file descriptors."""
+
+import shutil
+import socket
+import time
+
+import pytest
+
+from tests.faults.client import Page
+from tests.servers import AppServer
+
+HALF = (b"", b"GET / HTTP/1.1\r\nHost: 127", b"POST /playground/ask/poll HTTP/1.1\r\nContent-Length: 90\r\n\r\n{")
+
+
+@pytest.mark.skipif(shutil.which("prlimit") is None, reason="prlimit sets the limit of file descriptors")
+def test_idle_connections_shut_nobody_out_and_fill_no_log(tmp_path):
+    app = AppServer(tmp_path, by=("prlimit", "--nofile=160:160"), GRADIO_SERVER_NAME="0.0.0.0")
+    opened = []
+    try:
+        for number in range(600):
+            connection = socket.socket()
+            connection.settimeout(2)
+            opened.append(connection)
+            try:
+                connection.connect(("127.0.0.1", app.port))
+                connection.sendall(HALF[number % 3])
+            except OSError:
+                continue  # refused at once, which is fine
+        started = time.monotonic()
+        for _ in range(5):
+            assert app.get("/config")[0] == 200
+            assert Page(app, "a" * 32).call("runs")["runs"] == []
+            time.sleep(0.5)
+        assert time.monotonic() - started < 60  # each of these waits up to a minute on a server that accepts nobody
+    finally:
+        for connection in opened:
+            connection.close()
+        app.stop()
+    assert app.log.stat().st_size < 1_000_000
+    assert app.log.read_text().count("Too many open files") < 10  # a burst may reach the limit for a moment

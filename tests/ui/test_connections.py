@@ -1,0 +1,141 @@
+"""Deadlines of a connection, and which one is closed where there are too many."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import uvicorn
+from uvicorn.server import ServerState
+
+from playground.ui import connections
+from playground.ui.connections import BoundedProtocol, max_connections
+
+REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+async def answer(scope, receive, send):
+    """Answers with a megabyte for /large, else with "ok"."""
+    body = b"x" * 20_000_000 if scope["path"] == "/large" else b"ok"
+    headers = [(b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+@pytest.fixture
+def serve(monkeypatch):
+    """Runs a scene against a server on loopback with this protocol."""
+    monkeypatch.setattr(BoundedProtocol, "open", set())
+
+    def run(scene):
+        async def run_scene():
+            config, state = uvicorn.Config(answer, lifespan="off", log_config=None), ServerState()
+            loop = asyncio.get_running_loop()
+            server = await loop.create_server(lambda: BoundedProtocol(config, state, {}), "127.0.0.1", 0)
+            port = server.sockets[0].getsockname()[1]
+            opened = []
+
+            async def connect(source="127.0.0.1"):
+                opened.append(await asyncio.open_connection("127.0.0.1", port, local_addr=(source, 0)))
+                return opened[-1]
+
+            try:
+                return await asyncio.wait_for(scene(connect), 30)
+            finally:
+                for _, writer in opened:
+                    writer.transport.abort()
+                server.close()
+                await asyncio.sleep(0.01)
+
+        with ThreadPoolExecutor(1) as thread:  # the browser tests' event loop may be running in this one
+            return thread.submit(asyncio.run, run_scene()).result()
+
+    return run
+
+
+async def closed(reader):
+    """Wait until the server has closed the connection; returns what it sent."""
+    try:
+        return await reader.read()
+    except ConnectionResetError:
+        return b""
+
+
+async def ask(reader, writer):
+    writer.write(REQUEST)
+    return (await reader.readuntil(b"ok"))[-2:]
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HT", REQUEST[:-2]])
+def test_headers_have_a_deadline(serve, monkeypatch, sent):
+    monkeypatch.setattr(connections, "HEADER_SECONDS", 0.2)
+
+    async def scene(connect):
+        reader, writer = await connect()
+        writer.write(sent)
+        return await closed(reader)
+
+    assert serve(scene) == b""
+
+
+def test_the_deadline_holds_for_each_request_of_a_connection(serve, monkeypatch):
+    monkeypatch.setattr(connections, "HEADER_SECONDS", 0.4)
+
+    async def scene(connect):
+        reader, writer = await connect()
+        answers = [await ask(reader, writer) for _ in range(2)]
+        writer.write(REQUEST[:10])
+        return answers, await closed(reader)
+
+    assert serve(scene) == ([b"ok", b"ok"], b"")
+
+
+def test_headers_have_a_size(serve):
+    async def scene(connect):
+        reader, writer = await connect()
+        writer.write(REQUEST[:-2] + b"X: " + b"y" * 70_000)
+        return await closed(reader)
+
+    assert serve(scene) == b""
+
+
+def test_a_response_that_is_not_read_ends(serve, monkeypatch):
+    monkeypatch.setattr(connections, "WRITE_SECONDS", 0.3)
+
+    async def scene(connect):
+        _, writer = await connect()
+        writer.transport.pause_reading()
+        writer.write(REQUEST.replace(b"/ ", b"/large ", 1))
+        while not BoundedProtocol.open:
+            await asyncio.sleep(0.01)
+        while BoundedProtocol.open:
+            await asyncio.sleep(0.01)
+        return True
+
+    assert serve(scene)
+
+
+def test_a_new_connection_closes_the_longest_idle_one_of_the_address_with_most(serve, monkeypatch):
+    monkeypatch.setattr(BoundedProtocol, "bound", 6)
+
+    async def scene(connect):
+        alone = await connect("127.0.0.2")
+        assert await ask(*alone) == b"ok"
+        crowd = []
+        for _ in range(20):
+            crowd.append(await connect())
+            await asyncio.sleep(0.01)
+        opened = len(BoundedProtocol.open)
+        late = await connect("127.0.0.3")
+        answers = [await ask(*alone), await ask(*late), await ask(*crowd[-1])]
+        return opened, answers, [await closed(reader) for reader, _ in crowd[:16]]
+
+    opened, answers, ended = serve(scene)
+    assert opened <= 6
+    assert answers == [b"ok"] * 3
+    assert ended == [b""] * 16
+
+
+def test_connections_leave_descriptors_for_files_and_processes():
+    assert 8 <= max_connections(128) <= 64
+    assert max_connections(10**6) == connections.MAX_CONNECTIONS
+    assert max_connections(16) == 8
