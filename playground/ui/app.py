@@ -46,7 +46,7 @@ from .report import report_answerers
 from .rows import Bringing
 from .train import build_train_tab
 from .transfer import routes
-from .visit import known, new_owner, owner_of_this_machine, visited
+from .visit import known, new_owner, owner_of_cookie, owner_of_this_machine, visit_answerers, visited
 
 HERE = Path(__file__).parent
 MAX_SESSIONS = 100  # of Gradio's; the page keeps no state in them
@@ -79,10 +79,11 @@ def build(registry: Registry, endpoints: Endpoints) -> gr.Blocks:
         def opened(visit_value: Any, request: gr.Request) -> list[Any]:
             query = dict(request.query_params) if request else {}
             embedded = is_embedded(query)
-            owner = "" if embedded else registry.local_owner or known(visit_value) or new_owner()
+            kept = owner_of_cookie(request.request) if request else ""
+            owner = "" if embedded else registry.local_owner or known(visit_value) or kept or new_owner()
             wanted = query.get("inspect", "")
-            mine, kept = json.dumps({"owner": owner}), gr.skip() if embedded else visited(owner)
-            return [kept, mine, mine, mine, mine, json.dumps({"owner": owner, "wanted": wanted}), *opening(owner, request)]
+            mine, visit_now = json.dumps({"owner": owner}), gr.skip() if embedded else visited(owner)
+            return [visit_now, mine, mine, mine, mine, json.dumps({"owner": owner, "wanted": wanted}), *opening(owner, request)]
 
         page.load(
             opened,
@@ -129,7 +130,7 @@ def theme() -> Any:
 def answerers(registry: Registry, laboratory: Laboratory, opened: bool) -> dict[str, Answerer]:
     """What the scripts of all tabs may ask, by the names that they use. `opened`: others than this machine may come."""
     pages = ComparePage(registry, Comparer(hosted=opened)), LabPage(registry, laboratory), HubPage(registry, Jobs(registry))
-    answers = live_answerers(registry) | inspect_answerers(registry) | report_answerers(registry)
+    answers = visit_answerers(registry.local_owner) | live_answerers(registry) | inspect_answerers(registry) | report_answerers(registry)
     for page in (*pages, LearnPage(registry, Classroom(registry))):
         answers |= page.answerers()
     return answers

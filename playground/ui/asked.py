@@ -63,7 +63,8 @@ def _route(answerer: Answerer, cost: float, load: LoadLimits) -> Callable[[Reque
         if seconds := load.take_owner(what.get("owner") if isinstance(what, dict) else None, cost):
             return too_many(seconds)
         answer = json.dumps(await answerer(what, request), separators=(",", ":"), allow_nan=False)
-        return Response(answer, media_type="application/json")
+        headers = getattr(request.state, "response_headers", None)  # an answerer may set it
+        return Response(answer, media_type="application/json", headers=headers)
 
     return serve
 

@@ -145,10 +145,30 @@ function returnToTab() {
   });
 }
 
+// Where the browser denies the page its storage, the server keeps the visit in a cookie. Where that fails as well, say what follows.
+let keptOwner = ""; // in this closure only: no other script of the page needs it
+async function keepVisit() {
+  if (!owner || document.documentElement.dataset.embed || keptOwner === owner) return;
+  keptOwner = owner;
+  try { localStorage.setItem("transformer-playground-probe", "1"); localStorage.removeItem("transformer-playground-probe"); return; } catch (error) { /* no storage */ }
+  let reply;
+  try {
+    await call("visit-keep", { owner });
+    reply = await call("visit-kept", { owner });
+  } catch (error) { keptOwner = ""; return; } // the next value tries again
+  const inFrame = window.top !== window, box = $(".visit-note"), link = document.createElement("a");
+  box.hidden = reply.kept;
+  box.textContent = "This browser stores nothing for this page" + (inFrame ? " inside a frame" : "") + ". After a reload your runs will not be listed. ";
+  if (!inFrame) { box.append("Allow this page to store site data to keep them."); return; }
+  link.href = location.origin + location.pathname; link.target = "_blank"; link.rel = "noopener";
+  link.textContent = "Open the page in a tab of its own"; box.append(link, " to keep them.");
+}
+
 function attach() {
   let value = {};
   try { value = JSON.parse(props.value) || {}; } catch (error) { return; }
   owner = value.owner || ""; first = value.first || "";
+  keepVisit();
   const asked = new URLSearchParams(location.search), elsewhere = ["Inspect", "Compare", "Lab", "Hub", "Learn"].find((tab) => asked.has(tab.toLowerCase())) || (asked.has("bug") ? "Learn" : "");
   if (elsewhere && !window.playground.linked) { window.playground.linked = true; setTimeout(() => goTo(elsewhere), 0); }
   returnToTab();

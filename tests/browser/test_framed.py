@@ -1,0 +1,104 @@
+"""The page in a frame of another site, as a Space is in huggingface.co, in a browser that denies such a frame its storage."""
+
+import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from tests.browser.seeing import link_to, names, shows
+
+NO_STORAGE = """if (window.top !== window) Object.defineProperty(window, "localStorage", {
+  get() { throw new DOMException("Access is denied for this document.", "SecurityError"); } });"""
+OPENED = ".live:not([data-status=opening])"
+
+
+@pytest.fixture
+def framing(browser, app):
+    """Opens the page in a frame of another site, and goes on with `framed.reload()`."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            frame = f"<iframe src='{link_to(app.url)}' width=1400 height=900></iframe>"
+            self.wfile.write(f"<!doctype html><link rel=icon href='data:,'>{frame}".encode())
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    contexts = []
+
+    def allow_frame(route):
+        reply = route.fetch()
+        policy = re.sub(r"frame-ancestors[^;]*", "frame-ancestors *", reply.headers.get("content-security-policy", ""))
+        route.fulfill(response=reply, headers=reply.headers | {"content-security-policy": policy})
+
+    def open_framed(without_cookies=False):
+        contexts.append(browser.new_context(viewport={"width": 1440, "height": 950}))
+        contexts[-1].add_init_script(NO_STORAGE)
+        contexts[-1].route(lambda url: url.startswith(app.url) and re.fullmatch(r"/?(\?.*)?", url[len(app.url) :]), allow_frame)
+        if without_cookies:
+            contexts[-1].route("**/playground/ask/visit-keep", lambda route: route.fulfill(status=200, json={}))
+        page = contexts[-1].new_page()
+        page.set_default_timeout(60_000)
+        page.goto(f"http://localhost:{server.server_port}/")  # another site than 127.0.0.1
+        return page
+
+    yield open_framed
+    for context in contexts:
+        context.close()
+    server.shutdown()
+    server.server_close()
+
+
+def frame_of(page):
+    frame = page.frames[1]
+    frame.wait_for_selector(OPENED)
+    return frame
+
+
+def train(frame):
+    frame.wait_for_function("document.querySelector('#size')?.textContent.includes('parameters')")
+    frame.click("#train")
+    frame.wait_for_function("document.querySelectorAll('.runs tbody tr').length > 0")
+    shows(frame, "training", "waiting", "done")
+
+
+def test_a_reload_finds_the_run_where_the_browser_denies_the_frame_its_storage(app, framing):
+    page = framing()
+    owners = set()
+    page.on("request", lambda sent: owners.add(sent.post_data_json.get("owner")) if "/playground/ask/poll" in sent.url else None)
+    frame = frame_of(page)
+    assert frame.evaluate("(() => { try { return localStorage.length; } catch (error) { return error.name; } })()") == "SecurityError"
+    train(frame)
+    (name,) = names(frame)
+    page.reload()
+    again = frame_of(page)
+    again.wait_for_selector(".runs tbody tr")
+    assert names(again) == [name]
+    assert again.locator(".visit-note").is_hidden()
+
+    # Neither page reads the key, it is in no address, and the log has none.
+    (owner,) = owners
+    assert len(owner) == 32
+    assert [each.evaluate("document.cookie") for each in page.frames] == ["", ""]
+    assert owner not in " ".join(each.url for each in page.frames)
+    assert owner not in app.log.read_text()
+
+    top = page.context.new_page()  # the same browser, not in a frame: another visit
+    top.goto(app.url)
+    top.wait_for_selector(OPENED)
+    assert names(top) == []
+
+
+def test_where_nothing_can_be_stored_the_page_says_what_follows(app, framing):
+    page = framing(without_cookies=True)
+    frame = frame_of(page)
+    frame.wait_for_selector(".visit-note:not([hidden])")
+    told = frame.locator(".visit-note").inner_text()
+    assert "inside a frame. After a reload your runs will not be listed." in told
+    assert frame.locator(".visit-note a").get_attribute("href") == f"{app.url}/"
