@@ -11,6 +11,7 @@ the request of the event. Hence the page asks for every slice (`Registry.run_sli
 
 from __future__ import annotations
 
+import logging
 import os
 import queue
 import re
@@ -22,10 +23,13 @@ from contextlib import suppress
 from multiprocessing.connection import Client, Listener
 from types import SimpleNamespace
 
+from playground.training.devices import on_zero
 from playground.training.environment import number
 
 from .processes import UNSENT, Child
 from .run import Order
+
+log = logging.getLogger(__name__)
 
 SLICE = number("ZERO_SECONDS")  # seconds of training in a slice
 MARGIN = 15.0  # seconds more that are asked for: to wake the GPU, to score and to save
@@ -58,6 +62,22 @@ def borrow() -> Lender:
 
     lent: Lender = spaces.GPU(duration=SLICE + MARGIN)(train_slice)
     return lent
+
+
+def find_lender() -> tuple[Lender | None, str]:
+    """The lender of ZeroGPU slices, and a note for visitors if there should be one and is not.
+
+    `spaces` forks a process while it is imported, so this must run before the app starts threads and processes. If the import fails,
+    this process and its children take the Space for one without ZeroGPU, and runs train on the CPU.
+    """
+    if not on_zero():
+        return None, ""
+    try:
+        return borrow(), ""
+    except Exception as error:  # the package talks to ZeroGPU's API while it is imported
+        log.exception("ZeroGPU is not available")
+        os.environ.pop("SPACES_ZERO_GPU")
+        return None, f"ZeroGPU is not available ({type(error).__name__}). Runs train on the CPU."
 
 
 class Slice(Child):

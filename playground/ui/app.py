@@ -26,8 +26,7 @@ from playground.runs.home import find_home
 from playground.runs.limits import Limits
 from playground.runs.processes import Child, warm_up
 from playground.runs.registry import Registry
-from playground.runs.zero import borrow
-from playground.training.devices import on_zero
+from playground.runs.zero import find_lender
 
 from .api import Endpoints, has_mcp
 from .asked import Answerer, asked
@@ -204,13 +203,17 @@ def serve(host: str | None = None, port: int | None = None, *, share: bool = Fal
     if opened:  # many visitors share one machine
         for name, value in (("PLAYGROUND_LEASE", "180"), ("PLAYGROUND_HISTORY_MB", "32")):
             os.environ.setdefault(name, value)
+    lender, note = find_lender()
     home = find_home()
     try:
         warm_up()
     except ValueError as error:
         sys.exit(str(error))
     registry = Registry(home.root, limits=Limits.hosted() if opened else Limits.none())
-    registry.home_note = home.note
+    registry.home_note = " ".join(filter(None, (home.note, note)))
+    registry.lender = lender
+    if note:
+        print(note, file=sys.stderr, flush=True)
     if said := registry.closed():
         print(said, file=sys.stderr, flush=True)
     find_device(registry)
@@ -219,8 +222,6 @@ def serve(host: str | None = None, port: int | None = None, *, share: bool = Fal
         registry.local_owner = owner_of_this_machine(registry.root)
     if opened:
         registry.slots_an_owner = max(1, registry.slots - 1)  # nobody holds every place among strangers
-    if on_zero():
-        registry.lender = borrow()
     laboratory = Laboratory(registry)
 
     def end(number: int, frame: FrameType | None) -> None:

@@ -2,6 +2,8 @@
 
 import contextvars
 import errno
+import json
+import os
 import pickle
 import sys
 import threading
@@ -19,7 +21,7 @@ from playground.training.config import Change, RunConfig
 from playground.training.trainer import Trainer, resolve_device
 from playground.ui.form import component_for
 from tests.runs.lending import REQUEST, Trouble, Zero
-from tests.servers import wait_for
+from tests.servers import ROOT, AppServer, wait_for
 
 CONFIG = RunConfig.from_fields(
     {
@@ -287,6 +289,32 @@ def test_what_is_lent_a_gpu_asks_for_more_than_it_trains_and_travels(monkeypatch
     assert asked == {"duration": SLICE + MARGIN}
     order = Order("folder", CONFIG.to_fields(), [[0, "speed", 2.0]], "train", None, SLICE)
     assert pickle.loads(pickle.dumps((train_slice, order))) == (train_slice, order)
+
+
+SPACES = """
+import json, multiprocessing, os, threading
+from multiprocessing import forkserver
+state = {"threads": threading.active_count(), "fork server": forkserver._forkserver._forkserver_pid is not None}
+open(os.environ["SEEN"], "w").write(json.dumps(state))
+raise RuntimeError("no device API")
+"""
+
+
+def test_the_app_imports_spaces_first_and_trains_on_the_cpu_where_that_fails(tmp_path):
+    (tmp_path / "spaces.py").write_text(SPACES)
+    path, seen = os.pathsep.join((str(tmp_path), str(ROOT))), tmp_path / "seen.json"
+    app = AppServer(tmp_path, PYTHONPATH=path, SPACES_ZERO_GPU="true", SEEN=str(seen))
+    try:
+        wait_for(lambda: "Training on" in app.log.read_text(), 60, "the line about the device")
+        told = app.ask("runs", {"owner": ""})
+    finally:
+        app.stop()
+    assert json.loads(seen.read_text()) == {"threads": 1, "fork server": False}
+    log = app.log.read_text()
+    assert "RuntimeError: no device API" in log
+    assert "Runs train on the CPU" in log
+    assert "slices" not in log
+    assert "Runs train on the CPU" in told["note"]
 
 
 @pytest.mark.parametrize(
