@@ -30,6 +30,7 @@ from playground.runs.run import WORKING, Refused
 from playground.statistics import wilson
 from playground.tasks import ROWS, TASKS
 from playground.training.config import RunConfig, field_owner, setting_of
+from playground.training.devices import ZERO, on_zero
 from playground.training.environment import number
 from playground.training.manifest import CheckpointError
 from playground.training.presets import PRESETS, family_config, preset_config
@@ -80,6 +81,10 @@ class Endpoints:
 
     def place(self) -> None:
         """Make the endpoints part of the page that is being built."""
+        if has_mcp():
+            from . import mcp_server
+
+            mcp_server.install()
         for endpoint in (
             self.settings, self.models, self.start, self.status, self.pause, self.resume, self.stop, self.predict, self.attention,
             self.evaluate, self.compare, self.push, self.job, self.cancel,
@@ -145,6 +150,8 @@ class Endpoints:
             given |= of_rows(given) if given.get("task") == ROWS else {}
             label = _text("name", name)
             config = _config(given, _text("preset", preset))
+            if config.training.device == ZERO and on_zero():
+                raise Refused("device is 'zero', but ZeroGPU lends a GPU only to an open page; take device auto or cpu")
             run = await asyncio.to_thread(self.registry.start, config, key, name=" ".join(label.split()))
         except (Refused, ValueError, TypeError) as error:
             raise Refused(f"not started: {error}") from None

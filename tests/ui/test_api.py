@@ -4,8 +4,10 @@ send."""
 import asyncio
 import itertools
 import json
+import re
 import subprocess
 import sys
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -199,18 +201,33 @@ def test_agents_find_the_endpoints_as_tools(app):
         ):
             await session.initialize()
             tools = (await session.list_tools()).tools
-            right = await session.call_tool("predict", {"model": REVERSE, "sequence": "3 1 4"})
-            wrong = await session.call_tool("predict", {"model": "nobody's", "sequence": "3 1 4"})
-            return tools, right, wrong
+            right = await session.call_tool("playground_predict", {"model": REVERSE, "sequence": "3 1 4"})
+            wrong = await session.call_tool("playground_predict", {"model": "nobody's", "sequence": "3 1 4"})
+            former = await session.call_tool("predict", {"model": REVERSE, "sequence": "3 1 4"})  # the name in earlier versions
+            return tools, right, wrong, former
 
     with ThreadPoolExecutor(1) as thread:
-        tools, right, wrong = thread.submit(asyncio.run, agent()).result()
-    assert [tool.name for tool in tools] == list(ENDPOINTS)
+        tools, right, wrong, former = thread.submit(asyncio.run, agent()).result()
+    assert [tool.name for tool in tools] == [f"playground_{name}" for name in ENDPOINTS]
     assert all(tool.description and all("description" in each for each in tool.inputSchema["properties"].values()) for tool in tools)
     assert not right.isError
-    assert "['4', '1', '3']" in right.content[0].text
+    answer = json.loads(right.content[0].text)
+    assert (answer["given"], answer["right"]) == (["4", "1", "3"], True)
+    assert right.structuredContent == former.structuredContent == answer
+    assert wrong.structuredContent is None
     assert wrong.isError
     assert "there is no model" in wrong.content[0].text
+
+
+def test_plain_http_takes_arguments_by_name_as_the_documentation_shows(app):
+    hosting = (ROOT / ".github" / "HOSTING.md").read_text()
+    command = re.search(r"^```\n(curl .*?)\n```", hosting, re.M | re.S)[1].replace("http://127.0.0.1:7860", app.url)
+    second, first = re.findall(rf"{app.url}/[\w/]+", command)
+    data = re.search(r"-d '(.*?)'", command)[1].encode()
+    request = urllib.request.Request(first, data, {"Content-Type": "application/json"})
+    event = json.load(urllib.request.urlopen(request, timeout=60))["event_id"]
+    answer = urllib.request.urlopen(second + event, timeout=60).read().decode()
+    assert json.loads(answer.partition("data: ")[2].splitlines()[0])[0]["given"] == ["4", "1", "3"]
 
 
 def test_pages_of_other_sites_may_not_ask(app):
@@ -277,6 +294,12 @@ def test_on_a_machine_of_ones_own_a_missing_key_is_its_owners_and_a_strangers_is
     assert asked(endpoints, "status", model=started["run"])["name"] == started["name"]
     with pytest.raises(Refused, match="there is no model"):
         asked(endpoints, "status", model=started["run"], owner=new_owner())
+
+
+def test_a_run_in_slices_is_refused_because_only_a_page_lends_a_gpu(endpoints, monkeypatch):
+    monkeypatch.setenv("SPACES_ZERO_GPU", "true")
+    with pytest.raises(Refused, match="open page; take device auto or cpu"):
+        asked(endpoints, "start", settings=TINY | {"steps": 1, "device": "zero"})
 
 
 def test_on_a_space_only_who_signed_in_publishes(endpoints, monkeypatch):

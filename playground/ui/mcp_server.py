@@ -1,0 +1,49 @@
+"""The endpoints as MCP tools that answer with JSON.
+
+Gradio 6.31 writes a dictionary as Python does, returns no structured content, and names a tool as its endpoint, so that `start` or
+`models` collide with the tools of other servers. Imported only where `gradio[mcp]` is installed.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import orjson
+from gradio import mcp
+from mcp import types
+
+PREFIX = "playground_"
+
+
+class JsonMCPServer(mcp.GradioMCPServer):
+    """Gradio's MCP server with JSON answers, structured content and prefixed tool names."""
+
+    def get_tool_to_endpoint(self) -> dict[str, str]:
+        self.tool_prefix = PREFIX  # on a Space, Gradio would take the name of the Space
+        return super().get_tool_to_endpoint()
+
+    def postprocess_output_data(self, data: Any, root_url: str) -> list[Any]:
+        return [types.TextContent(type="text", text=orjson.dumps(each).decode()) for each in data]
+
+    def create_mcp_server(self) -> Any:
+        server = super().create_mcp_server()
+        call = server.request_handlers[types.CallToolRequest]
+
+        async def call_tool(request: types.CallToolRequest) -> types.ServerResult:
+            known = self.tool_to_endpoint
+            if request.params.name not in known and PREFIX + request.params.name in known:  # the name in earlier versions
+                request.params.name = PREFIX + request.params.name
+            result = await call(request)
+            answer = result.root
+            if isinstance(answer, types.CallToolResult) and not answer.isError and len(answer.content) == 1:
+                answer.structuredContent = json.loads(answer.content[0].text)
+            return result
+
+        server.request_handlers[types.CallToolRequest] = call_tool
+        return server
+
+
+def install() -> None:
+    """Make pages that are launched from now on serve MCP with `JsonMCPServer`."""
+    mcp.GradioMCPServer = JsonMCPServer
