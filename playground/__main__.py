@@ -16,29 +16,55 @@ from playground.commands.experiments import experiment, lengths, published
 from playground.commands.inspecting import inspect
 from playground.commands.publishing import deploy, gallery, pull, push, reproduce
 from playground.commands.reporting import report
-from playground.commands.terminal import refuse
+from playground.commands.terminal import Group, refuse
 from playground.commands.training import evaluate, predict, rows, train
 from playground.training.environment import NumberError, check_numbers
 
+EXAMPLES = """\
+python -m playground train --task reverse --length 10 --out my-model
+python -m playground predict my-model "3 1 4"
+python -m playground inspect my-model "3 1 4" --out figures
+python -m playground train --help"""
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
+
+@click.group(
+    cls=Group,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    no_args_is_help=True,
+    epilog=EXAMPLES,
+)
 @click.version_option(__version__, prog_name="playground")
 def main() -> None:
     """Train a small transformer, score it, ask it, look inside, hold it against others, publish it."""
 
 
-for each in (
-    train, rows, evaluate, predict, inspect, report, compare, finetune, lengths, experiment, published, push, pull, reproduce, gallery,
-    deploy,
-):  # fmt: skip
-    main.add_command(each)
+for command, summary in (
+    (train, "Train a model and save its checkpoint."),
+    (rows, "Check and store a dataset of your own."),
+    (evaluate, "Score a checkpoint on held-out sequences."),
+    (predict, "Write a checkpoint's answers to sequences."),
+    (inspect, "Draw attention, ablations and the logit lens."),
+    (report, "Write a checkpoint's report as one HTML file."),
+    (compare, "Compare a checkpoint with pretrained models."),
+    (finetune, "Fine-tune a pretrained model on a task."),
+    (lengths, "Measure accuracy beyond the trained lengths."),
+    (experiment, "Vary settings over several seeds."),
+    (published, "Reproduce a published claim."),
+    (push, "Publish a checkpoint on the Hugging Face Hub."),
+    (pull, "Download a published model as a checkpoint."),
+    (reproduce, "Compare a published model with its card."),
+    (gallery, "List published models."),
+    (deploy, "Put the playground on a Hugging Face Space."),
+):
+    command.short_help = summary
+    main.add_command(command)
 
 
 def run(arguments: list[str] | None = None) -> None:
     """Click's own errors in one line too, with exit code 2."""
     try:
         check_numbers()
-        main.main(arguments, prog_name="playground", standalone_mode=False)
+        main.main(arguments, prog_name="python -m playground", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         raise SystemExit(2) from None

@@ -1,10 +1,12 @@
 import json
+import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -175,11 +177,12 @@ def test_inspect_draws_what_happens_inside_with_the_data_beside_each_figure(trai
         (("train", "--n-heads", "5"), "use one of 1, 2, 4, 8"),
         (("train", "--learning-rate", "nan"), "--learning-rate is nan; it must be a number from"),
         (("train", "--learning-rate", "-1"), "--learning-rate is -1.0"),
-        (("train", "--length", "-3"), "--min-length is -3; it must be a whole number from 1 to 512"),
+        (("train", "--length", "-3"), "--length is -3; it must be a whole number from 1 to 512"),
+        (("train", "--length", "5", "--min-length", "0"), "--min-length is 0; it must be a whole number from 1 to 512"),
         (("train", "--length", "ten"), "'ten' is not a valid integer"),
         (("train", "--length", "1"), "too few sequences to hold some out"),
-        (("train", "--length", "5", "--min-length", "9"), "min-length is 9, above"),
-        (("train", "--length", "40", "--max-positions", "20"), "raise max_positions"),
+        (("train", "--length", "5", "--min-length", "9"), "--min-length is 9, above --length 5;"),
+        (("train", "--length", "40", "--max-positions", "20"), "raise --max-positions"),
         (("train", "--task", "sing"), "choose one of reverse, copy"),
         (("train", "--task", "rows"), "--task is ''; the task rows needs"),
         (("train", "--task", "nowhere.tsv"), "nowhere.tsv cannot be read"),
@@ -190,7 +193,9 @@ def test_inspect_draws_what_happens_inside_with_the_data_beside_each_figure(trai
         (("rows", "nowhere.py:f"), "nowhere.py is no file"),
         (("train", "--preset", "best"), "'best' is not one of"),
         (("train", "--d-model", "100000000"), "it must be a whole number from 1 to 4,096"),
-        (("train", "--d-model", "4096", "--n-layers", "48", "--d-ff", "16384"), "GB are free; use a smaller"),
+        (("train", "--d-model", "4096", "--n-layers", "48", "--d-ff", "16384"), "a smaller --batch-size, --d-model, --d-ff or --length"),
+        (("train", "--family", "bert", "--preset", "gpt2"), "--preset gpt2 is of the family gpt2, but --family is bert; leave one"),
+        (("compare", "checkpoints/reverse", "--models", "--n", "3"), "Option '--models' requires an argument"),
         (("train", "--schedule", "linear"), "'linear' is not one of"),
         (("train", "--frobnicate"), "No such option"),
         (("train", "--resume", "nowhere"), "nowhere is no checkpoint"),
@@ -288,6 +293,51 @@ def test_a_run_that_diverges_keeps_the_weights_before_it_and_says_so(tmp_path):
     assert done.returncode == 1
     assert "lower learning_rate" in done.stderr
     assert json.loads((tmp_path / "wild" / "config.json").read_text())["step"] > 0
+
+
+def test_predict_takes_several_sequences_as_arguments_or_lines_and_answers_in_json():
+    several = playground("predict", "checkpoints/reverse", "3 1 4", "271")
+    assert (several.returncode, several.stdout) == (0, "4 1 3\n1 7 2\n")
+    command = [*COMMAND, "predict", "checkpoints/reverse", "-", "--json"]
+    lines = subprocess.run(command, cwd=ROOT, input="3 1 4\n\n271\n", capture_output=True, text=True, timeout=100)
+    told = json.loads(lines.stdout)
+    assert [(each["sequence"], each["given"], each["right"]) for each in told] == [
+        ("3 1 4", ["4", "1", "3"], True), ("271", ["1", "7", "2"], True),
+    ]  # fmt: skip
+    wrong = playground("predict", "checkpoints/reverse", "3 1 4", "3 x 4")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "3 x 4: 'x' is not a symbol of this task" in wrong.stderr
+
+
+def test_a_progress_bar_is_drawn_on_a_terminal_that_reports_no_size(tmp_path):
+    ours, theirs = os.openpty()  # 0 rows and 0 columns
+    words = ["train", "--length", "4", "--steps", "5", "--out", str(tmp_path / "out"), *TINY]
+    with subprocess.Popen([*COMMAND, *words], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=theirs):
+        os.close(theirs)
+        drawn = b""
+        with suppress(OSError):  # the other end is closed
+            while more := os.read(ours, 4096):
+                drawn += more
+    os.close(ours)
+    assert b"5/5" in drawn
+
+
+def test_help_lists_the_commands_in_the_order_of_use_and_in_whole_phrases(run_here):
+    shown = run_here("--help").output
+    commands = re.findall(r"^  ([a-z]+)  +\S", shown[shown.index("Commands:") : shown.index("Examples:")], re.M)
+    assert commands == list(main.commands)
+    assert commands[:5] == ["train", "rows", "evaluate", "predict", "inspect"]
+    assert "..." not in shown[shown.index("Commands:") :]
+
+
+def test_help_of_train_groups_its_options_and_ends_with_examples(run_here):
+    shown = run_here("train", "--help").output
+    titles = re.findall(r"^(\w[\w ]*):$", shown, re.M)
+    assert titles == ["Task", "Model", "Training", "Output and resuming", "Examples"]
+    sections = dict(zip(titles, re.split(r"^\w[\w ]*:$", shown, flags=re.M)[1:], strict=True))
+    assert ["--length" in sections["Task"], "--n-heads" in sections["Model"], "--seed" in sections["Training"]] == [True] * 3
+    assert ["--out" in sections["Output and resuming"], "--help" in sections["Output and resuming"]] == [True] * 2
+    assert "or the preset's" not in shown
 
 
 def test_rows_are_checked_trained_on_asked_and_scored(tmp_path):

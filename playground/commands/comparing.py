@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import click
-from tqdm import tqdm
 
 from playground.comparison.work import QUIET
 
-from .terminal import Several, check_out, manifest_of, refuse, reserve_out
+from .terminal import Several, check_out, manifest_of, progress_bar, refuse, reserve_out
+
+WIDTH = 100  # columns of a caption
 
 
 @click.command()
@@ -59,8 +60,9 @@ def compare(
         for row in rows:
             click.echo(line_in_words(row))
         for note in [*(row["note"] for row in rows if row["note"]), *(row["sentence"] for row in told if row["kind"] == "leak")]:
-            click.echo(f"  {note}")
-        click.echo(next((row["caption"] for row in told if row["kind"] == "settings"), ""))
+            click.echo(click.wrap_text(note, WIDTH, initial_indent="  ", subsequent_indent="  "))
+        caption = next((row["caption"] for row in told if row["kind"] == "settings"), "")
+        click.echo(click.wrap_text(caption, WIDTH))
     if ended or any(row["error"] for row in rows):
         raise SystemExit(128 + ended if ended else 1)
 
@@ -124,7 +126,7 @@ def carry_out(kind: str, what: dict[str, Any], told: list[dict[str, Any]]) -> tu
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, end)
     result = None
-    with tqdm(disable=None, file=sys.stderr, unit_scale=True) as bar:
+    with progress_bar(unit_scale=True) as bar:
 
         def hear(kind: str, *content: Any) -> None:
             if kind == "row":

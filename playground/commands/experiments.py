@@ -13,18 +13,17 @@ from tempfile import TemporaryFile
 from typing import Any
 
 import click
-from tqdm import tqdm
 
 from playground.models.config import SettingError
 from playground.runs.memory import check_memory
 from playground.runs.run import DIVERGED
 from playground.tasks import TASKS
 from playground.tasks.rows import RowsError
-from playground.training.config import RunConfig
+from playground.training.config import RunConfig, setting_of
 from playground.training.manifest import CheckpointError, read_manifest
 
-from .terminal import CHECKPOINTS, Several, check_out, model_of, refuse, reserve_out
-from .training import learn, speak_flags
+from .terminal import CHECKPOINTS, Several, check_out, model_of, progress_bar, refuse, refuse_options, reserve_out
+from .training import learn, speak_flags, with_flags
 
 SCHEMES = ("learned", "sinusoidal", "rope", "alibi", "t5")
 
@@ -63,15 +62,20 @@ def lengths(
     """Train on sequences up to a length, ask for longer ones, and draw how far each scheme of positions reaches. Ctrl-C ends it; the
     same command goes on. With CHECKPOINTs, nothing is trained and those are asked."""
     if checkpoints:
+        refuse_options(("schemes", "seeds", "length", "settings"), "on CHECKPOINTs, which are trained; leave it out")
         found = asked_by_length(checkpoints, times, n)
         tell_lengths(found, out, table, as_json)
         return
+    known = setting_of("positions").metadata["choices"]
+    for scheme in schemes:
+        if scheme not in known:
+            refuse(f"--schemes {scheme}: choose one of {', '.join(known)}")
     given = read_settings(settings)
     base = {"task": "reverse", "min_length": 1, "max_length": length, "steps": 1000, "eval_every": 50} | given
     base.setdefault("decay_steps", base["steps"])
     spec = {"name": "lengths", "base": base, "grid": {"positions": list(schemes or SCHEMES)}, "seeds": list(range(seeds))}
     out = out or CHECKPOINTS / "runs" / "lengths"
-    found = carried_out(spec | {"kind": "lengths", "times": times, "n": n}, out)["lengths"]
+    found = carried_out(spec | {"kind": "lengths", "times": times, "n": n}, out, max_length="--length")["lengths"]
     tell_lengths(found, out, table, as_json)
 
 
@@ -92,6 +96,7 @@ def experiment(
     from playground.lab.questions import spec as prepared
 
     if question is None and not vary:
+        refuse_options(("settings", "seeds", "out", "table"), "without a QUESTION or --vary; give one of them")
         told = questions()
         for line in [] if as_json else told:
             click.echo(f"{line['name']:14} {line['title']} {line['missing'] or '{} runs'.format(line['runs'])}")
@@ -105,6 +110,9 @@ def experiment(
             spec = {"name": "experiment", "base": {"min_length": 1}, "grid": {}, "seeds": [0, 1, 2]}
         if vary:
             pairs = [word.partition("=")[::2] for word in vary]
+            for name, texts in pairs:
+                if not texts:
+                    refuse(f"--vary {name} has no values; write NAME=VALUE,VALUE, such as n_heads=1,2")
             spec["grid"] = {name: [value_of(name, text) for text in texts.split(",")] for name, texts in pairs}
         spec["base"] |= read_settings(settings)
         spec["seeds"] = list(range(seeds)) if seeds else spec["seeds"]
@@ -144,6 +152,7 @@ def published(name: str | None, seed: int, threads: int, out: Path | None, as_js
     from playground.lab.published import CLAIMS, claims, config_of, facts_of_lines, verdict, verdict_of_lengths
 
     if name is None:
+        refuse_options(("seed", "threads", "out"), "without a NAME; give one")
         told = claims()
         for line in [] if as_json else told:
             click.echo(f"{line['name']:20} {line['title']}: {line['told']} ({line['source']})")
@@ -224,9 +233,9 @@ def read_settings(words: tuple[str, ...]) -> dict[str, Any]:
     return given
 
 
-def carried_out(spec: dict[str, Any], out: Path) -> dict[str, Any]:
+def carried_out(spec: dict[str, Any], out: Path, **flags: str) -> dict[str, Any]:
     """Everything about an experiment once it is over. What `out` holds of the same one is taken up, what is finished not repeated; a
-    signal saves and ends."""
+    signal saves and ends. `flags` are the options of settings that have one of their own."""
     from playground.lab.experiment import Experiment
     from playground.lab.laboratory import Laboratory
     from playground.runs.registry import Registry
@@ -252,7 +261,7 @@ def carried_out(spec: dict[str, Any], out: Path) -> dict[str, Any]:
         click.echo(f"{found.n_runs} runs; {estimate}", err=True)
         at, of = lab.progress(found, owner)
         said = ""
-        with tqdm(total=of, initial=at, unit="step", disable=None, file=sys.stderr) as bar:
+        with progress_bar(total=of, initial=at, unit="step") as bar:
             while (state := lab.state(found, owner)) == "going" and not told_to_end:
                 time.sleep(0.2)
                 at, _ = lab.progress(found, owner)
@@ -264,7 +273,7 @@ def carried_out(spec: dict[str, Any], out: Path) -> dict[str, Any]:
                 bar.set_postfix(row["statuses"])
         report = lab.report(found, owner)
     except SettingError as error:
-        refuse(speak_flags(error))
+        refuse(with_flags(str(error), flags))
     except Refused as error:
         refuse(str(error))
     except OSError as error:
@@ -301,7 +310,7 @@ def asked_by_length(checkpoints: tuple[Path, ...], times: int, n: int) -> dict[s
             (own.min_length, own.max_length) if own.task == ROWS else (TASKS[own.task].shortest, times * own.max_length)
         )
         lengths = range(shortest, longest_asked + 1)
-        for length in tqdm(lengths, desc=checkpoint.name, unit="length", disable=None, file=sys.stderr):
+        for length in progress_bar(iterable=lengths, desc=checkpoint.name, unit="length"):
             if max(length, task.answer_length(length)) + 1 > manifest.config.model.max_positions:
                 click.echo(f"playground: {checkpoint} has positions for {length - 1} symbols; longer ones are not asked", err=True)
                 break

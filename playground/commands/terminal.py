@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import secrets
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -13,9 +14,11 @@ from typing import Any, NoReturn
 
 import click
 import filelock
+from click.core import ParameterSource
 
 from playground.training.manifest import CheckpointError, read_manifest
 
+DEFAULT_COLUMNS, DEFAULT_ROWS = 80, 24  # of a terminal that reports no size
 CHECKPOINTS = Path(os.environ.get("PLAYGROUND_CHECKPOINTS") or Path(__file__).resolve().parents[2] / "checkpoints")
 
 
@@ -41,6 +44,28 @@ def one_voice() -> Iterator[None]:
         yield
 
 
+def progress_bar(**options: Any) -> Any:
+    """A progress bar on stderr, drawn only on a terminal. tqdm would hide it on a terminal that reports no size."""
+    from tqdm import tqdm
+
+    size = {}
+    try:
+        if not all(os.get_terminal_size(sys.stderr.fileno())):
+            size = {"ncols": DEFAULT_COLUMNS, "nrows": DEFAULT_ROWS}
+    except (OSError, ValueError):
+        pass  # no terminal
+    return tqdm(**{"disable": None, "file": sys.stderr, **size, **options})
+
+
+def refuse_options(names: Iterable[str], reason: str) -> None:
+    """Refuse the first of these parameters that the command line gave."""
+    context = click.get_current_context()
+    parameters = {parameter.name: parameter for parameter in context.command.params}
+    for name in names:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            refuse(f"{parameters[name].opts[0]} has no effect {reason}")
+
+
 def option_name(setting: str) -> str:
     return "--" + setting.replace("_", "-")
 
@@ -54,11 +79,30 @@ class Several(click.Option):
         take = option.process
 
         def process(value: str, state: Any) -> None:
+            if value.startswith("-"):
+                raise click.BadOptionUsage(self.opts[0], f"Option '{self.opts[0]}' requires an argument.")
             take(value, state)
             while state.rargs and not state.rargs[0].startswith("-"):
                 take(state.rargs.pop(0), state)
 
         option.process = process
+
+
+class Group(click.Group):
+    """Commands in the order in which they were added, and examples as they stand."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        write_examples(self.epilog, formatter)
+
+
+def write_examples(examples: str | None, formatter: click.HelpFormatter) -> None:
+    if examples:
+        with formatter.section("Examples"):
+            for line in examples.splitlines():
+                formatter.write(f"{'':{formatter.current_indent}}{line}\n")
 
 
 def check_out(out: Path, keeps_what_is_there: bool) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
-from tqdm import tqdm
 
 from playground.families import FAMILIES
 from playground.models.config import SettingError
@@ -31,9 +31,11 @@ from .terminal import (
     new_run_folder,
     one_voice,
     option_name,
+    progress_bar,
     refuse,
     reserve_out,
     told_by_torchrun,
+    write_examples,
 )
 
 if TYPE_CHECKING:
@@ -48,10 +50,23 @@ NAMED_APART = (
 CHANGED_ON_RESUME = ("steps", "until", "eval_every", "eval_n", "device")
 
 
-def speak_flags(error: SettingError) -> str:
-    """A setting's error with the command line's spelling of its name."""
-    flag = {"max_length": "--length", "rows": "--task"}.get(error.field, option_name(error.field))
-    return str(error).replace(error.field, flag, 1)
+def with_flags(message: str, flags: Mapping[str, str]) -> str:
+    """A message about settings with the options of the command line in place of their names."""
+    for name in sorted(flags, key=len, reverse=True):
+        message = re.sub(rf"(?<![\w-]){name}(?!\w)", flags[name], message)
+    return message
+
+
+def speak_flags(error: SettingError, **flags: str) -> str:
+    """A setting's error with the command line's spelling of the names in it.
+
+    Names that are words of English too (steps, norm) are replaced only where the error is about them, at their first occurrence.
+    """
+    options = {name: option_name(name) for name in field_owner() if "_" in name} | {"max_length": "--length"} | flags
+    message = with_flags(str(error), options)
+    if error.field in options:
+        return message
+    return message.replace(error.field, {"rows": "--task"}.get(error.field, option_name(error.field)), 1)
 
 
 def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -59,7 +74,7 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for name in reversed([n for n in field_owner() if n not in NAMED_APART]):
         field = setting_of(name)
         kind = type(field.default)
-        shown = f"{field.metadata['help']} [default: {field.default}, or the preset's]"
+        shown = f"{field.metadata['help']} [{field.default}]"
         if kind is bool:
             command = click.option(f"{option_name(name)}/--no-{name.replace('_', '-')}", name, default=None, help=shown)(command)
         else:
@@ -68,13 +83,41 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+class Train(click.Command):
+    """Help in sections: sixty options in one list are hard to search."""
+
+    SECTIONS: ClassVar = {"task": "Task", "model": "Model", "training": "Training", "": "Output and resuming"}
+    OWNERS: ClassVar = {"words": "task", "columns": "task", "family": "model", "preset": "training"}
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        owners = {**field_owner(), **self.OWNERS}
+        for owner, title in self.SECTIONS.items():
+            records = [
+                record
+                for parameter in self.get_params(ctx)
+                if owners.get(parameter.name or "", "") == owner and (record := parameter.get_help_record(ctx))
+            ]
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        write_examples(self.epilog, formatter)
+
+
+TRAIN_EXAMPLES = """\
+python -m playground train --task sort --length 8 --steps 500 --out sorter
+python -m playground train --preset one-head --positions rope --seed 3
+python -m playground train --task rows.tsv --family recurrent
+python -m playground train --resume sorter --steps 1000"""
+
+
 def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """How rows of somebody's own are read."""
     apart = click.option("--words/--characters", "words", default=None, help="What a symbol of the rows is. [default: as found]")
     return click.option("--columns", default="", metavar="SOURCE,TARGET", help="The columns of a table that hold the rows.")(apart(command))
 
 
-@click.command()
+@click.command(cls=Train, epilog=TRAIN_EXAMPLES)
 @click.option(
     "--task",
     default=None,
@@ -100,6 +143,8 @@ def train(
     out: Path | None, overwrite: bool, resume: Path | None, weights_only: bool, as_json: bool, **settings: Any,
 ) -> None:  # fmt: skip
     """Train a model and keep its checkpoint.
+
+    Defaults of settings stand in brackets; a preset or a family may bring others.
 
     Started by torchrun, several processes train it together: --batch-size stays that of the whole batch, of which each trains its share,
     and the first process alone speaks and writes.
@@ -221,31 +266,46 @@ def evaluate(checkpoint: Path, n: int, min_length: int | None, max_length: int |
 
 @click.command()
 @click.argument("checkpoint", type=click.Path(path_type=Path))
-@click.argument("sequence")
-def predict(checkpoint: Path, sequence: str) -> None:
-    """A checkpoint's answer to a sequence such as "3 1 4"; the last line of the output is the answer alone."""
+@click.argument("sequences", metavar="SEQUENCE ...", nargs=-1, required=True)
+@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON: a list with an object for each sequence.")
+def predict(checkpoint: Path, sequences: tuple[str, ...], as_json: bool) -> None:
+    """Write a checkpoint's answers to sequences such as "3 1 4", a line for each; `-` reads sequences from the lines of stdin."""
     manifest, family = model_of(checkpoint)
     import torch
 
     from playground.runs.view import View
 
     config = manifest.config
-    reply = View(config.task.load(), config, torch.device("cpu")).answer(family, sequence)
-    if "error" in reply:
-        refuse(reply["error"])
-    if reply["note"]:
-        click.echo(f"playground: {reply['note']}", err=True)
-    click.echo(" ".join(reply["given"]))
+    view = View(config.task.load(), config, torch.device("cpu"))
+    if sequences == ("-",):
+        sequences = tuple(line.strip() for line in sys.stdin if line.strip())
+    replies = [view.answer(family, sequence) for sequence in sequences]
+    for sequence, reply in zip(sequences, replies, strict=True):
+        if "error" in reply:
+            refuse(f"{sequence}: {reply['error']}" if len(sequences) > 1 else reply["error"])
+    for note in dict.fromkeys(reply["note"] for reply in replies if reply["note"]):
+        click.echo(f"playground: {note}", err=True)
+    if as_json:
+        answers = zip(sequences, replies, strict=True)
+        click.echo(json.dumps([{"sequence": sequence, **reply} for sequence, reply in answers]))
+        return
+    for reply in replies:
+        click.echo(" ".join(reply["given"]))
 
 
 def new_config(given: dict[str, Any], preset: str | None) -> RunConfig:
     """The run that the options describe; it fits this machine."""
+    flags = {} if "min_length" in given else {"min_length": "--length"}
     given.setdefault("min_length", given.get("max_length", default_length(given.get("task"))))
+    if preset and "family" in given:
+        of_preset = PRESETS[preset].settings.get("family", given["family"])
+        if of_preset != given["family"]:
+            refuse(f"--preset {preset} is of the family {of_preset}, but --family is {given['family']}; leave one of them out")
     try:
         config = preset_config(preset or "fast", given) if preset or "family" not in given else family_config(**given)
         check_memory(config)
     except SettingError as error:
-        refuse(speak_flags(error))
+        refuse(speak_flags(error, **flags))
     return config
 
 
@@ -300,7 +360,7 @@ def learn(trainer: Trainer, metrics: list[Any]) -> tuple[str, int]:
         signal.signal(number, lambda number, frame: told_to_end.append(number))
     total = trainer.settings.steps
     shown = None if trainer.ranks.first else True  # None: where somebody can see it
-    with tqdm(total=total, initial=trainer.step_count, unit="step", disable=shown, file=sys.stderr) as bar:
+    with progress_bar(total=total, initial=trainer.step_count, unit="step", disable=shown) as bar:
         try:
             while trainer.should_continue():
                 steps = trainer.advance(max(1, int(TELL_EVERY * trainer.pace)))

@@ -111,11 +111,12 @@ class Rows:
         told = [
             f"{len(self):,} rows of {size} different symbols; sources have {_span(self.source_lengths)} of them, "
             f"targets {_span(self.target_lengths)}",
-            f"{held:,} rows are held out, chosen by a hash of the source" if held is not None
+            f"{_count(held, 'row')} {'is' if held == 1 else 'are'} held out, chosen by a hash of the source" if held is not None
             else "one row in sixteen is held out, chosen by a hash of the source",
         ]  # fmt: skip
         if self.duplicates:
-            told.append(f"{_count(self.duplicates, 'row')} stood there before and were left out")
+            was = "was" if self.duplicates == 1 else "were"
+            told.append(f"{_count(self.duplicates, 'row')} stood there before and {was} left out")
         if self.contradictions:
             where = ", ".join(f"{line:,}" for line in self.contradicted)
             more = " and more" if self.contradictions > len(self.contradicted) else ""
@@ -273,8 +274,11 @@ def read_rows(lines: Lines, words: bool | None = None) -> Rows:
         raise RowsError("there are no rows; give a source and its target on each line")
     held = rows.held_out()
     if held in (0, len(rows)):
+        which = f"of these {len(rows):,} distinct rows {'each' if held else 'none'}"
+        if len(rows) == 1:
+            which = "the only distinct row" if held else "not even the only distinct row"
         raise RowsError(
-            f"of these {_count(len(rows), 'distinct row')} {'none' if not held else 'each'} is held out, so that there is nothing to "
+            f"{which} is held out, so that there is nothing to "
             f"{'ask' if not held else 'learn from'}; a hash of the source holds one in sixteen out: give more rows, 100 or so at least",
             rows=rows,
         )

@@ -36,8 +36,9 @@ class JsonMCPServer(mcp.GradioMCPServer):
                 request.params.name = PREFIX + request.params.name
             result = await call(request)
             answer = result.root
-            if isinstance(answer, types.CallToolResult) and not answer.isError and len(answer.content) == 1:
-                answer.structuredContent = json.loads(answer.content[0].text)
+            if isinstance(answer, types.CallToolResult) and not answer.isError:
+                texts = [each.text for each in answer.content if isinstance(each, types.TextContent)]
+                answer.structuredContent = json.loads(texts[0]) if len(texts) == 1 else None
             return result
 
         server.request_handlers[types.CallToolRequest] = call_tool

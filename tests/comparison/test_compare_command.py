@@ -56,6 +56,7 @@ def test_a_folder_works_wherever_a_name_does_and_what_fails_is_a_line(environmen
     done = playground("compare", digits, "--n", 2, "--shots", 0, "--models", tiny_bert, "ben/nothing", **environment)
     assert done.returncode == 1
     lines = done.stdout.splitlines()
+    assert max(map(len, lines[9:])) <= 100  # notes and the caption, below the table
     assert "exact match" in lines[0]
     assert lines[5].startswith("digits")
     assert " 100 % " in lines[5]

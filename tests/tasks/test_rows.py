@@ -3,6 +3,7 @@ import json
 import struct
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 import safetensors
@@ -127,15 +128,27 @@ def test_too_many_symbols_and_rows_too_few_to_split_are_refused():
         rows_of([(f"w{number} a", "a") for number in range(600)])
     with pytest.raises(RowsError, match=r"of these 3 distinct rows none is held out.*give more rows"):
         rows_of([("a", "b"), ("b", "c"), ("c", "d"), ("a", "b")])
+    with pytest.raises(RowsError, match="the only distinct row is held out"):
+        rows_of([("a", "b")])
     with pytest.raises(RowsError, match="there are no rows"):
         rows_of([])
+
+
+def test_a_single_held_out_row_is_named_in_the_singular():
+    rows = next(rows for n in range(2, 60) if (rows := split_or_none(numbers(n))) is not None and rows.held_out() == 1)
+    assert "1 row is held out" in " ".join(rows.in_words())
+
+
+def split_or_none(pairs):
+    with suppress(RowsError):
+        return rows_of(pairs)
 
 
 def test_duplicates_and_contradictions_are_told_with_their_lines():
     rows = rows_of([*numbers(100), numbers(1)[0], ("zero zero one", "9 9 9"), ("zero zero one", "8")])
     assert (len(rows), rows.duplicates, rows.contradictions, rows.contradicted) == (100, 1, 2, (102, 103))
     told = " ".join(rows.in_words())
-    assert "1 row stood there before" in told
+    assert "1 row stood there before and was left out" in told
     assert "2 rows gave a source another target than a row before (line 102, 103); the first is kept" in told
     assert rows.preview(2)[1] == (["zero", "zero", "one"], ["1", "0", "0"])
 
