@@ -102,7 +102,7 @@ class Laboratory:
     def close(self) -> None:
         """Feed and measure no more. Runs that were begun belong to the registry."""
         self._closing.set()
-        self.eyes.close()
+        self.eyes.stop()
 
     # Whose is what
 

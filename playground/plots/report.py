@@ -26,6 +26,7 @@ from playground.runs.points import Points
 from playground.runs.run import task_in_words
 from playground.runs.view import View
 from playground.statistics import wilson
+from playground.tasks import ROWS
 from playground.tasks.held_out import held_out_set
 from playground.training.checkpoint import load_model
 from playground.training.command import command_line
@@ -49,9 +50,9 @@ IN_ONE_ROW = {  # a family with one stack has the sequence and the answer in one
 }
 
 
-def write_report(checkpoint: Path, run: Path | None = None, name: str = "") -> str:
+def write_report(checkpoint: Path, run: Path | None = None, name: str = "", for_viewer: bool = False) -> str:
     """The report of a checkpoint, as HTML. `run`: the folder that holds its run's metrics, where they are not beside it; `name`: what
-    its owner calls it.
+    its owner calls it; `for_viewer`: leave out the name of the owner's dataset, with which others could use it.
 
     Raises:
         CheckpointError: for a checkpoint or metrics that cannot be read.
@@ -63,10 +64,12 @@ def write_report(checkpoint: Path, run: Path | None = None, name: str = "") -> s
     if scores is None:
         task = manifest.config.task
         scores = dataclasses.asdict(evaluate(family, held_out_set(task.load(), CONFIRMING_N, task.min_length, task.max_length)))
-    return html(manifest, family, scores, lines, name or checkpoint.resolve().name)
+    return html(manifest, family, scores, lines, name or checkpoint.resolve().name, for_viewer)
 
 
-def html(manifest: Manifest, family: Family, scores: Mapping[str, Any], lines: Iterable[Mapping[str, Any]], name: str) -> str:
+def html(
+    manifest: Manifest, family: Family, scores: Mapping[str, Any], lines: Iterable[Mapping[str, Any]], name: str, for_viewer: bool = False
+) -> str:
     """The same from what was read. `scores` are those of `evaluate`, `lines` those of metrics.jsonl."""
     view = View(manifest.config.task.load(), manifest.config, torch.device("cpu"))
     snapshot, stage = view.snapshot(family.eval(), manifest.step), view.stage(family)
@@ -77,7 +80,7 @@ def html(manifest: Manifest, family: Family, scores: Mapping[str, Any], lines: I
         _samples(snapshot["samples"]),
         _attention(snapshot["attention"], stage["axes"], manifest.config.family),
         _again(manifest),
-        _settings(manifest),
+        _settings(manifest, for_viewer),
     ]
     title = escape(f"{name}: {task_in_words(manifest.config)}")
     head = (
@@ -192,8 +195,9 @@ def _again(manifest: Manifest) -> str:
     )
 
 
-def _settings(manifest: Manifest) -> str:
-    fields = manifest.config.to_fields()
+def _settings(manifest: Manifest, for_viewer: bool) -> str:
+    hidden = {"rows"} if for_viewer and manifest.config.task.task == ROWS else set()
+    fields = {name: value for name, value in manifest.config.to_fields().items() if name not in hidden}
     meanings = {name: "what kind of model learns" if name == "family" else setting_of(name).metadata["help"] for name in fields}
     rows = [[f"<code>{escape(name)}</code>", escape(str(value)), escape(meanings[name])] for name, value in fields.items()]
     return "<h2>Settings</h2>\n" + _table(["setting", "value", "meaning"], rows, kind="settings")
@@ -291,12 +295,12 @@ def _plural(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
-def work(pipe: Connection, checkpoint: str, run: str, name: str) -> None:
+def work(pipe: Connection, checkpoint: str, run: str, name: str, for_viewer: bool = False) -> None:
     """The entry of the page's process: answers with {"html": text} or {"error": sentence}."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
     try:
-        answer = {"html": write_report(Path(checkpoint), Path(run) if run else None, name)}
+        answer = {"html": write_report(Path(checkpoint), Path(run) if run else None, name, for_viewer)}
     except (CheckpointError, ValueError, OSError) as error:
         answer = {"error": str(error)}
     with suppress(OSError):

@@ -24,6 +24,7 @@ SETTINGS = {"d_model": "MAX_D_MODEL", "n_layers": "MAX_LAYERS", "max_length": "M
 # beginning and at its end.
 KEPT_A_PARAMETER = 2 * 12 + 2 * 4
 LONGEST_METRICS = 16_000_000  # bytes, about 100,000 steps: a second or two of reading
+HOSTED_LOOK, HOSTED_PROOF = 20.0, 120.0  # seconds at a process that all visitors share
 WARNED_BEFORE = 60.0  # seconds of training that are left when a run begins to say so
 
 
@@ -40,6 +41,8 @@ class Limits:
     metrics_bytes: int = 0  # of metrics that come with a checkpoint: they are read in the process that serves everybody
     own_bytes: int = 0  # runs of one visitor
     all_bytes: int = 0  # runs of everybody
+    look_seconds: float = 0.0  # that one view of a visitor's model may take; 0: as the server's own checkpoints
+    proof_seconds: float = 0.0  # likewise for what is measured on hundreds of sequences
     on_a_space: bool = False
 
     @classmethod
@@ -56,6 +59,7 @@ class Limits:
         sizes = {name: int(number(SETTINGS[name])) for name in ("d_model", "n_layers", "max_length", "batch_size")}
         return cls(
             **sizes, threads=max(1, usable_cores() // slots()), metrics_bytes=LONGEST_METRICS, minutes=number("MAX_MINUTES"),
+            look_seconds=HOSTED_LOOK, proof_seconds=HOSTED_PROOF,
             own_bytes=megabytes("RUNS_MB"), all_bytes=megabytes("RUNS_IN_ALL_MB"), on_a_space="SPACE_ID" in os.environ,
         )  # fmt: skip
 

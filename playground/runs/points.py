@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -77,7 +78,7 @@ class Points:
             starts = np.linspace(0, len(loss), columns, endpoint=False, dtype=np.int64)
             ends = np.append(starts[1:], len(loss))
             extremes = [(a + loss[a:b].argmin(), a + loss[a:b].argmax()) for a, b in zip(starts, ends, strict=True)]
-            chosen = np.unique(np.array([*sum(extremes, ()), 0, len(loss) - 1]))
+            chosen = np.unique(np.array([*chain.from_iterable(extremes), 0, len(loss) - 1]))
         told = {name: np.array(self.columns[name])[chosen].tolist() for name in SHOWN}
         return {
             "whole": True, "count": len(loss), "steps": (chosen + self.first).tolist(), **told, "scored": thin(self.scored)

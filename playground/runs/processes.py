@@ -12,7 +12,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
+
+import psutil
 
 # torch._dynamo is what the first optimizer of a process imports.
 PRELOAD = ["torch", "torch._dynamo", "playground.runs.worker", "playground.runs.inspector"]
@@ -78,6 +81,25 @@ def without_interrupts() -> Iterator[None]:
 def usable_cores() -> int:
     """Processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def active_seconds(pid: int, proc: Path = Path("/proc")) -> float:
+    """Return the seconds that a process has run or, where Linux reports it, waited for a processor.
+
+    On a busy machine a worker may get next to no processor for a minute. It is not hung then.
+
+    Raises:
+        psutil.Error: when there is no such process.
+    """
+    nanoseconds = 0
+    for path in (proc / str(pid) / "task").glob("*/schedstat"):
+        with suppress(OSError, ValueError):  # the thread has ended
+            ran, waited, _ = path.read_text().split()
+            nanoseconds += int(ran) + int(waited)
+    if nanoseconds:
+        return nanoseconds / 1e9
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system)
 
 
 class Child:

@@ -14,7 +14,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections import Counter, defaultdict, deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, suppress
@@ -29,15 +29,16 @@ from playground.models.config import SettingError
 from playground.training.config import MOST_CHANGES, Change, RunConfig, settings_at, with_change
 from playground.training.environment import number
 from playground.training.files import sweep, way_out
-from playground.training.manifest import read_manifest
+from playground.training.manifest import Manifest, read_manifest
 
-from .eyes import Eyes, passing, resolve
+from .eyes import BUSY, Eyes, passing, resolve
 from .history import weights_path
+from .inspection_queue import NO_CLIENT, Client
 from .limits import WARNED_BEFORE, Limits, kept_by
 from .limits import slots as usual_slots
 from .memory import check_memory
 from .points import Points
-from .processes import Child
+from .processes import Child, active_seconds
 from .room import Room, bytes_in
 from .run import (
     EMPTIED,
@@ -47,6 +48,7 @@ from .run import (
     WORKING,
     Answer,
     Order,
+    RecordLock,
     Run,
     better,
     fingerprint,
@@ -61,7 +63,6 @@ from .zero import SLICE, Lender, Slice, in_words
 log = logging.getLogger(__name__)
 
 STALE = 600.0  # seconds after which an unfinished write is nobody's any more
-ASKING = 8  # questions and looks that may wait for one run
 WAITING_IN_ALL = 100
 WAITING_AN_OWNER = 16  # runs that one owner may have waiting for a place
 RUNS_AN_OWNER = 200
@@ -75,6 +76,8 @@ SWEPT_EVERY = 30.0  # seconds between two looks at the room on the disk
 LONGEST_LOOK = 60.0  # seconds after which the process that looks into models is started anew
 LONGEST_PROOF = 300.0  # likewise for what is measured on hundreds of sequences
 UNDO_FOR = 600.0  # seconds that a deleted run stays on disk
+OWNERS_KEPT = 10_000  # of which it is known when they were here; anybody may invent owners
+TURNS_KEPT = 1000  # owners whose last turn is known; one whose turn was longer ago counts as never served
 COMMANDS = ("pause", "resume", "step", "stop", "keep")
 
 
@@ -104,11 +107,15 @@ class Registry:
         self.device_line = ""  # where runs train here, and why, once that is known
         self.home_note = ""  # what visitors should know of where runs are kept
         self.local_owner = ""  # on a machine that serves nobody else, everything belongs to one owner
-        self.here: dict[str, float] = {}  # by fingerprint: when an owner last asked how their runs are
+        self.here: OrderedDict[str, float] = OrderedDict()  # by fingerprint: when an owner last listed their runs, oldest first
         self._runs: dict[str, Run] = {}
+        self._watched: dict[str, Run] = {}  # by the id in a link to watch
         self._line: list[Run] = []  # those that wait for a place, first come first
-        self._turns: list[str] = []  # owners, the one whose turn was longest ago first; who is not in it had none yet
-        self._lock = threading.RLock()
+        self._places: dict[str, int] = {}  # by run id: the place in the line, 1 for the next one; replaced, never changed
+        self._turns: OrderedDict[str, int] = OrderedDict()  # by owner: the number of their last turn, the earliest first
+        self._turn = 0
+        self._lock = RecordLock()
+        self._admitting = threading.Lock()  # held while a run is admitted, also while the disk works; taken before `_lock`
         self.room = Room(self)
         self._closing = threading.Event()
         for folder in (self.root, *(self.root / name for name in ("runs", "rows", "compared"))):
@@ -126,7 +133,12 @@ class Registry:
                 run = Run.read(path.parent)
             except (ValueError, OSError):
                 continue  # not ours to judge: the folder stays, and its checkpoints can be opened by their path
-            self._runs.setdefault(run.id, run)
+            if run.id not in self._runs:
+                self._add(run)
+
+    def _add(self, run: Run) -> None:
+        with self._lock:
+            self._runs[run.id] = self._watched[run.watch_id] = run
 
     # Whose is what
 
@@ -137,12 +149,8 @@ class Registry:
 
     def find_watched(self, watch_id: object) -> Run | None:
         """The run that a link to watch leads to."""
-        if not isinstance(watch_id, str):
-            return None
-        given = watch_id.encode("utf-8", "replace")
-        with self._lock:
-            there = [run for run in self._runs.values() if run.deleted_at is None]
-        return next((run for run in there if secrets.compare_digest(run.watch_id.encode(), given)), None)
+        run = self._watched.get(watch_id) if isinstance(watch_id, str) else None  # 128 random bits: nothing to time
+        return run if run and run.deleted_at is None else None
 
     def of_owner(self, owner: str) -> list[Run]:
         """An owner's runs, oldest first, deleted ones included as long as they can be brought back."""
@@ -162,13 +170,19 @@ class Registry:
 
     def rows(self, owner: str) -> list[dict[str, Any]]:
         """An owner's runs as rows, newest first. Whoever asks is there: none of these runs is left alone."""
-        now, rows = time.monotonic(), []
-        self.here = {mark: at for mark, at in self.here.items() if now - at < KNOWN_FOR} | {fingerprint(owner): now}
-        places = {run.id: at for at, run in enumerate(self._order(), start=1)}
-        for run in reversed(self.of_owner(owner)):
+        now, rows, mine, places = time.monotonic(), [], self.of_owner(owner), self._places
+        self._note_presence(fingerprint(owner), now)
+        for run in reversed(mine):
             run.watched_at = max(run.watched_at, now - WATCHED_FOR)  # the list is on screen, though not this run's pictures
             rows.append(summary(run) | {"place": places.get(run.id), "slice": run.waits_for_slice})
         return rows
+
+    def _note_presence(self, owner: str, now: float) -> None:
+        with self._lock:
+            self.here[owner] = now
+            self.here.move_to_end(owner)
+            while len(self.here) > OWNERS_KEPT or now - next(iter(self.here.values())) > KNOWN_FOR:
+                self.here.popitem(last=False)
 
     # Beginning
 
@@ -181,7 +195,7 @@ class Registry:
             SettingError: when the run would need more memory than is free, or is larger than any may be here.
         """
         self.check_size(config)
-        with self._lock:
+        with self._admitting:
             mine = self.of_owner(owner)
             if sum(run in self._line for run in mine) >= WAITING_AN_OWNER:
                 raise Refused(f"you have {WAITING_AN_OWNER} runs waiting for a place already; wait for one, or stop one")
@@ -200,7 +214,7 @@ class Registry:
                 why = error.strerror or error
                 raise Refused(f"the run's folder {folder.name} could not be made: {why}; {way_out(error)} and try again") from None
             run.write()
-            self._runs[run.id] = run
+            self._add(run)
             self._queue(run, "train")
         return run
 
@@ -257,10 +271,16 @@ class Registry:
         manifest = read_manifest(folder)
         self.limits.check(manifest.config)
         self.limits.check_metrics(folder / "metrics.jsonl")
-        self.room.check(fingerprint(owner), bytes_in(folder))
-        mine = self.of_owner(owner)
-        if len(mine) >= RUNS_AN_OWNER:
-            raise Refused(f"you have {RUNS_AN_OWNER} runs, which is as many as are kept; delete some first")
+        with self._admitting:
+            if len(self.of_owner(owner)) >= RUNS_AN_OWNER:
+                raise Refused(f"you have {RUNS_AN_OWNER} runs, which is as many as are kept; delete some first")
+            self.room.check(fingerprint(owner), bytes_in(folder))
+            run = self._take_over(folder, manifest, owner, name)
+            self._add(run)
+        return run
+
+    def _take_over(self, folder: Path, manifest: Manifest, owner: str, name: str) -> Run:
+        """Move a checkpoint into a run's folder of its own. Raises OSError, and leaves nothing behind then."""
         home = self._folder(manifest.config)
         place = home / "checkpoints" / f"{manifest.step:07d}{KEPT}"
         try:
@@ -281,8 +301,6 @@ class Registry:
         run.sent = True
         run.best, run.device = better(run.load().best, manifest.scores["exact_match"] if manifest.scores else None), manifest.device
         run.write()
-        with self._lock:
-            self._runs[run.id] = run
         return run
 
     def closed(self) -> str:
@@ -314,6 +332,11 @@ class Registry:
         with self._lock:
             while not self._closing.is_set() and self._place_one():
                 pass
+            self._publish_places()
+
+    def _publish_places(self) -> None:
+        """Keep the places in the line where a poll finds them without a lock. With the lock held."""
+        self._places = {run.id: at for at, run in enumerate(self._order(), start=1)}
 
     def _place_one(self) -> bool:
         """Launch the first in line for whom there is a place and the memory; who needs less of that goes first meanwhile, though not for
@@ -334,7 +357,11 @@ class Registry:
                     return False
                 self._line.remove(run)
                 run.short_since = None
-                self._turns = [*(owner for owner in self._turns if owner != run.owner), run.owner]
+                self._turn += 1
+                self._turns[run.owner] = self._turn
+                self._turns.move_to_end(run.owner)
+                while len(self._turns) > TURNS_KEPT:
+                    self._turns.popitem(last=False)
                 self._launch(run)
                 return True
             run.message = ""  # a place is what it waits for
@@ -356,26 +383,22 @@ class Registry:
         another's first; an owner's own runs first come first."""
         with self._lock:
             places = Counter(run.owner for run in self._runs.values() if run.live and not run.sliced)
-            turns = {owner: at for at, owner in enumerate(self._turns, start=1)}
             theirs: dict[str, deque[tuple[int, Run]]] = defaultdict(deque)
             for at, run in enumerate(self._line):
                 theirs[run.owner].append((at, run))
-            next_of = [(places[owner], turns.get(owner, 0), mine[0][0], owner) for owner, mine in theirs.items()]
+            next_of = [(places[owner], self._turns.get(owner, 0), mine[0][0], owner) for owner, mine in theirs.items()]
             heapify(next_of)
             order = list[Run]()
             while next_of:
                 held, _, _, owner = heappop(next_of)
                 order.append(theirs[owner].popleft()[1])
                 if mine := theirs[owner]:
-                    heappush(next_of, (held + 1, len(self._turns) + len(order), mine[0][0], owner))
+                    heappush(next_of, (held + 1, self._turn + len(order), mine[0][0], owner))
             return order
 
     def place(self, run: Run) -> int | None:
         """A waiting run's place in the line, 1 for the next one."""
-        if run.status != "waiting":
-            return None
-        order = self._order()
-        return order.index(run) + 1 if run in order else None
+        return self._places.get(run.id) if run.status == "waiting" else None
 
     def _launch(self, run: Run) -> None:
         with run.lock:
@@ -410,7 +433,9 @@ class Registry:
 
     def forget(self, run: Run) -> None:
         """Know a run no more; its folder is the caller's."""
-        self._runs.pop(run.id, None)
+        with self._lock:
+            self._runs.pop(run.id, None)
+            self._watched.pop(run.watch_id, None)
 
     def run_slice(self, run: Run) -> None:
         """Train the next slice of a run that waits for one, and return when it is over; nothing happens where there is none to
@@ -428,10 +453,11 @@ class Registry:
             trouble = piece.run(self.lender, order)
         except (OSError, RuntimeError) as error:  # not even a place to be spoken to, or a thread to speak in
             trouble = error
+        kept = run.last_checkpoint() if run.status in WORKING else ""
         with run.lock:
             if run.status in WORKING:
                 status = "stopped" if run.status == "stopping" else "paused"
-                run.verdict = (status, f"{in_words(trouble or EOFError())}; {run.last_checkpoint()}")
+                run.verdict = (status, f"{in_words(trouble or EOFError())}; {kept}")
         self._ended(run, None)
         piece.ended.set()
 
@@ -448,13 +474,17 @@ class Registry:
         """
         if action not in COMMANDS:
             raise ValueError(f"action is {action!r}; use one of {', '.join(COMMANDS)}")
+        kept = run.last_checkpoint() if action == "stop" and run.status == "stopping" else ""
+        if action in ("resume", "step"):
+            self.check_may_train(run)
+        elif action == "keep":
+            self.room.check(run.owner, kept_by(run.config) // 2)
         with self._lock, run.lock:
-            if action in ("resume", "step"):
-                self.check_may_train(run)
-            elif action == "keep":
-                self.room.check(run.owner, kept_by(run.config) // 2)
+            if action in ("resume", "step") and run.removed == EMPTIED:  # just now
+                raise Refused(run.message)
             if run in self._line and action in ("pause", "stop"):
                 self._line.remove(run)
+                self._publish_places()
                 run.status, run.message = "paused" if action == "pause" else "stopped", ""
                 run.write()
             elif run.waits_for_slice and action in ("pause", "stop"):
@@ -471,7 +501,7 @@ class Registry:
                         run.status = "stopped"
             elif run.live:
                 if action == "stop" and run.status == "stopping":
-                    run.verdict = ("stopped", f"ended at once, on a second Stop; {run.last_checkpoint()}")
+                    run.verdict = ("stopped", f"ended at once, on a second Stop; {kept or run.last_checkpoint()}")
                     run.worker.kill()  # type: ignore[union-attr]  # a live run has one
                     return
                 if not run.send(*(("step", 1) if action == "step" else (action,))):
@@ -514,14 +544,15 @@ class Registry:
             Refused: for fewer steps than were taken.
         """
         run.load()
+        wanted = Change(0, setting, value)
+        if setting == "steps" and run.status == "done" and wanted.value > run.step:  # which it would go on from
+            self.check_may_train(run)
         with run.lock:
             change = Change(max(run.step, run.origin[1] if run.origin else 0), setting, value)
             if setting == "threads":
                 self.limits.check_threads(int(change.value))
             if setting == "steps" and change.value <= run.step:
                 raise Refused(f"the run has taken {run.step} steps already; give a larger number")
-            if setting == "steps" and run.status == "done":  # which it would go on from
-                self.check_may_train(run)
             if len(run.changes) >= MOST_CHANGES:
                 raise Refused(f"{MOST_CHANGES} changes are as many as a run remembers")
             if run.live and not run.parking:
@@ -553,12 +584,13 @@ class Registry:
         with self._lock, run.lock:
             if run in self._line:
                 self._line.remove(run)
+                self._publish_places()
                 run.status = "paused"
             elif run.live:
                 run.parking = run.send("park")
             elif run.waits_for_slice:
                 run.status = "paused"
-            run.wanted, run.deleted_at = "", time.time()
+            run.wanted, run.deleted_at, run.deleted_on = "", time.time(), time.monotonic()
             run.write(flush=True)
 
     def undelete(self, run: Run) -> None:
@@ -568,15 +600,18 @@ class Registry:
 
     # What a page is told
 
-    def poll(self, run: Run, known: int, epoch: int, looks: int) -> dict[str, Any]:
-        """What a page that has `known` points of this epoch and `looks` snapshots does not know yet."""
-        run.watched_at = time.monotonic()
+    def poll(self, run: Run, known: int, epoch: int, looks: int, client: Client | None = None, changes: int = -1) -> dict[str, Any]:
+        """What a page that has `known` points of this epoch, `looks` snapshots and this version of the changes does not know yet.
+
+        It waits for no lock that is held while the disk works, so the event loop may call it.
+        """
+        run.watched_at, run.watched_by = time.monotonic(), client
         if run.live and not run.watched:
             run.watched = run.send("watch", True)
-        place = self.place(run)
+        place, recorded = self.place(run), run.records()
         run.load()
         with run.lock:
-            points, recorded = run.points or Points(), run.records()
+            points = run.points or Points()
             if run.epoch != epoch:
                 known, looks = 0, 0
             if run.newest is not None and (run.snapshot is None or run.snapshot["step"] != run.newest):
@@ -597,12 +632,13 @@ class Registry:
                 "epoch": run.epoch,
                 "points": points.since(known),
                 "latest": points.latest(),
-                "recorded": recorded,
+                "recorded": recorded if run.recorded is None else run.recorded,
                 "looks": run.looks,
                 "snapshot": run.snapshot if run.looks > looks else None,
                 "stage": run.stage if run.looks > looks else None,
                 "scores": run.scores,
-                "changes": [change.to_list() for change in run.changes],
+                "changes": None if changes == run.changes_version else [change.to_list() for change in run.changes],
+                "changes_version": run.changes_version,
                 "saved": run.saved,
                 "live": run.live,
                 "left": self._left(run),
@@ -614,45 +650,44 @@ class Registry:
         left = self.limits.seconds - run.active
         return [max(0.0, left), self.limits.of_time()] if self.limits.seconds and left <= WARNED_BEFORE else None
 
-    def look(self, run: Run, step: int) -> Future[Answer]:
+    def look(self, run: Run, step: int, client: Client | None = None) -> Future[Answer]:
         """What the model looked like at a step, or at the nearest one whose weights are kept."""
-        return self._ask(run, "look", step)
+        return self._ask(run, self.eyes, "look", step, "", client)
 
-    def ask(self, run: Run, text: str, step: int | None = None) -> Future[Answer]:
+    def ask(self, run: Run, text: str, step: int | None = None, client: Client | None = None) -> Future[Answer]:
         """The model's answer to a sequence, with its latest weights or those of a step."""
-        with run.lock:
-            run.records()
-            step = run.newest if step is None else step
-        if step is None:
-            return _settled(passing("this run has no weights yet; ask again in a moment"))
-        return self._ask(run, "ask", step, text)
+        return self._ask(run, self.eyes, "ask", step, text, client)
 
-    def show(self, run: Run | Path, request: str, step: int | None = None, slow: bool = False) -> Future[Answer]:
+    def show(
+        self, run: Run | Path, request: str, step: int | None = None, slow: bool = False, client: Client | None = None
+    ) -> Future[Answer]:
         """One view of the Inspect tab: of a run at a step, or at its latest, or of a checkpoint."""
-        eyes = self.prover if slow else self.eyes
+        process = self.prover if slow else self.eyes
         if isinstance(run, Path):
-            return eyes.ask("show", run, request)
-        with run.lock:
-            run.records()
-            step = run.newest if step is None else step
-        if step is None:
-            return _settled(passing("this run has no weights yet; ask again in a moment"))
-        return self._ask(run, "show", step, request, eyes)
+            return process.ask("show", run, request, client=client or NO_CLIENT)
+        return self._ask(run, process, "show", step, request, client)
 
-    def _ask(self, run: Run, kind: str, step: int, text: str = "", eyes: Eyes | None = None) -> Future[Answer]:
+    def evaluate(self, run: Run | Path, n: int, step: int | None = None, client: Client | None = None) -> Future[Answer]:
+        """The scores of a run or a checkpoint on so many held-out sequences."""
+        if isinstance(run, Path):
+            return self.prover.ask("evaluate", run, str(n), client=client or NO_CLIENT)
+        return self._ask(run, self.prover, "evaluate", step, str(n), client)
+
+    def _ask(self, run: Run, process: Eyes, kind: str, step: int | None, text: str, client: Client | None) -> Future[Answer]:
+        what = self.what(run, step)
+        if what is None:
+            return _settled(passing("this run has no weights yet; ask again in a moment"))
+        limit = self.limits.proof_seconds if process is self.prover else self.limits.look_seconds
         with run.lock:
             run.asked = {future for future in run.asked if not future.done()}
-            if len(run.asked) >= ASKING:
-                return _settled(passing("the model is still busy with earlier questions; ask again in a moment"))
-            future = (eyes or self.eyes).ask(kind, self._what(run, step), text)
+            future = process.ask(kind, what, text, client=client or Client(owner=run.owner), time_limit=limit)
             run.asked.add(future)
         return future
 
     def what(self, run: Run, step: int | None = None) -> dict[str, Any] | None:
         """What names a run's weights to a process that looks into models: at a step or the latest; None while it has none."""
-        with run.lock:
-            run.records()
-            step = run.newest if step is None else step
+        run.records()
+        step = run.newest if step is None else step
         return None if step is None else self._what(run, step)
 
     def _what(self, run: Run, step: int) -> dict[str, Any]:
@@ -662,13 +697,13 @@ class Registry:
         """Have the latest weights looked at, one look at a time."""
         if run.looking or run.newest is None:
             return
-        run.looking = True
 
         def seen(future: Future[Answer]) -> None:
             answer = future.result()
             with run.lock:
                 run.looking = False
-                run.unseen = run.unseen + 1 if "error" in answer else 0
+                if answer.get("error") != BUSY:  # which says nothing about the run
+                    run.unseen = run.unseen + 1 if "error" in answer else 0
                 if "error" in answer and not run.live and (not answer.get("again") or run.unseen >= LOOKS_LOST):
                     run.newest, run.message = None, run.message or answer["error"]  # asking again would not help
                 elif "error" not in answer:
@@ -678,12 +713,18 @@ class Registry:
                     if time.monotonic() - run.watched_at < WATCHED_FOR and run.snapshot["step"] != run.newest:
                         self._look(run)
 
-        self.eyes.ask("look", self._what(run, run.newest)).add_done_callback(seen)
+        client = run.watched_by or Client(owner=run.owner)
+        future = self.eyes.ask("look", self._what(run, run.newest), client=client, time_limit=self.limits.look_seconds)
+        run.looking = True  # only now: a request that could not be made leaves nothing to wait for
+        future.add_done_callback(seen)
 
     # What workers tell
 
     def _take(self, run: Run, kind: str, *content: Any) -> None:
         """Take in one message of a worker."""
+        kept = ""  # what a failed run still has, read before the lock is taken
+        if kind == "ended" and content[0] == "failed" and NOTHING_USABLE not in content[1] and run.checkpoints():
+            kept = run.last_checkpoint()
         with run.lock:
             run.heard_at, run.unanswered = time.monotonic(), None
             if kind == "points":
@@ -723,17 +764,18 @@ class Registry:
                 run.parking = True  # whatever comes now is for its next worker
                 run.scores = scores or run.scores
                 run.best = better(run.best, scores and scores["exact_match"])
-                if run.status == "failed" and run.checkpoints() and NOTHING_USABLE not in run.message:
-                    run.message = f"{run.message}; {run.last_checkpoint()}"
+                if run.status == "failed" and kept:
+                    run.message = f"{run.message}; {kept}"
                 run.write()
 
     def _ended(self, run: Run, code: int | None) -> None:
         """A worker's process is no more."""
+        kept = "" if run.verdict else run.last_checkpoint()
         with run.lock:
             if run.verdict:
                 run.status, run.message = run.verdict
             elif run.status in WORKING or (run.status == "paused" and code):
-                run.status, run.message = "failed", f"{_why(code)}; {run.last_checkpoint()}"
+                run.status, run.message = "failed", f"{_why(code)}; {kept}"
             run.verdict = None
             run.worker, run.parking, run.unanswered = None, False, None
             begin, run.wanted = run.wanted, ""
@@ -786,11 +828,11 @@ class Registry:
         elif alone > FORGOTTEN_AFTER and run.points is not None and not run.looking and run not in self._line:
             with run.lock:  # what is on disk need not stay in memory
                 run.points = run.snapshot = run.stage = run.recorded = None
-        if run.deleted_at is not None and not run.live and time.time() - run.deleted_at > UNDO_FOR:
+        if run.deleted_at is not None and not run.live and time.monotonic() - run.deleted_on > UNDO_FOR:
             self.room.take(run, self.room.forget)
 
     def _end_if_hung(self, run: Run, now: float) -> None:
-        """A worker that has not said a word for long and has not used the processor either will not come back."""
+        """A worker that has not said a word for long, and has neither used the processor nor waited for it, will not come back."""
         owes = run.unanswered or (run.heard_at if run.status != "paused" else None)
         worker = run.worker
         if worker is None or worker.process.pid is None:  # gone, or about to be started
@@ -798,9 +840,7 @@ class Registry:
         if not self.hung_after or owes is None or now - max(owes, run.heard_at) < self.hung_after:
             return
         with suppress(psutil.Error):
-            process = psutil.Process(worker.process.pid)
-            times = process.cpu_times()
-            worked = times.user + times.system
+            worked = active_seconds(worker.process.pid)
             if worked > run.worked + 0.02 * self.hung_after:
                 run.worked, run.heard_at = worked, now - self.hung_after / 2  # busy with a long step, or with scoring
                 return
@@ -825,9 +865,8 @@ class Registry:
                 ended += 1
             else:
                 worker.kill()
-        self.eyes.close()
-        self.checker.close()
-        self.prover.close()
+        for process in (self.eyes, self.checker, self.prover):
+            process.stop()
         return ended, len(workers) - ended
 
     # Checkpoints for everybody

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 LONGEST_CURVES = 1_000_000  # bytes of metrics that stay when the model goes
 HERE_FOR = 60.0  # seconds since a page last asked about a run, or its owner's runs, that somebody counts as being here
 NAMED = 3  # runs that a sentence names
+Taking = Callable[[Run], Callable[[], object]]
 
 
 class Room:
@@ -48,22 +49,21 @@ class Room:
             Refused: when there is no room; it names the runs that take most.
         """
         limits = self.registry.limits
-        with self.registry.hold():
-            if limits.own_bytes:
-                mine = [run for run in self._runs if run.owner == owner and run.deleted_at is None]
-                over = sum(map(self.taken, mine)) + needed - limits.own_bytes
-                if self._thin(mine, over) > 0:
-                    most = sorted(mine, key=self.taken, reverse=True)[:NAMED]
-                    raise Refused(
-                        f"your runs take {in_words(sum(map(self.taken, mine)))} and this needs about {in_words(needed)} more, but "
-                        f"{limits.here} keeps {in_words(limits.own_bytes)} a visitor: delete "
-                        f"{' or '.join(f'“{run.name}” ({in_words(self.taken(run))})' for run in most)}, or {limits.way_out('RUNS_MB')}"
-                    )
-            if limits.all_bytes and self.sweep(needed) > 0:
+        if limits.own_bytes:
+            mine = [run for run in self._runs if run.owner == owner and run.deleted_at is None]
+            over = sum(map(self.taken, mine)) + needed - limits.own_bytes
+            if self._thin(mine, over) > 0:
+                most = sorted(mine, key=self.taken, reverse=True)[:NAMED]
                 raise Refused(
-                    f"{limits.here} keeps {in_words(limits.all_bytes)} in all, and all of it is in use just now; try again later, or "
-                    f"{limits.way_out('RUNS_IN_ALL_MB')}"
+                    f"your runs take {in_words(sum(map(self.taken, mine)))} and this needs about {in_words(needed)} more, but "
+                    f"{limits.here} keeps {in_words(limits.own_bytes)} a visitor: delete "
+                    f"{' or '.join(f'“{run.name}” ({in_words(self.taken(run))})' for run in most)}, or {limits.way_out('RUNS_MB')}"
                 )
+        if limits.all_bytes and self.sweep(needed) > 0:
+            raise Refused(
+                f"{limits.here} keeps {in_words(limits.all_bytes)} in all, and all of it is in use just now; try again later, or "
+                f"{limits.way_out('RUNS_IN_ALL_MB')}"
+            )
 
     def sweep(self, needed: int = 0) -> int:
         """Make room where everybody's runs together, with so many bytes more, take too much. Returns the bytes that are still too many.
@@ -92,19 +92,28 @@ class Room:
         run.size = None if run.live else size
         return max(size, kept_by(run.config)) if run.live or run.status in ("waiting", "starting") else size
 
-    def take(self, run: Run, taking: Callable[[Run], None]) -> int:
-        """Take something of a run, if nobody is at it. Returns the bytes that came free."""
-        with self.registry.hold(), run.lock, suppress(filelock.Timeout, OSError), filelock.FileLock(run.folder / ".lock", timeout=0):
-            if self.registry.at_rest(run):
-                before, run.size = self.taken(run), None
-                taking(run)
-                return before - self.taken(run)
+    def take(self, run: Run, taking: Taking) -> int:
+        """Take something of a run, if nobody is at it. Returns the bytes that came free.
+
+        `taking` notes in memory what goes, with the locks of the registry and the run held, and
+        returns what removes it from the disk. That runs without them, as a poll takes the run's; a
+        worker that starts meanwhile waits for the lock file.
+        """
+        with suppress(filelock.Timeout, OSError), filelock.FileLock(run.folder / ".lock", timeout=0):
+            before = self.taken(run)
+            with self.registry.hold(), run.lock:
+                if not self.registry.at_rest(run):
+                    return 0
+                run.size = None
+                remove = taking(run)
+            remove()
+            return before - self.taken(run)
         return 0
 
-    def forget(self, run: Run) -> None:
+    def forget(self, run: Run) -> Callable[[], object]:
         """Take all of it."""
         self.registry.forget(run)
-        shutil.rmtree(run.folder, ignore_errors=True)
+        return lambda: shutil.rmtree(run.folder, ignore_errors=True)
 
     def _used(self, runs: list[Run]) -> Counter[str]:
         """Bytes that each owner's runs take."""
@@ -117,7 +126,7 @@ class Room:
         """Thin out the histories of runs until so many bytes are free. Returns how many are not."""
         for run in self._by_age(runs) if over > 0 else []:
             if over > 0:
-                over -= self.take(run, lambda each: self._cut(each, thin, THINNED))
+                over -= self._cut(run, surplus_weights, THINNED)
         return over
 
     def _empty(self, runs: list[Run], over: int) -> int:
@@ -132,30 +141,43 @@ class Room:
         over = self._until(over, deleted, self.forget)
         over = self._thin(kept, over)
         order = sorted(kept, key=lambda run: (not run.sent or self._is_near(run), not run.hidden))
-        over = self._until(over, order, lambda run: self._cut(run, empty, EMPTIED))
+        for run in order:
+            if over > 0:
+                over -= self._cut(run, all_weights, EMPTIED)
         return self._until(over, [run for run in kept if run.removed == EMPTIED], self.forget)
 
-    def _until(self, over: int, runs: list[Run], taking: Callable[[Run], None]) -> int:
+    def _until(self, over: int, runs: list[Run], taking: Taking) -> int:
         for run in runs:
             if over > 0:
                 over -= self.take(run, taking)
         return over
 
-    def _cut(self, run: Run, cutting: Callable[[Path], None], word: str) -> None:
-        """Take weights of a run, and note that, if there were any to take."""
-        before, written = bytes_in(run.folder), (run.folder / "run.json").stat().st_mtime
-        cutting(run.folder)
-        if bytes_in(run.folder) == before:
-            return
-        run.recorded, run.newest, run.removed, run.saved = None, None, word, run.saved + 1
-        if word == EMPTIED:
-            run.snapshot = run.stage = None
-            why = f"{run.message}; " if run.status == "failed" else ""
-            run.message = why + (
-                f"its weights had to make room, as {self.registry.limits.of_room()}; Run again exactly, in its menu, trains it anew"
-            )
-        run.write()
-        os.utime(run.folder / "run.json", (written, written))  # it was left alone as long as before
+    def _cut(self, run: Run, choose: Callable[[Path], list[Path]], word: str) -> int:
+        """Take weights of a run, and note that, if there are any to take. Returns the bytes that came free."""
+        try:
+            going, written = choose(run.folder), (run.folder / "run.json").stat().st_mtime
+        except OSError:
+            return 0
+        if not going:
+            return 0
+
+        def taking(run: Run) -> Callable[[], None]:
+            run.recorded, run.newest, run.removed, run.saved = None, None, word, run.saved + 1
+            if word == EMPTIED:
+                run.snapshot = run.stage = None
+                why = f"{run.message}; " if run.status == "failed" else ""
+                run.message = why + (
+                    f"its weights had to make room, as {self.registry.limits.of_room()}; Run again exactly, in its menu, trains it anew"
+                )
+            run.write()
+            return remove
+
+        def remove() -> None:
+            for path in going:
+                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+            os.utime(run.folder / "run.json", (written, written))  # it was left alone as long as before
+
+        return self.take(run, taking)
 
     def _by_age(self, runs: list[Run]) -> list[Run]:
         """The run first that was left alone longest; those that somebody looks at, or whose owner is here, come last."""
@@ -185,23 +207,19 @@ def bytes_in(folder: Path) -> int:
     return found
 
 
-def thin(folder: Path) -> None:
-    """Leave of a run's earlier weights the first, one in each doubling of the step, and the latest; of its states none. Raises OSError."""
-    for step in kept_steps(folder)[:-1]:
-        if not on_grid(step, 1):
-            weights_path(folder, step).unlink(missing_ok=True)
-    for path in (folder / "history").glob(f"*{STATE}"):
-        path.unlink(missing_ok=True)
+def surplus_weights(folder: Path) -> list[Path]:
+    """What goes of a run's earlier weights: all but the first, one in each doubling of the step, and the latest; and every state."""
+    weights = [weights_path(folder, step) for step in kept_steps(folder)[:-1] if not on_grid(step, 1)]
+    return [*weights, *(folder / "history").glob(f"*{STATE}")]
 
 
-def empty(folder: Path) -> None:
-    """Leave of a run its record, and its curves where they are short. Raises OSError."""
-    for name in ("checkpoints", "history"):
-        if (folder / name).is_dir():
-            shutil.rmtree(folder / name)
+def all_weights(folder: Path) -> list[Path]:
+    """What goes of a run of which its record stays, and its curves where they are short. Raises OSError."""
+    going = [path for name in ("checkpoints", "history") if bytes_in(path := folder / name)]
     metrics = folder / "metrics.jsonl"
     if metrics.is_file() and metrics.stat().st_size > LONGEST_CURVES:
-        metrics.unlink()
+        going.append(metrics)
+    return going
 
 
 def _names(names: list[str]) -> str:

@@ -13,10 +13,12 @@ import os
 import secrets
 import threading
 import time
+import zlib
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from playground.training.files import write_file
 from playground.training.manifest import CheckpointError, Manifest, check_scores, is_number, read_json, read_manifest
 
 from .history import kept_steps, read_lines
+from .inspection_queue import Client
 from .points import Points
 from .processes import Child
 
@@ -112,7 +115,41 @@ def fingerprint(owner: str) -> str:
     return hashlib.sha256(owner.encode("utf-8", "replace")).hexdigest()
 
 
-@dataclass
+class _Held(threading.local):
+    """How many record locks this thread holds, and the runs whose records are to be written after that."""
+
+    depth = 0
+
+    def __init__(self) -> None:
+        self.due: list[Run] = []
+
+
+_held = _Held()
+
+
+class RecordLock:
+    """A reentrant lock that is never held while the disk works: the event loop takes it too.
+
+    Records that change while a thread holds such locks are written when it has let go of the last.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        _held.depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+        _held.depth -= 1
+        if _held.depth == 0 and _held.due:
+            due, _held.due = list(dict.fromkeys(_held.due)), []
+            for run in due:
+                run.write_now()
+
+
+@dataclass(eq=False)
 class Run:
     """A run. `id` names it for its owner, `watch_id` for those who were given the link to watch; neither can be guessed.
 
@@ -136,7 +173,7 @@ class Run:
     seconds: float = 0.0
     device: str = ""
     hidden: bool = False
-    deleted_at: float | None = None
+    deleted_at: float | None = None  # by the wall clock
     active: float = 0.0  # seconds that it trained here, pauses left out
     removed: str = ""  # what of it was taken to make room: thinned, emptied or nothing
     unseen: int = 0  # looks into it that failed in a row
@@ -144,6 +181,7 @@ class Run:
     origin: tuple[str, int] | None = None  # name of the folder and step of the run that this one branched off
 
     # Not kept in run.json
+    deleted_on: float = 0.0  # when it was deleted, by the monotonic clock: whoever sets the wall clock takes no run away
     begin: str = "train"  # what its worker is to do first: train, or step
     points: Points | None = None  # None: still on disk only
     epoch: int = field(default_factory=lambda: secrets.randbelow(2**31))  # another one when the points begin anew
@@ -156,6 +194,7 @@ class Run:
     saved: int = 0  # counts checkpoints written or removed
     worker: Child | None = None
     watched_at: float = field(default_factory=time.monotonic)
+    watched_by: Client | None = None  # the client of the last poll, for whom snapshots count
     watched: bool = False  # what the worker was told last
     wanted: str = ""  # what its next worker is to begin with, once the one that is leaving has gone
     unanswered: float | None = None  # since when the worker owes an answer to a command
@@ -169,8 +208,11 @@ class Run:
     paused_at: float = field(default_factory=time.monotonic)
     asked: set[Future[Answer]] = field(default_factory=set)
     size: int | None = None  # bytes on the disk; None: not known, or changing
-    lock: threading.RLock = field(default_factory=threading.RLock)
+    lock: RecordLock = field(default_factory=RecordLock)
     loading: threading.Lock = field(default_factory=threading.Lock)  # taken before `lock`, never after it
+    writing: threading.Lock = field(default_factory=threading.Lock)  # likewise
+    _version: tuple[list[Change] | None, int] = (None, 0)  # of the changes: of which list, and its number
+    unwritten: bool | None = None  # whether the record must be written when the lock is free, and flushed; None: it is on disk
 
     @property
     def live(self) -> bool:
@@ -202,6 +244,15 @@ class Run:
         """Settings that did not stay on the way what they were in `config`; how fast one watched is none of them."""
         own = self.config.training
         return sorted({c.setting for c in self.changes if c.setting not in IN_PASSING and c.value != getattr(own, c.setting)})
+
+    @property
+    def changes_version(self) -> int:
+        """A number that another list of changes does not have."""
+        seen, version = self._version
+        if seen is not self.changes:
+            version = zlib.crc32(json.dumps([change.to_list() for change in self.changes]).encode())
+            self._version = self.changes, version
+        return version
 
     @property
     def speed(self) -> float:
@@ -257,12 +308,16 @@ class Run:
             self.step, self.seconds, self.best = lines[-1]["step"], lines[-1]["seconds"], better(self.best, *scored)
 
     def records(self) -> list[int]:
-        """The steps to which one can go back."""
-        with self.lock:
-            if self.recorded is None:
-                self.recorded = kept_steps(self.folder)
-                self.newest = self.recorded[-1] if self.recorded else None
-            return self.recorded
+        """The steps to which one can go back. Not to be called with the lock held: it may read the disk."""
+        recorded = self.recorded
+        while recorded is None:
+            with self.loading:
+                steps = kept_steps(self.folder)
+                with self.lock:
+                    if self.recorded is None:
+                        self.recorded, self.newest = steps, steps[-1] if steps else None
+                    recorded = self.recorded
+        return recorded
 
     def score_at(self, step: int) -> float | None:
         """The exact match that was measured at a step, if it was."""
@@ -271,10 +326,24 @@ class Run:
     # run.json
 
     def write(self, flush: bool = False) -> None:
-        """Keep the record. A disk that does not take it is no reason to stop: the worker will meet it too, and says so."""
-        if self.folder.is_dir():
+        """Keep the record, as soon as this thread holds no lock. With `flush` it outlives a power cut."""
+        with self.lock:
+            self.unwritten = bool(self.unwritten) or flush
+            _held.due.append(self)
+
+    def write_now(self) -> None:
+        """Write the record if it is due. With the lock free.
+
+        A disk that does not take it is no reason to stop: the worker will meet it too, and says so.
+        """
+        with self.writing:
+            with self.lock:
+                flush, self.unwritten = self.unwritten, None
+                data = self.to_json() if flush is not None else b""
+            if flush is None or not self.folder.is_dir():
+                return
             try:
-                write_file(self.folder / "run.json", self.to_json(), flush=flush)
+                write_file(self.folder / "run.json", data, flush=flush)
             except OSError as error:
                 self.message = self.message or f"could not write {self.folder.name}{os.sep}run.json: {error.strerror or error}"
 
@@ -309,6 +378,8 @@ class Run:
             raise ValueError(f"{folder / 'run.json'} is no run's record: {error}") from None
         if run.status not in OVER:
             run.status = "paused"
+        if run.deleted_at is not None:
+            run.deleted_on = time.monotonic() - max(0.0, time.time() - run.deleted_at)
         return run
 
     # Checkpoints
@@ -318,7 +389,7 @@ class Run:
         found = []
         for path in sorted((self.folder / "checkpoints").glob("[0-9]*"), reverse=True):
             try:
-                found.append((path, read_manifest(path)))
+                found.append((path, cached_manifest(path)))
             except (CheckpointError, OSError):
                 continue  # the worker falls back to the one before and says so; nothing can be offered here
         return sorted(found, key=lambda each: (each[1].step, not each[0].name.endswith(KEPT)), reverse=True)
@@ -327,6 +398,24 @@ class Run:
         """What a run that broke down still has, as the end of a sentence."""
         found = self.checkpoints()
         return f"its checkpoint of step {found[0][1].step} is kept, Resume goes on from there" if found else "it had no checkpoint yet"
+
+
+def cached_manifest(folder: Path) -> Manifest:
+    """As read_manifest, which takes milliseconds, but a file that has not changed is read once. Not to be modified.
+
+    Raises:
+        CheckpointError: as read_manifest.
+    """
+    try:
+        about = os.stat(folder / "config.json")
+    except OSError:
+        return read_manifest(folder)  # which says what is wrong
+    return _manifest_of(folder, about.st_mtime_ns, about.st_size, about.st_ino)
+
+
+@lru_cache(maxsize=1024)
+def _manifest_of(folder: Path, *_version: int) -> Manifest:
+    return read_manifest(folder)
 
 
 def size_of(folder: Path) -> int:

@@ -7,21 +7,22 @@ import asyncio
 import time
 from typing import Any
 
+from starlette.requests import Request
+
 from playground.runs.registry import COMMANDS, Registry
-from playground.runs.run import KEPT, Refused, Run, of_family, size_of, task_in_words
-from playground.tasks import ROWS
+from playground.runs.run import KEPT, Refused, Run, cached_manifest, of_family, size_of, task_in_words
 from playground.training.config import RunConfig
 from playground.training.files import remove_folder
-from playground.training.manifest import CheckpointError, parse_json, read_manifest
+from playground.training.manifest import CheckpointError, parse_json
 
-from .subject import CHECKPOINT, RUN, checkpoint_folder, run_on_show
+from .subject import CHECKPOINT, RUN, checkpoint_folder, public_fields, run_on_show
 from .visit import OWNER
 
 LONGEST_TEXT = 400
 LONGEST_SETTINGS = 40_000  # characters; the vocabulary of rows may have half of them
 
 
-async def rows(registry: Registry, request: object) -> dict[str, Any]:
+async def rows(registry: Registry, request: object, http: Request | None = None) -> dict[str, Any]:
     """The owner's runs, and the checkpoints that everybody may open."""
     owner = request.get("owner") if isinstance(request, dict) else None
     return await asyncio.to_thread(_rows, registry, owner if isinstance(owner, str) and OWNER.fullmatch(owner) else "")
@@ -31,7 +32,7 @@ def _rows(registry: Registry, owner: str) -> dict[str, Any]:
     shown = []
     for name, folder in registry.checkpoints().items():
         try:
-            manifest = read_manifest(folder)
+            manifest = cached_manifest(folder)
             shown.append({
                 "subject": CHECKPOINT + name, "name": name, "about": describe(manifest.config), "task": task_in_words(manifest.config),
                 "parameters": manifest.config.model.parameter_count(),
@@ -44,7 +45,7 @@ def _rows(registry: Registry, owner: str) -> dict[str, Any]:
     return told | {"device": registry.device_line, "note": registry.home_note}
 
 
-async def act(registry: Registry, request: object) -> dict[str, Any]:
+async def act(registry: Registry, request: object, http: Request | None = None) -> dict[str, Any]:
     """Carry out what the owner wants of one of their runs. The answer may name a `subject` to go to, or an `error`."""
     request = request if isinstance(request, dict) else {}
     run, own = run_on_show(registry, request)
@@ -103,19 +104,17 @@ def _with_checkpoint(registry: Registry, run: Run, name: str, do: str) -> dict[s
     return {}
 
 
-async def details(registry: Registry, request: object) -> dict[str, Any]:
+async def details(registry: Registry, request: object, http: Request | None = None) -> dict[str, Any]:
     """All there is to know of a subject's settings; for its owner also its checkpoints and the link to watch it."""
     run, own = run_on_show(registry, request)
     if run is None:
         folder = checkpoint_folder(registry, request)
         try:
-            return {"settings": settings_of(read_manifest(folder).config)} if folder else {"error": "this model is no longer there"}
+            return {"settings": settings_of(cached_manifest(folder).config)} if folder else {"error": "this model is no longer there"}
         except (CheckpointError, OSError) as error:
             return {"error": str(error)}
-    told: dict[str, Any] = {"settings": settings_of(run.config), "changes": [change.to_list() for change in run.changes]}
+    told: dict[str, Any] = {"settings": settings_of(run.config, own), "changes": [change.to_list() for change in run.changes]}
     told |= {"name": run.name, "created": run.created, "origin": run.origin[1] if run.origin else None}
-    if not own and run.config.task.task == ROWS:
-        del told["settings"]["rows"]  # who has their name can use and publish them: that is for their owner to give away
     if own:
         told |= {"watch": run.watch_id, "checkpoints": await asyncio.to_thread(checkpoints_of, run)}
     return told
@@ -136,9 +135,9 @@ def checkpoints_of(run: Run) -> list[dict[str, Any]]:
     return listed
 
 
-def settings_of(config: RunConfig) -> dict[str, Any]:
-    """A run's settings by name, without those that follow from the others."""
-    fields = config.to_fields()
+def settings_of(config: RunConfig, own: bool = True) -> dict[str, Any]:
+    """A run's settings by name, as its owner or somebody else may see them, without those that follow from the others."""
+    fields = public_fields(config, own)
     fitted = ("source_vocabulary", "target_vocabulary", "max_positions")
     return {name: value for name, value in fields.items() if name not in fitted}
 

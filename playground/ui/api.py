@@ -41,7 +41,7 @@ from .hub import on_a_space
 from .limits import Limits, Places, client_of
 from .live import answer_of
 from .origin import is_own_origin
-from .subject import CHECKPOINT, RUN, WATCH, checkpoint_folder, run_on_show
+from .subject import CHECKPOINT, RUN, WATCH, checkpoint_folder, client_on_show, run_on_show
 from .visit import OWNER, new_owner
 
 SETTLED_WITHIN = 10.0  # seconds that pause, resume and stop wait for the run to have heard it
@@ -280,13 +280,14 @@ class Endpoints:
         """
         self._counted(request, "heavy")
         subject, wanted = self._subject(model, owner), _number("n", n, 1, MOST_EVALUATED)
-        run, _ = run_on_show(self.registry, subject)
+        run, own = run_on_show(self.registry, subject)
         at = _at(step).get("step")
-        what: Any = await asyncio.to_thread(self.registry.what, run, at) if run else checkpoint_folder(self.registry, subject)
+        what = run or checkpoint_folder(self.registry, subject)
         if what is None:
-            raise Refused("this run has no weights yet; ask again in a moment" if run else _gone(model))
+            raise Refused(_gone(model))
+        client = client_on_show(subject, own, _request(request))
         async with self.evaluating.one():
-            told = await answer_of(self.registry.prover.ask("evaluate", what, str(wanted)), EVALUATED_WITHIN)
+            told = await answer_of(await asyncio.to_thread(self.registry.evaluate, what, wanted, at, client), EVALUATED_WITHIN)
         if "error" in told:
             raise Refused(told["error"])
         interval = list(wilson(round(told["exact_match"] * told["n"]), told["n"])) if told["n"] else None

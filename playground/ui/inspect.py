@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
@@ -14,10 +15,11 @@ from starlette.requests import Request
 from playground.runs.eyes import resolve
 from playground.runs.processes import Child
 from playground.runs.registry import Registry
+from playground.runs.run import Run
 
 from .asked import Answerer
-from .live import answer_of
-from .subject import checkpoint_folder, run_on_show, whole
+from .live import ANSWER_WITHIN, answer_of
+from .subject import checkpoint_folder, client_on_show, run_on_show, whole
 from .view import view
 
 SHELL = ("common.js", "elements.js", "paint.js", "matrix.js", "inspect.js")
@@ -37,8 +39,8 @@ def inspect_view() -> gr.HTML:
 def inspect_answerers(registry: Registry) -> dict[str, Answerer]:
     """What the tab's scripts may ask."""
 
-    async def inspect(what: object, _: Request) -> dict[str, Any]:
-        return await shown(registry, what)
+    async def inspect(what: object, http: Request) -> dict[str, Any]:
+        return await shown(registry, what, http)
 
     drawing = asyncio.Semaphore(1)  # half a minute of a core each
 
@@ -51,7 +53,7 @@ def inspect_answerers(registry: Registry) -> dict[str, Answerer]:
     return {"inspect": inspect, "inspect-figures": figures}
 
 
-async def shown(registry: Registry, what: object) -> dict[str, Any]:
+async def shown(registry: Registry, what: object, http: Request | None = None) -> dict[str, Any]:
     """One view of the subject; {"error": sentence} where there is none."""
     what = what if isinstance(what, dict) else {}
     view, options = what.get("view"), what.get("options")
@@ -59,16 +61,13 @@ async def shown(registry: Registry, what: object) -> dict[str, Any]:
     if len(request) > LONGEST_REQUEST:
         return {"error": "that is more than a view can ask for; type a shorter sequence"}
     slow = view in SLOW
-    run, _ = run_on_show(registry, what)
-    if run:
-        step = what.get("step")
-        future = await asyncio.to_thread(registry.show, run, request, None if step is None else whole(step), slow)
-    else:
-        folder = checkpoint_folder(registry, what)
-        if folder is None:
-            return {"error": "this model is not on this server, or not yours; choose another one above"}
-        future = await asyncio.to_thread(registry.show, folder, request, None, slow)
-    return await answer_of(future, SLOW_WITHIN) if slow else await answer_of(future)
+    run, own = run_on_show(registry, what)
+    client, step = client_on_show(what, own, http), what.get("step")
+    subject: Run | Path | None = run or await asyncio.to_thread(checkpoint_folder, registry, what)
+    if subject is None:
+        return {"error": "this model is not on this server, or not yours; choose another one above"}
+    future = await asyncio.to_thread(registry.show, subject, request, None if step is None else whole(step), slow, client)
+    return await answer_of(future, SLOW_WITHIN if slow else ANSWER_WITHIN, http)
 
 
 async def drawn(registry: Registry, what: object) -> dict[str, Any]:

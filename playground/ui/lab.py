@@ -27,14 +27,13 @@ from playground.runs.registry import Registry
 from playground.runs.run import Refused, Run, fingerprint
 from playground.tasks import ROWS
 from playground.training.config import field_owner, setting_of
-from playground.training.manifest import read_manifest
 
 from .acts import describe, settings_of
 from .asked import Answerer, answer_owner
 from .form import ADVANCED, FITTED, label_of
 from .limits import client_of
 from .live import answer_of
-from .subject import RUN, checkpoint_folder, run_on_show
+from .subject import RUN, config_on_show
 from .view import view
 
 log = logging.getLogger(__name__)
@@ -137,12 +136,10 @@ class LabPage:
         """The settings that stay: those of a run or a checkpoint, its seed left out; {} for the playground's own."""
         if not subject:
             return {}
-        what = {"subject": subject, "owner": owner}
-        run, _ = run_on_show(self.registry, what)
-        folder = checkpoint_folder(self.registry, what)
-        if run is None and folder is None:
-            raise SettingError("base", "this run is not on this server, or not yours; choose another one")
-        config = run.config if run else read_manifest(folder).config  # type: ignore[arg-type]
+        try:
+            config = config_on_show(self.registry, {"subject": subject, "owner": owner})
+        except ValueError as error:
+            raise SettingError("base", str(error)) from None
         return {name: value for name, value in settings_of(config).items() if name != "seed"}
 
     # Experiments

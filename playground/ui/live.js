@@ -37,7 +37,7 @@ async function follow(mine) {
   while (mine === generation && element.isConnected) {
     await new Promise((resolve) => { wake = resolve; setTimeout(resolve, Date.now() < eagerUntil ? Math.min(wait, 60) : wait); });
     try {
-      const told = await call("poll", { owner, subject, known: fresh ? 0 : count, epoch: fresh ? -1 : epoch, looks: fresh ? 0 : looks });
+      const told = await call("poll", { owner, subject, known: fresh ? 0 : count, epoch: fresh ? -1 : epoch, looks: fresh ? 0 : looks, changes: fresh ? -1 : last.changes_version ?? -1 });
       if (mine !== generation) return;
       take(told);
       if (status === "checkpoint" || (status === "gone" && !told.again)) return;
@@ -56,6 +56,7 @@ function take(told) {
   const before = fresh ? "" : status, sawBefore = shown;
   if (fresh) begin();
   if ($(".hand-note").dataset.lost) note($(".hand-note"), "");
+  told.changes ??= last.changes; // sent only when they are others
   last = told; status = told.status; scores = told.scores || null; recorded = told.recorded || [];
   const p = told.points;
   if (p.whole || told.epoch !== epoch) { curve = { steps: [], loss: [], learning_rate: [], gradient_norm: [] }; scored = []; }

@@ -25,7 +25,7 @@ def report_answerers(registry: Registry) -> dict[str, Answerer]:
     writing = asyncio.Semaphore(1)  # some seconds of a core each
 
     async def report(what: object, _: Request) -> dict[str, Any]:
-        run, _own = run_on_show(registry, what)
+        run, own = run_on_show(registry, what)
         found = await asyncio.to_thread(run.checkpoints) if run else []
         folder = found[0][0] if found else None if run else checkpoint_folder(registry, what)
         if folder is None:
@@ -37,7 +37,7 @@ def report_answerers(registry: Registry) -> dict[str, Answerer]:
         async with writing:
             future = Future[dict[str, Any]]()
             child = Child(
-                "playground.plots.report:work", "report", str(folder), str(run.folder) if run else "", name,
+                "playground.plots.report:work", "report", str(folder), str(run.folder) if run else "", name, bool(run) and not own,
                 on_message=lambda answer: resolve(future, answer),
                 on_end=lambda code: resolve(future, {"error": f"the process that writes it ended (exit code {code}); try again"}),
             )  # fmt: skip

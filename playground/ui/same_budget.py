@@ -15,9 +15,8 @@ from playground.runs.run import Refused as Full
 from playground.runs.run import Run, task_in_words
 from playground.training.budget import same_budget
 from playground.training.config import RunConfig
-from playground.training.manifest import read_manifest
 
-from .subject import RUN, checkpoint_folder, run_on_show
+from .subject import RUN, config_on_show, run_on_show
 
 FIRST = ("bert", "gpt2", "bart")  # transformers' own, one of each kind
 GOOD = 0.99  # exact match that counts as learned
@@ -36,14 +35,7 @@ def config_of(registry: Registry, what: dict[str, Any]) -> RunConfig:
     Raises:
         ValueError: with a sentence, when there is no such model, or the lengths do not fit.
     """
-    run, _ = run_on_show(registry, what)
-    folder = checkpoint_folder(registry, what)
-    if run:
-        config = run.config
-    elif folder:
-        config = read_manifest(folder).config
-    else:
-        raise ValueError("this model is not on this server, or not yours; choose another one above")
+    config = config_on_show(registry, what)
     lengths = {name: what[name] for name in ("min_length", "max_length") if name in what}
     if not all(type(length) is int for length in lengths.values()):
         raise ValueError("the lengths must be whole numbers")

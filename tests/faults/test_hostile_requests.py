@@ -49,7 +49,7 @@ class Here:
     def __init__(self):
         self.inspector = Inspector()
 
-    def ask(self, kind, what, text=""):
+    def ask(self, kind, what, text="", **_):
         future = Future()
         future.set_result(self.inspector.handle(kind, what if isinstance(what, dict) else {"checkpoint": str(what)}, text))
         return future
@@ -57,7 +57,7 @@ class Here:
     def supervise(self, seconds):
         pass
 
-    close = warm_up = lambda self: None
+    close = stop = warm_up = lambda self: None
 
 
 def nothing_drawn(*_, on_message, on_end):

@@ -14,7 +14,7 @@ from playground.lessons.work import work
 from playground.models.config import SettingError
 from playground.runs.processes import warm_up
 from playground.runs.registry import Registry
-from playground.runs.room import empty
+from playground.runs.room import all_weights
 from playground.runs.run import EMPTIED, Refused
 from tests.servers import wait_for
 
@@ -132,7 +132,7 @@ def test_a_run_whose_weights_had_to_make_room_is_trained_anew(registry):
     (lost,) = registry.of_owner(OWNER)
     wait_for(lambda: lost.step > 3, what="some steps")
     room.cancel(question, OWNER)
-    wait_for(lambda: registry.room.take(lost, lambda run: registry.room._cut(run, empty, EMPTIED)), what="room")
+    wait_for(lambda: registry.room._cut(lost, all_weights, EMPTIED), what="room")
     assert (lost.status, lost.removed) == ("stopped", EMPTIED)
     question = room.begin_stop("stop-1", 10, {}, OWNER)
     _, anew = registry.of_owner(OWNER)

@@ -16,7 +16,7 @@ from playground.runs.history import kept_states, kept_steps, read_lines
 from playground.runs.limits import LONGEST_METRICS, Limits, kept_by
 from playground.runs.processes import usable_cores, warm_up
 from playground.runs.registry import Registry
-from playground.runs.room import bytes_in, thin
+from playground.runs.room import bytes_in, surplus_weights
 from playground.runs.run import EMPTIED, THINNED, Refused, Run, fingerprint
 from playground.training.checkpoint import save_checkpoint
 from playground.training.config import Change, RunConfig
@@ -501,7 +501,8 @@ def test_thinning_leaves_what_a_run_needs_to_go_on(hosted):
     until(lambda: run.status == "paused" and run.checkpoints() and run.checkpoints()[0][1].step == run.step)
     run.send("park")
     until(lambda: not run.live)
-    thin(run.folder)
+    for path in surplus_weights(run.folder):
+        path.unlink()
     registry.control(run, "resume")
     until(lambda: run.status == "done" and not run.live)
     assert [line["step"] for line in read_lines(run.folder)] == list(range(1, 61))

@@ -5,11 +5,12 @@ import os
 import threading
 from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from playground.runs import processes
 from playground.runs.eyes import Eyes
-from playground.runs.processes import Child
+from playground.runs.processes import Child, active_seconds
 from playground.runs.registry import Registry
 from playground.training.config import RunConfig
 from tests.servers import wait_for
@@ -84,3 +85,18 @@ def test_a_run_whose_process_cannot_be_started_fails_and_can_be_resumed(tmp_path
 def test_a_request_to_a_process_that_cannot_be_started_is_answered(no_descriptors):
     answer = Eyes().ask("warm", {}).result(60)
     assert answer["again"]
+
+
+def test_waiting_for_a_processor_counts_as_active(tmp_path):
+    for thread, text in (("7", "1000000000 50000000000 3\n"), ("8", "500000000 0 1\n"), ("9", "odd\n")):
+        folder = tmp_path / "7" / "task" / thread
+        folder.mkdir(parents=True)
+        (folder / "schedstat").write_text(text)
+    assert active_seconds(7, tmp_path) == 51.5
+
+
+def test_without_statistics_of_the_scheduler_the_time_on_the_processor_counts(tmp_path):
+    times = psutil.Process().cpu_times()
+    assert active_seconds(os.getpid(), tmp_path) >= times.user + times.system
+    with pytest.raises(psutil.NoSuchProcess):
+        active_seconds(2**22 + 1, tmp_path)

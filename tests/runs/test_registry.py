@@ -5,9 +5,10 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections import Counter
-from concurrent.futures import Future
+from collections import Counter, OrderedDict
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,11 +17,13 @@ import pytest
 
 from playground.models.config import SettingError
 from playground.runs import registry as registry_module
+from playground.runs import run as run_module
 from playground.runs.eyes import Eyes
 from playground.runs.history import kept_states, kept_steps, read_lines, weights_path
+from playground.runs.inspection_queue import MAX_PER_CLIENT
 from playground.runs.processes import Child, warm_up
-from playground.runs.registry import ASKING, UNDO_FOR, WAITING_AN_OWNER, Registry
-from playground.runs.run import LONGEST_NAME, Refused, Run
+from playground.runs.registry import UNDO_FOR, WAITING_AN_OWNER, Registry
+from playground.runs.run import LONGEST_NAME, Refused, Run, fingerprint
 from playground.training.checkpoint import save_checkpoint
 from playground.training.config import Change, RunConfig
 from playground.training.manifest import CheckpointError, read_manifest
@@ -477,9 +480,11 @@ def test_who_waits_comes_by_places_then_turns_then_the_line(registry):
         line, held = chance.choices(owners, k=chance.randint(0, 12)), chance.choices(owners, k=chance.randint(0, 4))
         waiting = [SimpleNamespace(owner=owner) for owner in line]
         registry._runs = {str(at): SimpleNamespace(owner=owner, live=True, sliced=False) for at, owner in enumerate(held)}
-        registry._line, registry._turns = list(waiting), chance.sample(owners, chance.randint(0, len(owners)))
+        turns = chance.sample(owners, chance.randint(0, len(owners)))  # the one whose turn was longest ago first
+        registry._line, registry._turn = list(waiting), len(turns)
+        registry._turns = OrderedDict((owner, number) for number, owner in enumerate(turns, start=1))
         order = [next(at for at, each in enumerate(waiting) if each is run) for run in registry._order()]
-        assert order == as_it_is_meant(line, Counter(held), registry._turns)
+        assert order == as_it_is_meant(line, Counter(held), turns)
     registry._runs, registry._line = {}, []
 
 
@@ -892,7 +897,7 @@ def test_a_branch_outlives_its_parent(registry):
     wait_for_pause_at(branch, 20)
     expected = losses(parent)
     registry.delete(parent)
-    parent.deleted_at -= UNDO_FOR + 1
+    parent.deleted_on -= UNDO_FOR + 1
     wait_for(lambda: not parent.folder.exists(), what="the parent's folder to go")
     assert answer(registry.look(branch, 10))["snapshot"]["step"] == 10
     finished(registry, branch)
@@ -1076,7 +1081,7 @@ def test_a_flood_of_questions_is_turned_away_and_the_run_and_others_go_on(regist
     replies = [registry.ask(run, "1 2 3") for _ in range(300)]
     assert "answer" in answer(registry.ask(other, "1 2"))
     told = [answer(reply) for reply in replies]
-    assert sum("answer" in reply for reply in told) >= ASKING
+    assert sum("answer" in reply for reply in told) >= MAX_PER_CLIENT
     assert any("still busy with earlier questions" in reply.get("error", "") and reply["again"] for reply in told)
     registry.control(run, "stop")
     wait_for_status(run, "stopped")
@@ -1118,24 +1123,24 @@ def test_who_asks_the_moment_the_process_that_looks_has_ended_is_answered_by_the
     assert answer(asked_again.result(60)) == {}
 
 
-def test_who_waits_behind_others_does_not_get_the_process_that_looks_ended(monkeypatch):
+def test_a_request_that_waits_does_not_get_the_process_ended_but_one_that_takes_too_long_does(monkeypatch):
     eyes = Eyes()
     try:
         with monkeypatch.context() as patch:
-            patch.setattr(Child, "send", lambda child, *message: True)  # its turn does not come
-            waiting = eyes.ask("warm", {})
-        child = eyes._child
-        eyes._since = {number: at - 100 for number, at in eyes._since.items()}
-        eyes._heard -= 100
-        assert answer(eyes.ask("warm", {})) == {}
+            patch.setattr(Child, "send", lambda child, *message: True)  # the process never gets it
+            stuck = eyes.ask("warm", {})
+        child, waiting = eyes._child, eyes.ask("warm", {})
         eyes.supervise(60)
-        assert answer(eyes.ask("warm", {})) == {}
-        assert (eyes._child, waiting.done()) == (child, False)
-        eyes._heard -= 100
-        eyes.supervise(60)  # it has been at one question since its last answer
-        assert "ended" in answer(waiting)["error"]
+        assert (eyes._child, stuck.done(), waiting.done()) == (child, False, False)
+        eyes._began -= 100
+        eyes.supervise(60)
+        told = answer(stuck)
+        assert "longer than 60 s" in told["error"]
+        assert not told.get("again")  # it would take as long again
+        assert answer(waiting) == {}
+        assert eyes._child is not child
     finally:
-        eyes.close()
+        eyes.stop()
 
 
 def test_looking_and_asking_change_no_bit(registry):
@@ -1294,7 +1299,7 @@ def test_a_deleted_run_stops_can_be_brought_back_for_a_while_and_is_gone_then(se
     wait_for_the_end(run)
     assert run.folder.exists()
     assert serve(slots=1).find(run.id, "ada").deleted_at is not None
-    run.deleted_at -= UNDO_FOR + 1
+    run.deleted_on -= UNDO_FOR + 1
     wait_for(lambda: not run.folder.exists(), what="the folder to go")
     assert registry.find(run.id, "ada") is None
     assert registry.find(waiting.id, "ada") is waiting
@@ -1492,3 +1497,131 @@ def test_a_failing_part_of_housekeeping_is_logged_and_later_rounds_still_run(reg
     assert "_look_after" in caplog.text
     other = start(registry, steps=1)
     wait_for_status(other, "done")
+
+
+# What invented owners and stale clocks may not do
+
+
+def test_invented_owners_and_turns_are_forgotten(registry, monkeypatch):
+    monkeypatch.setattr(registry_module, "OWNERS_KEPT", 5)
+    monkeypatch.setattr(registry_module, "TURNS_KEPT", 2)
+    for number in range(20):
+        registry.rows(f"invented {number}")
+    registry.rows("ada")
+    assert len(registry.here) == 5
+    assert fingerprint("ada") in registry.here
+    for owner in ("ada", "bob", "eve"):
+        wait_for_the_end(wait_for_status(start(registry, owner, steps=1), "done"))
+    assert list(registry._turns) == [fingerprint("bob"), fingerprint("eve")]
+
+
+def test_a_deleted_run_stays_for_ten_minutes_whatever_the_wall_clock_is_set_to(registry, monkeypatch):
+    run = wait_for_the_end(wait_for_status(start(registry, steps=1), "done"))
+    registry.delete(run)
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + 10 * UNDO_FOR)
+    registry._look_after(run)
+    assert registry.find(run.id, "ada") is run
+    registry.undelete(run)
+    assert run.deleted_at is None
+
+
+def test_no_more_runs_are_adopted_at_once_than_an_owner_may_have(serve, tmp_path, monkeypatch):
+    monkeypatch.setattr(registry_module, "RUNS_AN_OWNER", 2)
+    registry, folders = serve(slots=1), [tmp_path / f"sent {number}" for number in range(4)]
+    trainer = Trainer(RunConfig.from_fields(SMALL | {"steps": 1, "threads": 1}))
+    for folder in folders:
+        save_checkpoint(folder, trainer, None)
+    together = threading.Barrier(len(folders))
+    read = registry_module.read_manifest
+
+    def read_together(folder):
+        together.wait(60)
+        return read(folder)
+
+    moving = threading.Event()
+    move = registry_module.shutil.move
+
+    def move_slowly(*arguments):
+        moving.wait(0.5)  # long enough for the others to count the runs
+        return move(*arguments)
+
+    monkeypatch.setattr(registry_module, "read_manifest", read_together)
+    monkeypatch.setattr(registry_module.shutil, "move", move_slowly)
+
+    def adopt(folder):
+        try:
+            return registry.adopt(folder, "ada", "sent")
+        except Refused:
+            return None
+
+    with ThreadPoolExecutor(len(folders)) as threads:
+        adopted = [run for run in threads.map(adopt, folders) if run]
+    assert len(adopted) == len(registry.of_owner("ada")) == 2
+
+
+def test_looking_that_cannot_begin_leaves_the_run_at_rest(registry, monkeypatch):
+    run = wait_for_the_end(wait_for_status(start(registry, steps=2), "done"))
+    run.records()
+    wait_for(lambda: registry.at_rest(run), what="rest")
+
+    def fail(*_, **__):
+        raise RuntimeError("no process")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(registry.eyes, "ask", fail)
+        with pytest.raises(RuntimeError):
+            registry._look(run)
+    assert registry.at_rest(run)
+    registry._look(run)
+    wait_for(lambda: run.snapshot, what="a snapshot")
+
+
+def test_a_page_gets_the_changes_of_a_run_only_when_they_are_others(registry):
+    run = start(registry, steps=1, changes=[Change(0, "learning_rate", 1e-3)])
+    first = registry.poll(run, 0, -1, 0)
+    assert [setting for _, setting, _ in first["changes"]] == ["learning_rate"]
+    version = first["changes_version"]
+    assert registry.poll(run, 0, -1, 0, changes=version)["changes"] is None
+    wait_for_the_end(wait_for_status(run, "done"))
+    run.changes = [*run.changes, Change(1, "learning_rate", 2e-3)]
+    told = registry.poll(run, 0, -1, 0, changes=version)
+    assert len(told["changes"]) == len(run.changes)
+    assert told["changes_version"] != version
+
+
+def test_a_manifest_that_has_not_changed_is_read_once(registry, monkeypatch):
+    run = wait_for_the_end(wait_for_status(start(registry, steps=2), "done"))
+    reads = []
+    monkeypatch.setattr(run_module, "read_manifest", lambda folder: reads.append(folder) or read_manifest(folder))
+    for _ in range(3):
+        assert newest(run) == 2
+    folder = run.checkpoints()[0][0]
+    assert reads.count(folder) <= 1
+    config = folder / "config.json"
+    config.write_bytes(config.read_bytes().replace(b'"step": 2', b'"step": 1'))
+    os.utime(config, ns=(1, 1))
+    assert newest(run) == 1
+
+
+def test_a_worker_that_gets_no_processor_is_not_taken_for_hung(registry, monkeypatch):
+    registry.hung_after = 0.0  # no round of housekeeping judges
+    run = slow(registry)
+    wait_for_steps(run)
+    killed, active = [], [5.0]
+    monkeypatch.setattr(run.worker, "kill", lambda: killed.append(run))
+    monkeypatch.setattr(registry_module, "active_seconds", lambda pid: active[0])
+
+    def silent_for_long():
+        with run.lock:
+            run.heard_at = time.monotonic() - 100
+            registry.hung_after = 60.0
+            registry._end_if_hung(run, time.monotonic())
+            registry.hung_after = 0.0
+        return bool(killed)
+
+    run.worked = 0.0
+    assert not silent_for_long()
+    active[0] += 30  # it has waited for a processor since
+    assert not silent_for_long()
+    assert silent_for_long()  # and now it neither works nor waits

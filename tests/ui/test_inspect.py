@@ -4,15 +4,18 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from starlette.requests import Request
 
 from playground.runs.registry import Registry
-from playground.ui.inspect import SLOW, shown
+from playground.ui.inspect import SLOW, inspect_answerers, shown
+from playground.ui.live import live_answerers
 from tests.servers import ROOT
 
 
 @pytest.fixture(scope="module")
 def registry():
     registry = Registry(ROOT / "checkpoints")
+    registry.eyes.ask("warm", {}).result(120)  # the fork server imports torch first
     yield registry
     registry.shutdown()
 
@@ -74,3 +77,35 @@ def test_whatever_is_no_object_gets_a_sentence(registry):
     for what in (None, 3, "x", []):
         with ThreadPoolExecutor(1) as thread:
             assert "error" in thread.submit(asyncio.run, shown(registry, what)).result()
+
+
+def request_from(address):
+    return Request({"type": "http", "method": "POST", "path": "/", "headers": [], "client": (address, 1)})
+
+
+def in_order_of_answers(answerer, requests):
+    """Ask all at once, as (name, address, what), and return the names in the order of their answers."""
+
+    async def ask_all():
+        order = []
+
+        async def one(name, address, what):
+            told = await answerer(what, request_from(address))
+            assert "error" not in told, told
+            order.append(name)
+
+        await asyncio.gather(*(one(*request) for request in requests))
+        return order
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, ask_all()).result()
+
+
+@pytest.mark.parametrize("name", ["try", "inspect"])
+def test_one_clients_backlog_delays_another_client_by_one_request(registry, name):
+    answerer = (live_answerers(registry) | inspect_answerers(registry))[name]
+    what = {"subject": "checkpoint:reverse", "view": "attention"}
+    ask(registry, view="attention")  # the process is there
+    backlog = [("ada", "10.0.0.1", what | {"text": f"3 1 {digit}"}) for digit in range(8)]
+    order = in_order_of_answers(answerer, [*backlog, ("bob", "10.0.0.2", what | {"text": "9 8 7"})])
+    assert order.index("bob") <= 2, order  # one at the process, and one whose answer is on its way

@@ -1,0 +1,100 @@
+"""The queue before a process that inspects models: clients take turns, and none can fill it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+MAX_PER_CLIENT = 8  # waiting requests of one owner at one address
+MAX_PER_ADDRESS = 64  # of all owners at one address, as of a class behind one router
+MAX_WAITING = 512
+VIEWER = "viewer"  # the owner of requests that came over a link to watch
+
+
+class Client(NamedTuple):
+    """Who a request counts for: an address, and an owner's fingerprint or VIEWER."""
+
+    address: str = ""
+    owner: str = ""
+
+
+NO_CLIENT = Client()
+
+
+@dataclass(eq=False)
+class InspectionRequest:
+    """One request to an inspection process, and the future of its answer."""
+
+    kind: str
+    what: dict[str, Any]
+    text: str = ""
+    client: Client = NO_CLIENT
+    time_limit: float = 0.0  # seconds; 0 for the limit of the process
+    future: Future[dict[str, Any]] = field(default_factory=Future)
+
+
+class InspectionQueue:
+    """Waiting requests of all clients.
+
+    Addresses take turns, and so do the owners behind one address: neither a backlog nor invented
+    owners delay another client by more than one request. The client served last comes last. A
+    cancelled request frees its place. Not thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: OrderedDict[str, OrderedDict[str, deque[InspectionRequest]]] = OrderedDict()
+        self._last = NO_CLIENT
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __iter__(self) -> Iterator[InspectionRequest]:
+        for owners in self._waiting.values():
+            for requests in owners.values():
+                yield from (request for request in requests if not request.future.cancelled())
+
+    def put(self, request: InspectionRequest) -> bool:
+        """Add a request; return False where its client or the queue has as many as may wait."""
+        address, owner = request.client
+        owners = self._waiting.get(address, OrderedDict())
+        for name in list(owners):
+            owners[name] = deque(each for each in owners[name] if not each.future.cancelled())
+        of_client, of_address = len(owners.get(owner, ())), sum(map(len, owners.values()))
+        if of_client >= MAX_PER_CLIENT or of_address >= MAX_PER_ADDRESS or len(self) >= MAX_WAITING:
+            return False
+        self._waiting.setdefault(address, owners).setdefault(owner, deque()).append(request)
+        return True
+
+    def next(self) -> InspectionRequest | None:
+        """Take the next request that was not cancelled; None where none waits."""
+        while self._waiting:
+            address = _first_but(self._waiting, self._last.address)
+            owners = self._waiting.pop(address)
+            owner = _first_but(owners, self._last.owner)
+            requests = owners.pop(owner)
+            while requests and requests[0].future.cancelled():
+                requests.popleft()
+            request = requests.popleft() if requests else None
+            if requests:
+                owners[owner] = requests
+            if owners:
+                self._waiting[address] = owners
+            if request is not None:
+                self._last = request.client
+                return request
+        return None
+
+    def clear(self) -> list[InspectionRequest]:
+        """Take all waiting requests at once."""
+        requests = list(self)
+        self._waiting.clear()
+        return requests
+
+
+def _first_but(names: OrderedDict[str, Any], last: str) -> str:
+    """Return the first name, or the second where the first one was served last."""
+    first, *others = list(names)[:2]
+    return others[0] if first == last and others else first

@@ -1,0 +1,103 @@
+"""What a page polls must not wait for a lock that another thread holds while the disk works."""
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from playground.runs import room as room_module
+from playground.runs import run as run_module
+from playground.runs.registry import Registry
+from playground.training.config import RunConfig
+
+SMALL = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "batch_size": 8, "max_length": 5, "eval_n": 32, "steps": 20}
+
+
+class SlowDisk:
+    """A disk operation that does not return before the test says so."""
+
+    def __init__(self):
+        self.entered, self.released = threading.Event(), threading.Event()
+
+    def around(self, operation):
+        def slow(*arguments, **named):
+            self.entered.set()
+            self.released.wait(60)
+            return operation(*arguments, **named)
+
+        return slow
+
+
+@pytest.fixture
+def registry(tmp_path, monkeypatch):
+    registry = Registry(tmp_path, slots=1)
+    monkeypatch.setattr(registry, "_dispatch", lambda: None)  # everything waits in the line
+    yield registry
+    registry.shutdown()
+
+
+def start(registry, owner="ada"):
+    return registry.start(RunConfig.from_fields(SMALL), owner)
+
+
+def slow_write(monkeypatch, disk, registry):
+    monkeypatch.setattr(run_module, "write_file", disk.around(run_module.write_file))
+
+
+def slow_check(monkeypatch, disk, registry):
+    monkeypatch.setattr(registry.room, "check", disk.around(registry.room.check))
+
+
+def slow_removal(monkeypatch, disk, registry):
+    monkeypatch.setattr(room_module.shutil, "rmtree", disk.around(room_module.shutil.rmtree))
+
+
+ACTIONS = {
+    "a run is renamed": (slow_write, lambda registry, run: registry.edit(run, name="another")),
+    "a run is deleted": (slow_write, lambda registry, run: registry.delete(run)),
+    "a run leaves the line": (slow_write, lambda registry, run: registry.control(run, "stop")),
+    "its worker ends": (slow_write, lambda registry, run: registry._ended(run, 0)),
+    "its worker saves": (slow_write, lambda registry, run: registry._take(run, "saved", 3)),
+    "a run starts": (slow_write, lambda registry, run: start(registry, "bob")),
+    "room is made for a run": (slow_check, lambda registry, run: start(registry, "bob")),
+    "a run is forgotten": (slow_removal, lambda registry, run: registry.room.take(run, registry.room.forget)),
+}
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_a_poll_and_a_request_do_not_wait_for_the_disk(registry, monkeypatch, action):
+    make_slow, act = ACTIONS[action]
+    watched, changed = start(registry), start(registry)
+    if action == "a run is forgotten":
+        registry.control(changed, "stop")
+    changed.points, watched.points = changed.load(), watched.load()
+    disk = SlowDisk()
+    make_slow(monkeypatch, disk, registry)
+    with ThreadPoolExecutor(2) as threads:
+        acting = threads.submit(act, registry, changed)
+        try:
+            assert disk.entered.wait(60)
+            for run in (watched, changed):
+                told = threads.submit(registry.poll, run, 0, -1, 0).result(20)
+                assert told["name"] == run.name
+                assert "no weights yet" in threads.submit(registry.ask, run, "1 2").result(20).result(20)["error"]
+                threads.submit(registry.find_watched, run.watch_id).result(20)
+        finally:
+            disk.released.set()
+        acting.result(60)
+
+
+def test_what_changed_is_on_the_disk_when_the_call_returns(registry):
+    run = start(registry)
+
+    def recorded():
+        return json.loads((run.folder / "run.json").read_text())
+
+    assert recorded()["status"] == "waiting"
+    registry.edit(run, name="another", hidden=True)
+    assert (recorded()["name"], recorded()["hidden"]) == ("another", True)
+    registry.control(run, "pause")
+    assert recorded()["status"] == "paused"
+    registry.delete(run)
+    assert recorded()["deleted_at"] == run.deleted_at

@@ -1,0 +1,94 @@
+"""A link to watch shows a run, and gives nothing away that only its owner may use."""
+
+import asyncio
+import json
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from starlette.requests import Request
+
+from playground.lab.laboratory import Laboratory
+from playground.origins import from_text, keep
+from playground.runs.registry import Registry
+from playground.tasks.rows import kept_rows
+from playground.training.checkpoint import save_checkpoint
+from playground.training.config import RunConfig
+from playground.training.trainer import Trainer
+from playground.ui import inspect as inspect_page
+from playground.ui.app import answerers
+from playground.ui.subject import config_on_show
+from playground.ui.visit import new_owner
+
+TEXT = "".join(f"{a} {b}\t{b} {a}\n" for a in "abcdef" for b in "abcdef")
+TINY = {"d_model": 8, "n_heads": 1, "n_layers": 1, "d_ff": 8, "batch_size": 8, "eval_n": 8, "steps": 2, "device": "cpu", "threads": 1}
+
+
+@pytest.fixture
+def shared(tmp_path, monkeypatch):
+    """A registry whose runs wait, the owner's run on rows of their own, the rows' content id, and all answerers."""
+    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
+    monkeypatch.setattr(Registry, "_dispatch", lambda self: None)
+    content = keep(from_text(TEXT))
+    config = RunConfig.from_fields(TINY | kept_rows(content).settings())
+    trainer = Trainer(config)
+    metrics = list(trainer)
+    save_checkpoint(tmp_path / ".sent", trainer, metrics, trainer.evaluate(8))
+    registry, owner = Registry(tmp_path), new_owner()
+    laboratory = Laboratory(registry)
+    run = registry.adopt(shutil.copytree(tmp_path / ".sent", tmp_path / ".copy"), owner, "mine")
+    yield registry, run, owner, content, answerers(registry, laboratory, opened=True)
+    laboratory.close()
+    registry.shutdown()
+
+
+def request():
+    return Request({"type": "http", "method": "POST", "path": "/", "headers": [], "client": ("10.0.0.9", 1), "session": {}})
+
+
+FORM = {"name": "theirs", "grid": [["norm", "pre, post"]], "seeds": "0", "kind": "grid"}
+KINDS = [  # what routes ask for beside the subject; each route reads what it knows
+    {"do": "download", "text": "a b", "view": "attention", "kind": "table", "what": {"n": 4, "models": []}, "known": 0, "epoch": -1},
+    {"do": "again", "text": "a b", "view": "steps", "families": ["transformer"], "kind": "finetune"},
+    {"do": "branch", "text": "a b", "view": "parts", "step": 1, "kind": "push", "repo": "eve/stolen", "token": "hf_x"},
+    {"do": "list", "view": "heads", "text": "a b", "kind": "attention"},
+]
+
+
+def test_no_route_tells_a_viewer_the_owners_dataset_or_key(shared, monkeypatch):
+    registry, run, owner, content, routes = shared
+    viewer, subject = new_owner(), f"watch:{run.watch_id}"
+
+    def not_drawn(*arguments, on_message, on_end, **_):
+        on_message({"error": "nothing is drawn here"})
+        raise OSError("no process for figures")
+
+    monkeypatch.setattr(inspect_page, "Child", not_drawn)
+
+    async def walk():
+        told = {}
+        for name, answerer in routes.items():
+            for kind in KINDS:
+                what = {"subject": subject, "subjects": [subject], "base": subject, "owner": viewer, "form": FORM | {"base": subject}}
+                try:
+                    answer = await asyncio.wait_for(answerer(what | kind, request()), 120)
+                except OSError:  # of `not_drawn`
+                    continue
+                told[name] = told.get(name, "") + json.dumps(answer)
+        return told
+
+    with ThreadPoolExecutor(1) as thread:
+        told = thread.submit(asyncio.run, walk()).result()
+    assert "Settings" in told["report"]  # it was written
+    assert '"rows"' in told["about"]  # the task's name is no secret
+    for name, answer in told.items():
+        for secret in (content, owner, run.owner, run.id):
+            assert secret not in answer, f"{name} tells a viewer {secret!r}: {answer[:300]}"
+    assert [each.config.task.task for each in registry.of_owner(viewer)] == []
+
+
+def test_only_its_owner_may_train_with_the_settings_of_a_run_on_rows(shared):
+    registry, run, owner, content, _ = shared
+    assert config_on_show(registry, {"subject": f"run:{run.id}", "owner": owner}).task.rows == content
+    with pytest.raises(ValueError, match="only its owner may train on them"):
+        config_on_show(registry, {"subject": f"watch:{run.watch_id}", "owner": new_owner()})
