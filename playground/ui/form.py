@@ -13,7 +13,7 @@ from playground.families import FAMILIES
 from playground.models.config import SettingError
 from playground.runs.limits import Limits
 from playground.runs.memory import check_memory
-from playground.tasks import ROWS
+from playground.tasks import ROWS, TASKS
 from playground.tasks.rows import CONTENT, MissingRows, RowsError, kept_about
 from playground.training.config import RunConfig, field_owner, setting_of
 from playground.training.devices import ZERO, on_zero
@@ -113,6 +113,15 @@ def build_form() -> tuple[dict[str, Any], gr.HTML, gr.HTML]:
                 for name in names:
                     form[name] = component_for(name)
     return form, about, panel
+
+
+def length_for(task: Any, low: Any, high: Any) -> int | None:
+    """Return the longest length to fill in when a task is chosen; None to leave what the visitor typed.
+
+    The form still has the lengths of another task where they are that task's own.
+    """
+    usual = {(1, about.longest) for about in TASKS.values()}
+    return TASKS[task].longest if (low, high) in usual and task in TASKS else None
 
 
 def run_config(values: dict[str, Any]) -> RunConfig:

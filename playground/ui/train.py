@@ -14,7 +14,7 @@ from playground.families import FAMILIES
 from playground.runs.registry import Registry
 from playground.runs.run import Refused
 from playground.tasks import ROWS, TASKS
-from playground.training.config import Change, RunConfig, default_length
+from playground.training.config import Change, RunConfig
 from playground.training.devices import ZERO, on_zero
 from playground.training.presets import PRESETS
 
@@ -27,6 +27,7 @@ from .form import (
     build_form,
     family_values,
     heard,
+    length_for,
     preset_values,
     problems,
     run_config,
@@ -139,10 +140,9 @@ def build_train_tab(registry: Registry, visit: gr.BrowserState) -> tuple[list[An
         symbols = type(form["symbols"])(visible=task in TASKS and TASKS[task].symbols is not None)
         return [task_in_html(task), gr.HTML(value=value, visible=True if task == ROWS else "hidden"), symbols]
 
-    def choose_lengths(task: Any, low: Any, high: Any) -> Any:
-        """The task's own longest length, where the form still has that of another task."""
-        usual = {(1, about.longest) for about in TASKS.values()}
-        return default_length(task) if (low, high) in usual and task in TASKS else gr.skip()
+    def task_length(task: Any, low: Any, high: Any) -> Any:
+        length = length_for(task, low, high)
+        return gr.skip() if length is None else length
 
     def use_rows(event: gr.SelectData) -> list[Any]:
         """Fill the form with the task of rows that the panel sends."""
@@ -166,7 +166,7 @@ def build_train_tab(registry: Registry, visit: gr.BrowserState) -> tuple[list[An
         panel.select(use_rows, None, [form["task"], form["rows"], form["min_length"], form["max_length"]], **QUIET),
     ]
     lengths = [form["task"], form["min_length"], form["max_length"]]
-    filling.append(form["task"].input(choose_lengths, lengths, [form["max_length"]], **QUIET))
+    filling.append(form["task"].input(task_length, lengths, [form["max_length"]], **QUIET))
     gr.on(
         [form["task"].change, form["rows"].change], task_chosen, [visit, form["task"], form["rows"]], [about, panel, form["symbols"]],
         trigger_mode="always_last", **QUIET,

@@ -126,5 +126,9 @@ def test_the_tab_key_parts_source_from_target_and_other_tasks_show_their_example
     expect(page.locator(".bring")).to_be_hidden()
     expect(page.locator("#about-task")).to_contain_text("3 8 + 7 5 → 1 1 3")
     expect(page.locator("#about-task")).to_contain_text("Sequences have 3 symbols or more.")
+    choose_task(page, "brackets")
+    expect(page.locator("#field-max_length input")).to_have_value("16")
+    choose_task(page, "addition")
+    expect(page.locator("#field-max_length input")).to_have_value("10")
     choose_task(page, "Your own rows")
     assert page.input_value(".bring .text") == "ab\tba"  # what was typed is still there

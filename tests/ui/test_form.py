@@ -13,6 +13,7 @@ from playground.ui.form import (
     OF_RECIPE,
     family_values,
     heard,
+    length_for,
     preset_values,
     problems,
     run_config,
@@ -107,3 +108,12 @@ def test_an_unknown_family_is_explained():
 
 def test_whole_numbers_may_come_as_floats_from_the_page():
     assert run_config(dict(zip(NAMES, values(steps=40.0, max_length=8.0), strict=True))).training.steps == 40
+
+
+def test_a_task_brings_its_own_longest_length_unless_another_one_was_typed():
+    assert length_for("brackets", 1, 10) == length_for("brackets", 1.0, 10.0) == 16
+    assert length_for("reverse", 1, 16) == 10
+    assert length_for("brackets", 1, 12) is None
+    assert length_for("brackets", 10, 10) is None
+    assert length_for("rows", 1, 10) is None
+    assert length_for(None, None, None) is None
