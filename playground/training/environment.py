@@ -51,6 +51,21 @@ NUMBERS = {
 }
 
 
+# Read by the server alone. Its worker processes parse files of strangers, and do not inherit them.
+SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "OAUTH_CLIENT_SECRET")
+_secrets: dict[str, str] = {}
+
+
+def withhold_secrets() -> None:
+    """Take the secrets out of the environment that child processes inherit. Safe to call again."""
+    _secrets.update({name: os.environ.pop(name) for name in SECRETS if name in os.environ})
+
+
+def secret(name: str) -> str:
+    """Return a secret of the environment, withheld or not; empty where it is not set."""
+    return _secrets.get(name) or os.environ.get(name, "")
+
+
 class NumberError(ValueError):
     """A variable that is set to what it does not accept; the message names it and says what it accepts."""
 

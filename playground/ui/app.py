@@ -27,6 +27,7 @@ from playground.runs.limits import Limits
 from playground.runs.processes import Child, warm_up
 from playground.runs.registry import Registry
 from playground.runs.zero import find_lender
+from playground.training.environment import withhold_secrets
 
 from .api import Endpoints, has_mcp
 from .asked import Answerer, asked
@@ -197,6 +198,7 @@ def serve(host: str | None = None, port: int | None = None, *, share: bool = Fal
     Checkpoints and runs live where home.py finds a place for them.
     """
     configure_logging()
+    withhold_secrets()  # Gradio has read the one that it needs when it was imported
     bound_connections()
     share = share or os.environ.get("GRADIO_SHARE", "").lower() == "true"
     opened = is_open(host or os.environ.get("GRADIO_SERVER_NAME"), share)

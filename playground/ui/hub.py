@@ -25,6 +25,7 @@ from playground.hub.work import Errand
 from playground.models.config import SettingError
 from playground.runs.registry import Registry
 from playground.runs.run import Refused, Run
+from playground.training.environment import secret
 from playground.training.manifest import CheckpointError
 
 from .asked import Answerer
@@ -73,7 +74,7 @@ def token_of(what: Mapping[str, Any], session: Mapping[str, Any], local: bool) -
     if local:
         from huggingface_hub import get_token
 
-        return get_token() or ""
+        return secret("HF_TOKEN").strip() or get_token() or ""
     return ""
 
 

@@ -10,6 +10,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
+import psutil
 import pytest
 from huggingface_hub import constants
 
@@ -280,3 +281,21 @@ def test_a_token_that_is_typed_wins_and_is_kept_nowhere(hub, local):
     assert {request.token for request in more} == {hub.UNKNOWN}
     assert not visitor.was_told(hub.CY, hub.BEN, hub.ADA, hub.UNKNOWN)
     assert holding(folder, hub.CY, hub.BEN, hub.ADA, hub.UNKNOWN, but=but) == []
+
+
+def test_no_process_below_the_server_inherits_a_secret(tmp_path):
+    """The workers read files that strangers send."""
+    canaries = {"HF_TOKEN": "hf_" + "CanaryToken" * 3, "OAUTH_CLIENT_SECRET": "CanaryOfTheOauthSecret"}
+    app = AppServer(tmp_path, **canaries)
+    try:
+        page = Page(app, (app.checkpoints / "runs" / ".owner").read_text().strip())
+        page.call("try", subject="checkpoint:reverse", text="3 1 4")
+        run = page.train(steps=100_000)
+        wait_for(lambda: page.poll(run)["status"] == "training", 60, "a worker")
+        below = psutil.Process(app.process.pid).children(recursive=True)
+        environments = [process.environ() for process in below if process.status() != psutil.STATUS_ZOMBIE]
+        assert len(environments) >= 3
+        assert not any(canary in environment.values() for environment in environments for canary in canaries.values())
+        assert page.call("hub-who")["signed_in"] is True  # the server itself still has the token of the machine's owner
+    finally:
+        app.stop()
