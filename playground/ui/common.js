@@ -29,6 +29,27 @@ async function persist(ask, wanted, told) {
   }
 }
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+// Wait `ms` milliseconds; while the page is hidden, until it is shown again or `hidden` milliseconds have passed.
+function rest(ms, hidden = Infinity) {
+  if (!document.hidden) return sleep(ms);
+  return new Promise((resolve) => {
+    const timer = hidden < Infinity ? setTimeout(done, hidden) : 0;
+    function done() { clearTimeout(timer); document.removeEventListener("visibilitychange", done); resolve(); }
+    document.addEventListener("visibilitychange", done);
+  });
+}
+// Add a listener that removes itself once this view has left the page.
+function listen(target, kind, act) {
+  const once = (event) => { if (element.isConnected) act(event); else target.removeEventListener(kind, once); };
+  target.addEventListener(kind, once);
+}
+// Redraw when the size of this view or the page's theme changes, until the view has left the page.
+function onAppearance(redraw) {
+  let wasShown = false;
+  const theme = new MutationObserver(() => { if (element.isConnected) redraw(); else if (wasShown) { theme.disconnect(); size.disconnect(); } });
+  const size = new ResizeObserver(() => { wasShown = true; redraw(); });
+  size.observe(root); theme.observe(document.body, { attributes: true, attributeFilter: ["class"] });
+}
 function note(box, text, kind = "") {
   box.textContent = text; box.classList.toggle("error", kind === "error"); delete box.dataset.lost;
 }

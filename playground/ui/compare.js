@@ -286,8 +286,7 @@ function choose(subject) {
   for (const spec of Object.values(VIEWS)) if (spec.chosen) spec.chosen();
 }
 $(".subject").addEventListener("change", (event) => choose(event.target.value));
-new ResizeObserver(show).observe(root);
-new MutationObserver(show).observe(document.body, { attributes: true, attributeFilter: ["class"] });
+onAppearance(show);
 
 // ---------------------------------------------------------------- beginning
 function attach() {
@@ -308,10 +307,10 @@ async function start() {
 }
 async function goOn() {
   for (let round = 0; element.isConnected || round < 5; round++) {
-    await sleep(300);
+    await rest(300);
     if (!owner || !element.offsetParent || document.hidden) continue;
     if (!seen) { await start(); continue; }
     if (round % 12 === 0) await list();
   }
 }
-window.addEventListener("playground-Compare", () => { const sent = seen && handedOver("Compare"); if (sent) list().then(() => choose(sent.subject)); });
+listen(window, "playground-Compare", () => { const sent = seen && handedOver("Compare"); if (sent) list().then(() => choose(sent.subject)); });

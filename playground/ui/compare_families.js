@@ -84,7 +84,7 @@ async function trainThem() {
 // ---------------------------------------------------------------- how they learn
 async function watchThem() {
   for (let round = 0; element.isConnected || round < 5; round++) {
-    await sleep(500);
+    await rest(500);
     if (!owner || !budget.runs.length || document.hidden || !fam.body.offsetParent) continue;
     if (budget.curves.length < budget.runs.length || budget.curves.some((each) => UNDER_WAY.includes(each.status)) || round % 10 === 0) await follow();
   }

@@ -351,7 +351,7 @@ async function begin() {
 }
 async function goOn() {
   for (let round = 0; element.isConnected || round < 5; round++) {
-    await sleep(1000);
+    await rest(1000);
     if (!owner || !element.offsetParent || document.hidden) continue; // nobody looks, so nobody is asked
     if (!seen) { await begin(); continue; }
     if (round % 4 === 0) { if (me.way === "oauth" && !me.signed_in) await who(); await list(); await which(false); await keep("tell"); }

@@ -224,8 +224,7 @@ $(".step").addEventListener("input", (event) => {
   state.step = at >= recorded.length - 1 ? null : recorded[at];
   sayStep(); remember(); refresh();
 });
-new ResizeObserver(() => redraw()).observe(root);
-new MutationObserver(() => redraw()).observe(document.body, { attributes: true, attributeFilter: ["class"] });
+onAppearance(() => redraw());
 
 // ---------------------------------------------------------------- beginning
 function attach() {
@@ -255,7 +254,7 @@ async function start() {
 }
 async function goOn() {
   for (let round = 0; element.isConnected || round < 5; round++) {
-    await sleep(300);
+    await rest(300);
     if (!(owner || document.documentElement.dataset.embed) || !element.offsetParent || document.hidden) continue;
     if (!seen) { await start(); continue; }
     if (round % 12 === 0) { await list(); const run = runs.find((each) => each.subject === state.subject); if (run && run.status === "training") { await steps(); if (state.step === null && !VIEWS[state.view].slow) refresh(); } }
@@ -266,4 +265,4 @@ function sentHere() {
   const wanted = seen && handedOver("Inspect");
   if (wanted) list().then(() => choose(wanted.subject, wanted.step ?? null));
 }
-window.addEventListener("playground-Inspect", sentHere);
+listen(window, "playground-Inspect", sentHere);

@@ -135,7 +135,7 @@ async function start() {
 }
 async function goOn() {
   for (let round = 0; element.isConnected || round < 5; round++) {
-    await sleep(250);
+    await rest(250);
     if (!owner || !element.offsetParent || document.hidden) continue;
     if (!seen) { await start(); continue; }
     if (Date.now() >= dueAt) await refresh();

@@ -19,8 +19,7 @@ function buildFound() {
   it.runs = el("details", { className: "runs-of" }, it.runsWords, el("div", { className: "scrolling", tabIndex: 0 }, el("table", { className: "sheet" }, el("thead", {}, headRow([["run", ""], ["seed", "number"], ["how it stands", ""], ["look", ""]])), it.runsBody)));
   it.whole = el("div", { className: "whole", hidden: true }, el("div", { className: "headline" }, it.title), it.words, it.bar, it.sentence, it.also, it.legend, el("div", { className: "charts wide" }, it.byLength.box, it.heat.box), el("div", { className: "charts" }, it.score.box, it.loss.box), el("div", { className: "scrolling", tabIndex: 0 }, el("table", { className: "sheet cells" }, it.head, it.body)), it.untrained, it.links, it.note, it.runs);
   $(".found").append(it.empty, it.whole);
-  new ResizeObserver(drawPictures).observe(root);
-  new MutationObserver(drawPictures).observe(document.body, { attributes: true, attributeFilter: ["class"] });
+  onAppearance(drawPictures);
 }
 const headRow = (names) => el("tr", {}, ...names.map(([text, kind, title, hidden]) => el("th", { scope: "col", className: kind, title: title || "" }, hidden ? unseen(hidden) : text)));
 const cellsNow = () => state.shown.found.results.cells;

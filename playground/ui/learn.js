@@ -81,7 +81,7 @@ async function start() {
 let dark = null;
 async function goOn() {
   for (let round = 0; element.isConnected || round < 5; round++) {
-    await sleep(200);
+    await rest(200);
     if (!owner || !element.offsetParent || document.hidden) continue;
     if (!lessons) { await start(); continue; }
     const now = document.body.classList.contains("dark") + "/" + root.clientWidth;

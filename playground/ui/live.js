@@ -125,11 +125,10 @@ function open(wanted) {
 
 // Another tab of the page sends one here.
 function sentHere() {
-  if (!element.isConnected) { window.removeEventListener("playground-Train", sentHere); return; }
   const wanted = handedOver("Train"), { subject: sent, over } = typeof wanted === "string" ? { subject: wanted } : wanted; // `over`: runs to lay over its curves
   list().then(() => { open(sent); if (over) layAll(over); });
 }
-window.addEventListener("playground-Train", sentHere);
+listen(window, "playground-Train", sentHere);
 
 // The browser remembers the tab, too; a link that says what to show comes first.
 const LAST_TAB = "transformer-playground-tab", LINKS = ["inspect", "compare", "lab", "hub", "watch", "settings", "learn", "bug", "embed", "model"];
@@ -239,5 +238,4 @@ map.addEventListener("keydown", (event) => {
   draw();
 });
 map.addEventListener("blur", () => { hoverCell = null; draw(); });
-new ResizeObserver(draw).observe(root);
-new MutationObserver(draw).observe(document.body, { attributes: true, attributeFilter: ["class"] });
+onAppearance(draw);

@@ -38,7 +38,9 @@ async function keepListing() {
       await overlay();
       if ($(".saved").open && last.own && savedShown !== subject + last.saved) await drawSaved();
     }
-    await sleep(150);
+    const wasHidden = document.hidden;
+    await rest(150, 10000); // a hidden page lists its runs too, or the server would take its owner for gone
+    if (wasHidden && !document.hidden) listSoon();
   }
 }
 
@@ -151,7 +153,7 @@ root.addEventListener("keydown", (event) => {
   const menu = event.key === "Escape" && element.querySelector("details.menu[open]");
   if (menu) { menu.open = false; menu.querySelector("summary").focus(); }
 });
-document.addEventListener("click", (event) => { for (const menu of element.querySelectorAll("details.menu[open]")) if (!menu.contains(event.target)) menu.open = false; });
+listen(document, "click", (event) => { for (const menu of element.querySelectorAll("details.menu[open]")) if (!menu.contains(event.target)) menu.open = false; });
 $(".show-hidden").addEventListener("click", () => { showHidden = !showHidden; drawRuns(); });
 $(".subject").addEventListener("change", (event) => open(event.target.value));
 
@@ -327,7 +329,6 @@ for (const dialog of element.querySelectorAll("dialog")) dialog.addEventListener
 
 // ---- keyboard
 function keys(event) {
-  if (!element.isConnected) { document.removeEventListener("keydown", keys); return; }
   if (event.defaultPrevented || !element.offsetParent) return; // another tab's own key, or nobody sees what it would do
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, [contenteditable], dialog, [role=tab]")) return;
   const onButton = event.target.closest("button, summary, canvas, a");
@@ -335,5 +336,5 @@ function keys(event) {
   else if (event.key === "ArrowRight" && event.target.tagName !== "CANVAS" && status === "paused") { event.preventDefault(); command("step"); }
   else if (event.key === "?") $(".keys").showModal();
 }
-document.addEventListener("keydown", keys);
+listen(document, "keydown", keys);
 $(".show-keys").addEventListener("click", () => $(".keys").showModal());

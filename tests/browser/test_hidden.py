@@ -1,0 +1,37 @@
+"""A page that is hidden: it waits for being shown again instead of waking up several times a second."""
+
+from tests.browser.seeing import shows
+
+HIDE = """(() => {
+  let hidden = false;
+  Object.defineProperty(document, "hidden", { get: () => hidden });
+  window.hidePage = (now) => { hidden = now; document.dispatchEvent(new Event("visibilitychange")); };
+  window.timers = 0;
+  const later = window.setTimeout;
+  window.setTimeout = (act, ms, ...more) => { if (ms >= 100 && ms <= 1000) window.timers += 1; return later(act, ms, ...more); };
+})();"""
+TABS = {"Inspect": ".inspect .views [aria-selected=true]", "Compare": ".compare .views [aria-selected=true]", "Lab": ".lab .questions li",
+        "Learn": ".learn .parts button, .learn [role=tab]", "Train": ".live .runs"}  # fmt: skip
+
+
+def test_a_hidden_page_sleeps_until_it_is_shown(app, open_page):
+    url = f"{app.url}/?model=reverse"
+    page = open_page(url, visit=False, width=1400)
+    page.add_init_script(HIDE)
+    page.goto(url)
+    shows(page, "checkpoint")
+    for tab, shown in TABS.items():
+        page.get_by_role("tab", name=tab, exact=True).first.click()
+        page.locator(shown).first.wait_for()
+    page.evaluate("hidePage(true)")
+    page.wait_for_timeout(2000)  # what was under way ends
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.evaluate("timers = 0")
+    page.wait_for_timeout(4000)
+    assert page.evaluate("timers") <= 4  # seven loops make some eighty in this time
+    assert [url for url in asked if not url.endswith("/runs")] == []
+    with page.expect_request("**/playground/ask/runs"):
+        page.evaluate("hidePage(false)")
+    with page.expect_request("**/playground/ask/lab-poll"):
+        page.get_by_role("tab", name="Lab", exact=True).first.click()
