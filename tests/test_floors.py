@@ -17,8 +17,15 @@ FILES = sorted(HOUSE.rglob("*.py"))
 WEB = {"gradio", "starlette", "fastapi", "uvicorn"}
 COMPARING = {f"comparison/{path.name}" for path in (HOUSE / "comparison").glob("*.py")}
 # Heavy ones, and the few files that may import them.
+AUTOMODELS = ("", "_base", "_decoder_only", "_encoder_only", "_prebuilt", "_recurrent")
 ONLY_IN = {
-    "transformers": {"models/automodel.py", "hub/package.py", "families/bert.py", "families/gpt2.py", "families/bart.py"}
+    "transformers": {
+        *(f"models/automodel{kind}.py" for kind in AUTOMODELS),
+        "hub/package.py",
+        "families/bert.py",
+        "families/gpt2.py",
+        "families/bart.py",
+    }
     | COMPARING - {"comparison/jobs.py"},
     "huggingface_hub": {"hub/client.py", "hub/card.py", "data.py", "ui/hub.py", "commands/publishing.py", "comparison/pretrained.py"},
     "datasets": {"data.py"},

@@ -1,0 +1,98 @@
+"""What the published families share as classes of transformers: their configuration, limits and loss.
+
+This file travels to the Hub beside the model of a family. It reads no file and opens no connection.
+
+Shapes: B batch, S source, T target, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from transformers import GenerationConfig, PreTrainedConfig, StoppingCriteria
+
+from .config import ModelConfig
+
+PAD, SOS, EOS = 0, 1, 2  # the first three tokens of every vocabulary
+UNSCORED = -100  # labels that no loss counts, by the convention of transformers; PAD is another
+SPECIAL_TOKENS = {"pad_token_id": PAD, "bos_token_id": SOS, "eos_token_id": EOS}
+
+
+class FamilyConfig(PreTrainedConfig):
+    """The fields of a family's sizes, and what transformers requires of every model.
+
+    Raises:
+        SettingError: a ValueError, for sizes that cannot be.
+    """
+
+    sizes_class: ClassVar[type[ModelConfig]]
+    attribute_map: ClassVar[dict[str, str]] = {
+        "hidden_size": "d_model",
+        "num_attention_heads": "n_heads",
+        "num_hidden_layers": "n_layers",
+        "vocab_size": "target_vocabulary",
+    }
+    defaults: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self, **values: Any) -> None:
+        names = [field.name for field in dataclasses.fields(self.sizes_class)]
+        sizes = self.sizes_class(**{name: values.pop(name) for name in names if name in values})
+        for name in names:
+            setattr(self, name, getattr(sizes, name))
+        tied = {"tie_word_embeddings": sizes.tie_output}
+        super().__init__(**(tied | SPECIAL_TOKENS | self.defaults | values))
+
+    def sizes(self) -> Any:
+        """Return the sizes as the model takes them."""
+        return self.sizes_class(**{field.name: getattr(self, field.name) for field in dataclasses.fields(self.sizes_class)})
+
+
+class Seq2SeqConfig(FamilyConfig):
+    """Sizes of a family with an encoder and a decoder."""
+
+    defaults: ClassVar[dict[str, Any]] = {"is_encoder_decoder": True, "decoder_start_token_id": SOS}
+
+    def __init__(self, **values: Any) -> None:  # transformers writes another one where a class has none
+        super().__init__(**values)
+
+    def generation(self) -> GenerationConfig:
+        """Return the default generation: greedy, as long as there are positions. SOS counts as one."""
+        return GenerationConfig(
+            **SPECIAL_TOKENS, decoder_start_token_id=SOS, max_length=self.max_positions + 1, use_cache=False
+        )  # fmt: skip
+
+
+class StopAtLastPosition(StoppingCriteria):
+    """Ends an answer at the last position that the model has a vector for."""
+
+    def __init__(self, max_tokens: int) -> None:
+        self.max_tokens = max_tokens
+
+    def __call__(self, input_ids: Tensor, scores: Tensor, **unused: Any) -> Tensor:
+        full = input_ids.shape[1] > self.max_tokens  # the newest token needs no position: nothing follows it
+        return torch.full((len(input_ids),), full, dtype=torch.bool, device=input_ids.device)
+
+
+def apply_mask(input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
+    """Return the tokens (BS) with PAD wherever the mask is 0."""
+    return input_ids if attention_mask is None else input_ids.masked_fill(attention_mask == 0, PAD)
+
+
+def shift_right(labels_BT: Tensor) -> Tensor:
+    """Return the decoder's input (BT) for these labels: SOS, then all labels but the last."""
+    return F.pad(labels_BT.masked_fill(labels_BT == UNSCORED, PAD), (1, 0), value=SOS)[:, :-1]
+
+
+def cross_entropy(logits_BTV: Tensor, labels_BT: Tensor) -> Tensor:
+    """Return the mean cross-entropy of the labels that are neither PAD nor -100."""
+    return F.cross_entropy(logits_BTV.transpose(1, 2), labels_BT.masked_fill(labels_BT == PAD, UNSCORED), ignore_index=UNSCORED)
+
+
+def check_length(name: str, tokens_BS: Tensor, longest: int) -> None:
+    """Raise ValueError for rows with more tokens than the model has positions for."""
+    if tokens_BS.shape[1] > longest:
+        raise ValueError(f"{name} has {tokens_BS.shape[1]} tokens, but the model has positions for {longest}; shorten them")

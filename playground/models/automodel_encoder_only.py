@@ -1,0 +1,85 @@
+"""The encoder that fills in a whole answer at once, as a class that transformers' Auto classes load.
+
+This file and those that it imports travel to the Hub unchanged.
+
+Shapes: B batch, S source, W width of a row, D d_model, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModelForMaskedLM, PreTrainedModel
+from transformers.modeling_outputs import MaskedLMOutput
+
+from .attention import padding_mask
+from .automodel_base import PAD, SOS, FamilyConfig, apply_mask, check_length, cross_entropy
+from .encoder_only import EncoderOnly
+from .positions import Embedding, sinusoid
+from .sizes import EncoderOnlyConfig
+
+
+class PlaygroundEncoderOnlyConfig(FamilyConfig):
+    """The sizes, as transformers keeps them."""
+
+    model_type = "transformer-playground-encoder-only"
+    sizes_class = EncoderOnlyConfig
+
+    def __init__(self, **values: Any) -> None:  # transformers writes another one where a class has none
+        super().__init__(**values)
+
+
+class PlaygroundEncoderOnlyForMaskedLM(PreTrainedModel):
+    """Scores every token at every place of the answer in one pass. The answer ends with the first EOS."""
+
+    config_class = PlaygroundEncoderOnlyConfig
+    base_model_prefix = "network"
+    main_input_name = "input_ids"
+
+    def __init__(self, config: PlaygroundEncoderOnlyConfig) -> None:
+        super().__init__(config)
+        self.network = EncoderOnly(config.sizes())
+        self.post_init()
+
+    def _init_weights(self, module: nn.Module) -> None:
+        """Fill in sine waves, which are in no file. All other weights are."""
+        if isinstance(module, Embedding) and module.kind == "sinusoidal" and module.positions is not None:
+            sizes = self.network.config
+            module.positions.copy_(sizes.position_scale * sinusoid(sizes.max_positions, sizes.d_model))
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.network.embedding.tokens
+
+    def get_output_embeddings(self) -> nn.Module:
+        return self.network.output
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        labels: Tensor | None = None,
+        output_attentions: bool | None = None,
+        **unused: Any,
+    ) -> MaskedLMOutput:
+        """Return logits (BWV) of each place of the answer, as many as the model has positions for; with `labels`, the loss too.
+
+        Blanks stand behind the source. They attend to the source, and nothing attends to them.
+
+        Raises:
+            ValueError: for sequences longer than the model has positions for.
+        """
+        width = self.network.config.max_positions
+        check_length("input_ids", input_ids, width)
+        source_BW = F.pad(apply_mask(input_ids, attention_mask), (0, width - input_ids.shape[1]), value=PAD)
+        weights: list[Tensor] | None = [] if output_attentions else None
+        logits_BWV = self.network(source_BW.masked_fill(source_BW == PAD, SOS), padding_mask(source_BW), weights)
+        loss = None if labels is None else cross_entropy(logits_BWV[:, : labels.shape[1]], labels)
+        return MaskedLMOutput(loss=loss, logits=logits_BWV, attentions=tuple(weights) if weights is not None else None)
+
+
+def register() -> None:
+    """Let the Auto classes of this process load this family without running code of a repository."""
+    AutoConfig.register(PlaygroundEncoderOnlyConfig.model_type, PlaygroundEncoderOnlyConfig, exist_ok=True)
+    AutoModelForMaskedLM.register(PlaygroundEncoderOnlyConfig, PlaygroundEncoderOnlyForMaskedLM, exist_ok=True)

@@ -1,0 +1,125 @@
+"""The encoder-decoder made of PyTorch's own layers, as a class that transformers' Auto classes load.
+
+This file and those that it imports travel to the Hub unchanged.
+
+Shapes: B batch, S source, T target, D d_model, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModelForSeq2SeqLM, GenerationMixin, PreTrainedModel, StoppingCriteriaList
+from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
+
+from .automodel_base import Seq2SeqConfig, StopAtLastPosition, apply_mask, check_length, cross_entropy, shift_right
+from .prebuilt import Prebuilt
+from .sizes import PrebuiltConfig
+
+
+class PlaygroundPrebuiltConfig(Seq2SeqConfig):
+    """The sizes, as transformers keeps them."""
+
+    model_type = "transformer-playground-prebuilt"
+    sizes_class = PrebuiltConfig
+
+    def __init__(self, **values: Any) -> None:  # transformers writes another one where a class has none
+        super().__init__(**values)
+
+
+class PrebuiltEncoder(nn.Module):
+    """The encoder as `generate` calls it: once for a source."""
+
+    main_input_name = "input_ids"
+
+    def __init__(self, network: Prebuilt) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, **unused: Any) -> BaseModelOutput:
+        """Return the memory (BSD)."""
+        check_length("input_ids", input_ids, self.network.config.max_positions)
+        return BaseModelOutput(last_hidden_state=self.network.encode(apply_mask(input_ids, attention_mask)))
+
+
+class PlaygroundPrebuiltForSeq2SeqLM(PreTrainedModel, GenerationMixin):
+    """Sequence in, sequence out: `generate` greedily, sampled or with beams, in padded batches."""
+
+    config_class = PlaygroundPrebuiltConfig
+    base_model_prefix = "network"
+    main_input_name = "input_ids"
+    accepts_loss_kwargs = False  # the loss is a mean over the batch
+
+    def __init__(self, config: PlaygroundPrebuiltConfig) -> None:
+        super().__init__(config)
+        self.generation_config = config.generation()
+        self.network = Prebuilt(config.sizes())
+        self.post_init()
+
+    def _init_weights(self, module: nn.Module) -> None:
+        """Leave the weights as the network has them: a file holds them all."""
+
+    def get_encoder(self, modality: str | None = None) -> PrebuiltEncoder:
+        return PrebuiltEncoder(self.network)
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.network.source_tokens
+
+    def get_output_embeddings(self) -> nn.Module:
+        return self.network.output
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        encoder_outputs: BaseModelOutput | None = None,
+        labels: Tensor | None = None,
+        **unused: Any,
+    ) -> Seq2SeqLMOutput:
+        """Return logits (BTV) of the token that follows each target position; with `labels` (BT), the mean cross-entropy too.
+
+        Raises:
+            ValueError: for sequences longer than the model has positions for, or where the source or the target is missing.
+        """
+        if encoder_outputs is None:
+            if input_ids is None:
+                raise ValueError("there is no source: give input_ids, or encoder_outputs")
+            encoder_outputs = self.get_encoder()(input_ids, attention_mask)
+        if decoder_input_ids is None:
+            if labels is None:
+                raise ValueError("there is no target: give decoder_input_ids, or labels, which they follow from")
+            decoder_input_ids = shift_right(labels)
+        check_length("decoder_input_ids", decoder_input_ids, self.network.config.max_positions + 1)
+        memory_BSD = encoder_outputs[0]
+        if input_ids is not None:
+            source_BS = apply_mask(input_ids, attention_mask)
+        else:  # a step of `generate`: the decoder needs to know only where the source has a token
+            source_BS = memory_BSD.new_ones(memory_BSD.shape[:2]) if attention_mask is None else attention_mask
+        logits_BTV = self.network.output(self.network.decode(decoder_input_ids, memory_BSD, source_BS))
+        loss = None if labels is None else cross_entropy(logits_BTV, labels)
+        return Seq2SeqLMOutput(loss=loss, logits=logits_BTV, encoder_last_hidden_state=memory_BSD)
+
+    def generate(self, *inputs: Any, stopping_criteria: StoppingCriteriaList | None = None, **kwargs: Any) -> Any:
+        """Generate as transformers does, but no answer outgrows the model's positions."""
+        stop = StopAtLastPosition(self.network.config.max_positions)
+        if kwargs.get("max_new_tokens") is not None:
+            kwargs.setdefault("max_length", None)
+        return super().generate(*inputs, stopping_criteria=StoppingCriteriaList([*(stopping_criteria or ()), stop]), **kwargs)  # type: ignore[misc]
+
+    def prepare_inputs_for_generation(  # type: ignore[override]
+        self,
+        decoder_input_ids: Tensor,
+        encoder_outputs: BaseModelOutput | None = None,
+        attention_mask: Tensor | None = None,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        """Return what a step needs. Each step reads the whole target again: PyTorch's layers keep no cache."""
+        return {"decoder_input_ids": decoder_input_ids, "encoder_outputs": encoder_outputs, "attention_mask": attention_mask}
+
+
+def register() -> None:
+    """Let the Auto classes of this process load this family without running code of a repository."""
+    AutoConfig.register(PlaygroundPrebuiltConfig.model_type, PlaygroundPrebuiltConfig, exist_ok=True)
+    AutoModelForSeq2SeqLM.register(PlaygroundPrebuiltConfig, PlaygroundPrebuiltForSeq2SeqLM, exist_ok=True)
