@@ -23,7 +23,7 @@ from pyarrow import parquet  # type: ignore[import-untyped]
 
 from playground.tasks import ROWS, TASKS
 from playground.tasks.held_out import HELD_OUT_SHARE, HeldOut, held_out_set, training_batch
-from playground.tasks.rows import RowsError
+from playground.tasks.rows import RowsError, origin_of
 from playground.tasks.task import Batch, Task
 from playground.training.config import RunConfig
 from playground.training.manifest import Manifest
@@ -71,9 +71,11 @@ def scored_set(manifest: Manifest) -> HeldOut:
     return held_out_set(task, manifest.scores["n"], asked.min_length, asked.max_length)
 
 
-def write_dataset(folder: Path, manifest: Manifest, *, repo: str, model: str) -> None:
-    """Write a checkpoint's training set and held-out set as parquet with a card, so that `load_dataset(folder)` finds both. `repo` is
-    the dataset's repository, `model` that of the model.
+def write_dataset(folder: Path, manifest: Manifest, *, repo: str, model: str, license: str = "") -> None:
+    """Write a checkpoint's training set and held-out set as parquet with a card, so that `load_dataset(folder)` finds both.
+
+    `repo` is the dataset's repository, `model` that of the model. Without a `license`, sequences that the playground made are MIT;
+    rows that somebody brought have the licence of the dataset on the Hub that they are from, else none.
 
     Raises:
         ValueError: for an untrained model, and as `training_set`.
@@ -95,7 +97,18 @@ def write_dataset(folder: Path, manifest: Manifest, *, repo: str, model: str) ->
         train.to_parquet(folder / "data" / "train.parquet")
         rows, first = len(train), train[0]
         del train
-    (folder / "README.md").write_bytes(_card(config, manifest.step, rows, len(test), first, repo, model).encode())
+    (folder / "README.md").write_bytes(_card(config, manifest.step, rows, len(test), first, repo, model, license).encode())
+
+
+def license_of(repo: str, token: str | bool = False) -> str:
+    """Return the licence that a dataset on the Hub names in its card; empty where it names none, or more than one."""
+    try:
+        card = HfApi(token=token).dataset_info(repo).card_data
+        named = card.get("license") if card else None
+    except Exception:  # a card is anybody's, and may hold anything
+        log.exception("the licence of a dataset could not be read")
+        return ""
+    return named if isinstance(named, str) else ""
 
 
 def stream_columns(
@@ -119,7 +132,9 @@ def stream_columns(
         kind = next((kind for kind in READERS if any(name.lower().endswith(READERS[kind]) for name in found)), None)
         if kind is None:
             raise RowsError(f"the dataset {repo} has no file of tables; {', '.join(READERS)} files can be read")
-        files = [name for name in found if name.lower().endswith(READERS[kind])]
+        files = [name for name in found if name.lower().endswith(READERS[kind]) and "::" not in name]
+        if not files:
+            raise RowsError(f"the names of the files of {repo} hold '::', which leads to other addresses; they are not read")
         files = [name for name in files if "train" in name.lower()] or files
         if kind == "parquet":
             yield from _stream_parquet([f"datasets/{repo}@{info.sha}/{name}" for name in files], columns, choose, token)
@@ -198,16 +213,21 @@ def _columns(task: Task, batch: Batch, step: int | None) -> dict[str, list[Any]]
     return {"step": [step] * len(sources), "source": sources, "target": targets}
 
 
-def _card(config: RunConfig, steps: int, train: int, test: int, first: dict[str, Any], repo: str, model: str) -> str:
+def _card(config: RunConfig, steps: int, train: int, test: int, first: dict[str, Any], repo: str, model: str, license: str) -> str:
     task = config.task
+    brought = task.task == ROWS
+    origin = origin_of(task.rows) if brought else {}
+    license = license or (origin.get("license", "") if brought else "mit")
+    made = None if brought else ["machine-generated"]
     lengths = f"{task.min_length} to {task.max_length}" if task.min_length < task.max_length else f"{task.max_length}"
     symbols = task.load().vocabulary.describe()
     data = DatasetCardData(
-        license="mit",
+        license=license or None,
         tags=["transformer-playground", task.task],
         size_categories=[next(name for below, name in SIZES if train + test < below)],
-        annotations_creators=["machine-generated"],
-        language_creators=["machine-generated"],
+        annotations_creators=made,
+        language_creators=made,
+        source_datasets=[origin["dataset"]] if origin else None,
         configs=[{"config_name": "default", "data_files": [{"split": s, "path": f"data/{s}.parquet"} for s in ("train", "test")]}],
     )
     title, linked = (name.replace("_", "\\_") for name in (repo.split("/")[1], model))
@@ -240,18 +260,27 @@ print(data["train"][0], data["test"][0])
 
 ## How it was made
 
-From seed {config.training.seed}, by the same code that fed the training: {_drawn(task.task)}. Train may repeat \
+From seed {config.training.seed}, by the same code that fed the training: {_drawn(task.task, origin)}. Train may repeat \
 a sequence, short ones above all. Which sequences are held out, a fixed hash of the sequence decides, one in \
 {round(1 / HELD_OUT_SHARE)}, for every seed alike.
 
 ## Licence
 
-MIT.
+{_licence(license, origin, brought)}
 """
 
 
-def _drawn(task: str) -> str:
+def _licence(license: str, origin: dict[str, str], brought: bool) -> str:
+    """Return what the card says of the licence."""
+    source = f" The rows are from [{origin['dataset']}](https://huggingface.co/datasets/{origin['dataset']})" if origin else ""
+    if license:
+        return f"{license}.{source + ', whose terms apply to them.' if source else ''}"
+    named = "None is named for these rows, which were not made by the playground: "
+    return named + (f"ask their author.{source}." if source else "ask who published them.") if brought else "None is named."
+
+
+def _drawn(task: str, origin: dict[str, str]) -> str:
     """How often which sequence trains."""
     if task == ROWS:
-        return "drawn from rows that somebody brought, every row equally often"
+        return f"drawn from rows {'of ' + origin['dataset'] if origin else 'that somebody brought'}, every row equally often"
     return "every length" + ("" if TASKS[task].extra else " and every symbol") + " equally often"

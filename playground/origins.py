@@ -14,10 +14,11 @@ import os
 import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from playground.tasks.rows import LONGEST_FIELD, Rows, RowsError, read_rows, rows_root
+from playground.tasks.rows import LONGEST_FIELD, Rows, RowsError, origin_of, read_rows, rows_root
 from playground.tasks.vocabulary import ALPHABET
 from playground.training.files import write_folder
 
@@ -35,6 +36,9 @@ def keep(rows: Rows, root: Path | None = None) -> str:
     """
     folder = (root or rows_root()) / rows.content
     files = rows.files()
+    known = origin_of(rows.content) if not rows.origin and root is None else {}
+    if known:  # the same rows were taken from the Hub before
+        files = replace(rows, origin=known).files()
     if any(not (folder / name).is_file() or (folder / name).read_bytes() != data for name, data in files.items()):
         write_folder(folder, files)
     return rows.content
@@ -148,7 +152,7 @@ def from_hub(repo: str, columns: Sequence[str] = (), words: bool | None = None, 
     Raises:
         RowsError: for what cannot be fetched or taken.
     """
-    from playground.data import stream_columns
+    from playground.data import license_of, stream_columns
 
     kept = io.StringIO()
     numbers: list[int] = []
@@ -167,7 +171,7 @@ def from_hub(repo: str, columns: Sequence[str] = (), words: bool | None = None, 
         for number, line in zip(numbers, io.StringIO(text), strict=True):
             yield number, line[:-1].split("\t")
 
-    return read_rows(lines, words)
+    return replace(read_rows(lines, words), origin={"dataset": repo, "license": license_of(repo, token)})
 
 
 def from_function(

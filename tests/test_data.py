@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import os
 import re
@@ -11,6 +12,7 @@ from huggingface_hub import DatasetCard
 
 from playground import data
 from playground.data import MOST_ROWS, scored_set, stream_columns, training_set, write_dataset
+from playground.origins import from_text, keep
 from playground.tasks import load_task
 from playground.tasks.held_out import held_out_set, is_held_out
 from playground.tasks.rows import RowsError
@@ -171,6 +173,33 @@ print(json.dumps([{split: whole[split].num_rows for split in whole}, whole["trai
     assert first["step"] == 1
     assert first["target"] == first["source"][::-1]
     assert tested["step"] is None
+
+
+def rows_manifest(monkeypatch, tmp_path, origin=None):
+    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path / "here"))
+    rows = from_text("".join(f"{a}{b}{c}\t{c}{b}{a}\n" for a in "abcdefg" for b in "abcdefg" for c in "abcdefg"))
+    keep(dataclasses.replace(rows, origin=origin) if origin else rows)
+    sizes = {"d_model": 16, "n_heads": 1, "n_layers": 1, "d_ff": 16, "batch_size": 8}
+    return Manifest(RunConfig.from_fields(rows.settings() | sizes), 2, 1.0, "cpu")
+
+
+def test_rows_that_somebody_brought_get_no_licence_and_are_not_called_machine_made(monkeypatch, tmp_path):
+    write_dataset(tmp_path / "data", rows_manifest(monkeypatch, tmp_path), **REPOS)
+    card = DatasetCard.load(tmp_path / "data" / "README.md")
+    assert card.data.license is None
+    assert card.data.annotations_creators is None
+    assert card.data.get("language_creators") is None
+    assert "MIT" not in card.text
+    write_dataset(tmp_path / "named", rows_manifest(monkeypatch, tmp_path), **REPOS, license="cc-by-4.0")
+    assert DatasetCard.load(tmp_path / "named" / "README.md").data.license == "cc-by-4.0"
+
+
+def test_rows_of_a_dataset_on_the_hub_keep_its_licence(monkeypatch, tmp_path):
+    manifest = rows_manifest(monkeypatch, tmp_path, {"dataset": "cy/verses", "license": "odc-by"})
+    write_dataset(tmp_path / "data", manifest, **REPOS)
+    card = DatasetCard.load(tmp_path / "data" / "README.md")
+    assert (card.data.license, card.data.get("source_datasets")) == ("odc-by", ["cy/verses"])
+    assert "(https://huggingface.co/datasets/cy/verses)" in card.text
 
 
 def test_its_card_tells_what_it_is(written):

@@ -1,3 +1,4 @@
+import dataclasses
 import io
 import json
 import time
@@ -23,7 +24,7 @@ from playground.origins import (
     keep,
 )
 from playground.runs.view import View
-from playground.tasks.rows import RowsError
+from playground.tasks.rows import RowsError, origin_of
 from playground.training.checkpoint import load_model, load_trainer, save_checkpoint
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
@@ -297,6 +298,27 @@ def test_a_parquet_file_that_unpacks_to_too_much_is_refused_before_it_is_unpacke
     with pytest.raises(RowsError, match=r"train.parquet holds 3 MB of these columns in one piece \(row group 1\), above 0 MB"):
         from_hub("ada/bomb", ["source", "extra"])
     assert from_hub("ada/bomb", ["source", "target"]).content == from_text(TEXT).content  # what is not read does not count
+
+
+def test_rows_of_a_dataset_remember_it_and_its_licence(streamed, tmp_path, monkeypatch):
+    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
+    card = b"---\nlicense: cc-by-4.0\n---\n"
+    streamed.put("ada/licensed", {"README.md": card, "rows.csv": ("a,b\n" + TEXT.replace("\t", ",")).encode()}, kind="dataset")
+    rows = from_argument("hub:ada/licensed", ["a", "b"])
+    content = keep(rows)
+    assert origin_of(content) == {"dataset": "ada/licensed", "license": "cc-by-4.0"}
+    keep(dataclasses.replace(rows, origin={}))  # the same rows out of a file
+    assert origin_of(content) == {"dataset": "ada/licensed", "license": "cc-by-4.0"}
+    assert origin_of(keep(from_text(TEXT + "x\ty\n"))) == {}
+
+
+def test_a_file_whose_name_is_an_address_is_not_opened(streamed):
+    """fsspec takes what stands before `::` for a way to reach what stands behind it."""
+    chained = {"x::http/rows.csv": b"a,b\n1,2\n"}
+    streamed.put("ada/chained", chained, kind="dataset")
+    with streamed.watch() as seen, pytest.raises(RowsError, match=r"hold '::', which leads to other addresses"):
+        from_hub("ada/chained", ["a", "b"])
+    assert not [request for request in seen if "resolve" in request.path]
 
 
 @pytest.mark.parametrize("name", ["", "squad", "../etc", "../../etc", "a/b/c", "https://x/y", "/etc/passwd"])

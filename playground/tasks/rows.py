@@ -70,6 +70,7 @@ class Rows:
     duplicates: int = 0
     contradictions: int = 0
     contradicted: tuple[int, ...] = ()
+    origin: dict[str, str] = field(default_factory=dict, compare=False, repr=False)  # of rows from the Hub: dataset, license
 
     def __len__(self) -> int:
         return len(self.source_lengths)
@@ -102,7 +103,7 @@ class Rows:
         about = {
             "rows": len(self), "vocabulary": list(self.vocabulary), "longest_source": max(self.source_lengths),
             "longest_target": max(self.target_lengths), "duplicates": self.duplicates, "contradictions": self.contradictions,
-        }  # fmt: skip
+        } | ({"origin": self.origin} if self.origin else {})  # fmt: skip
         return {_FILE: _packed({name: self._bytes(name) for name in PARTS}), _ABOUT: json.dumps(about, indent=1).encode() + b"\n"}
 
     def in_words(self) -> list[str]:
@@ -229,6 +230,18 @@ def kept_about(content: str) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise RowsError(f"{path.parent.name[:12]}…/{_ABOUT} is broken ({error}); remove its folder and bring the rows again") from None
     return dict(about)
+
+
+def origin_of(content: str) -> dict[str, str]:
+    """Return the `dataset` on the Hub that these rows are from, and its `license` where it names one; empty where that is unknown."""
+    try:
+        origin = kept_about(content).get("origin")
+    except RowsError:
+        return {}
+    if not isinstance(origin, dict) or not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", str(origin.get("dataset")), re.ASCII):
+        return {}
+    named = str(origin.get("license") or "")
+    return {"dataset": str(origin["dataset"]), "license": named if re.fullmatch(r"[a-z0-9][a-z0-9.-]{0,39}", named) else ""}
 
 
 def check_vocabulary(text: str) -> tuple[str, ...]:
