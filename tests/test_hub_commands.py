@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import shutil
 import signal
 import socket
 import subprocess
@@ -25,10 +26,10 @@ TINY = [
 ]  # fmt: skip
 CHECKPOINT = ["config.json", "metrics.jsonl", "model.safetensors", "training.safetensors"]
 PUBLISHED = [
-    "README.md", "attention.py", "automodel.py", "config.json", "config.py", "cross-attention.png", "evaluation.json", "gated.py",
-    "generation_config.json", "layers.py", "metrics.jsonl", "model.safetensors", "norms.py", "places.py", "playground.json",
-    "positions.py", "relative.py", "rotary.py", "tokenizer.json", "tokenizer_config.json", "training.png", "training.safetensors",
-    "transformer.py",
+    "LICENSE", "README.md", "attention.py", "automodel.py", "config.json", "config.py", "cross-attention.png",
+    "evaluation.json", "gated.py", "generation_config.json", "layers.py", "metrics.jsonl", "model.safetensors",
+    "norms.py", "places.py", "playground.json", "positions.py", "relative.py", "rotary.py", "tokenizer.json",
+    "tokenizer_config.json", "training.png", "training.safetensors", "transformer.py",
 ]  # fmt: skip
 TAGGED = "---\ntags: [transformer-playground]\n---\n"
 
@@ -124,6 +125,61 @@ def test_a_dry_run_lists_every_file_and_writes_nothing(hub, trained):
     assert last == "nothing was written"
     assert {request.method for request in seen} <= {"GET", "HEAD"}
     assert ("model", "ada/dry") not in hub.repos
+
+
+def test_a_dry_run_without_a_token_needs_no_network(hub, trained):
+    with socket.socket() as taken, hub.watch() as seen:
+        taken.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        done = hub.playground("push", trained, "ada/dry", "--dry-run", token="", HF_ENDPOINT=address)
+    assert done.returncode == 0, done.stderr
+    first, *files, last = done.stdout.splitlines()
+    assert first == "model ada/dry (public, branch main): would be made"
+    assert [line.split()[-1] for line in files] == PUBLISHED
+    assert last == "nothing was written"
+    assert "not compared with what the Hub holds" in done.stderr
+    assert not seen
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("push", "checkpoints/reverse", "noslash"), "name one as user/name"),
+        (("push", "checkpoints/reverse", "ada/x", "--branch", "../x"), "--branch '../x'"),
+        (("push", "checkpoints/reverse", "ada/x", "--license", "mine"), "--license 'mine' is not known to the Hub"),
+        (("reproduce", "noslash"), "name one as user/name"),
+        (("deploy", "noslash"), "name one as user/name"),
+        (("pull", "ada/x", "--revision", "a b"), "--revision 'a b' is no revision"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_what_cannot_be_a_name_is_refused_before_a_job_starts(hub, arguments, says):
+    done = hub.playground(*arguments)
+    refused(done, 2, says)
+    assert len(done.stderr.splitlines()) == 1  # no job has said anything
+
+
+def test_a_family_that_cannot_be_published_is_refused_before_the_network_is_used(hub, tmp_path):
+    other = shutil.copytree(ROOT / "checkpoints/reverse", tmp_path / "other")
+    manifest = json.loads((other / "config.json").read_text())
+    (other / "config.json").write_text(json.dumps(manifest | {"family": "tail"}))
+    with hub.watch() as seen:
+        done = hub.playground("push", other, "ada/tail")
+    assert done.returncode != 0
+    assert not seen
+
+
+def test_a_revision_that_is_not_there_is_answered_with_those_that_are(hub, published, tmp_path):
+    done = hub.playground("pull", "ada/tiny", "--revision", "v9", "--out", tmp_path / "out", token="")
+    refused(done, 1, "ada/tiny has no revision v9; take ", "main", "or a commit by its hash")
+
+
+def test_a_licence_is_named_on_the_command_line(hub, trained):
+    done = hub.playground("push", trained, "ada/licensed", "--license", "cc-by-4.0", "--branch", "exp/1")
+    assert done.returncode == 0, done.stderr
+    card = ModelCard(hub.files("ada/licensed", "exp/1")["README.md"].decode())
+    assert card.data.license == "cc-by-4.0"
+    assert 'revision="exp/1"' in card.text
 
 
 def test_push_makes_one_commit_and_prints_the_link(hub, trained, published):

@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from playground.hub.names import LICENSES, is_branch, is_repo, is_revision
+
 from .terminal import CHECKPOINTS, check_out, manifest_of, refuse
 
 
@@ -25,19 +27,37 @@ def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--branch", default="main", show_default=True, help="The branch that gets the commit; made when it is missing.")
 @click.option("--private", is_flag=True, help="A repository that is made is seen by nobody else.")
 @click.option("--with-data", is_flag=True, help="Publish the exact training set too, as the dataset USER/NAME-data.")
-@click.option("--dry-run", is_flag=True, help="List every file and what would happen to it; write nothing.")
+@click.option(
+    "--license",
+    "licence",
+    default="",
+    metavar="ID",
+    help="The licence of what is published, such as mit or cc-by-4.0. [default: mit for tasks that the playground makes; that of the "
+    "dataset on the Hub that your rows are from; none for other rows]",
+)
+@click.option("--dry-run", is_flag=True, help="List every file and what would happen to it; write nothing. Needs no account.")
 @hub_options
 def push(
-    checkpoint: Path, repo: str, branch: str, private: bool, with_data: bool, dry_run: bool, ask_token: bool, as_json: bool
+    checkpoint: Path, repo: str, branch: str, private: bool, with_data: bool, licence: str, dry_run: bool, ask_token: bool, as_json: bool
 ) -> None:  # fmt: skip
     """Publish a checkpoint on the Hugging Face Hub, in one commit."""
-    manifest_of(checkpoint)
+    from playground.hub.forms import CannotPublish, form_of
+
+    check_name(repo)
+    if not is_branch(branch):
+        refuse(f"--branch {branch!r} cannot be the name of a branch; use letters, digits, dots, dashes, underscores and slashes")
+    if licence and licence not in LICENSES:
+        refuse(f"--license {licence!r} is not known to the Hub; give one such as mit, apache-2.0, cc-by-4.0 or cc0-1.0")
+    try:
+        form_of(manifest_of(checkpoint).config.family)
+    except CannotPublish as error:
+        refuse(str(error))
     run = (
         checkpoint.parent.parent if checkpoint.parent.name == "checkpoints" and (checkpoint.parent.parent / "run.json").is_file() else None
     )
     told = on_the_hub(
-        ask_token, needed=True, kind="plan" if dry_run else "push", repo=repo, revision=branch, private=private, with_data=with_data,
-        checkpoint=str(checkpoint.resolve()), run=str(run) if run else "",
+        ask_token, needed=not dry_run, kind="plan" if dry_run else "push", license=licence, repo=repo, revision=branch,
+        private=private, with_data=with_data, checkpoint=str(checkpoint.resolve()), run=str(run) if run else "",
     )  # fmt: skip
     if as_json:
         told.pop("card", None)
@@ -54,6 +74,8 @@ def show_plans(told: dict[str, Any], dry_run: bool) -> None:
         click.echo(f"{plan['kind']} {plan['repo']} ({whose}, branch {plan['revision']}): {state}")
         for change in plan["changes"]:
             click.echo(f"  {change['what']:8}{change['size']:>12,} bytes  {change['path']}")
+    if not told.get("compared", True):
+        click.echo("no token is here, so this was not compared with what the Hub holds", err=True)
     click.echo("nothing was written" if dry_run else told["url"])
 
 
@@ -64,10 +86,7 @@ def show_plans(told: dict[str, Any], dry_run: bool) -> None:
 @hub_options
 def pull(repo: str, revision: str, out: Path | None, ask_token: bool, as_json: bool) -> None:
     """Fetch a published model as a checkpoint; every file is checked before it counts."""
-    from playground.hub.names import is_repo
-
-    if not is_repo(repo):
-        refuse(f"{repo!r} is no repository; name one as user/name")
+    check_name(repo, revision)
     out = out or CHECKPOINTS / repo.rpartition("/")[2]
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         refuse(f"--out {out} is there already and stays as it is; choose a new or an empty folder")
@@ -85,6 +104,7 @@ def pull(repo: str, revision: str, out: Path | None, ask_token: bool, as_json: b
 @hub_options
 def reproduce(repo: str, revision: str, ask_token: bool, as_json: bool) -> None:
     """Measure a published model again, beside what its card says. Exit code 1 where they differ."""
+    check_name(repo, revision)
     told = on_the_hub(ask_token, kind="reproduce", repo=repo, revision=revision)
     card, measured = told["card"], told["measured"]
     if as_json:
@@ -119,6 +139,7 @@ def gallery(ask_token: bool, as_json: bool) -> None:
 @hub_options
 def deploy(space: str, public: bool, dry_run: bool, ask_token: bool, as_json: bool) -> None:
     """Put the playground itself on a Hugging Face Space, in one commit; the Space is made where it is missing."""
+    check_name(space)
     told = on_the_hub(ask_token, needed=True, kind="stage" if dry_run else "deploy", repo=space, private=not public)
     if as_json:
         click.echo(json.dumps(told))
@@ -126,8 +147,19 @@ def deploy(space: str, public: bool, dry_run: bool, ask_token: bool, as_json: bo
         show_plans(told, dry_run)
 
 
+def check_name(repo: str, revision: str = "main") -> None:
+    """Refuse what cannot be the name of a repository, or of a revision in it."""
+    if not is_repo(repo):
+        refuse(f"{repo!r} is no repository; name one as user/name, with letters, digits, dots, dashes and underscores")
+    if not is_revision(revision):
+        refuse(f"--revision {revision!r} is no revision; name a branch, a tag or a commit")
+
+
 def on_the_hub(ask_token: bool, needed: bool = False, **errand: Any) -> dict[str, Any]:
-    """The result of an errand on the Hub; what it does meanwhile goes to stderr. A signal ends it."""
+    """The result of an errand on the Hub; what it does meanwhile goes to stderr. A signal ends it.
+
+    Without a token a plan becomes a preview, which asks nobody.
+    """
     from playground.hub.jobs import begin, cancel, supervise
     from playground.hub.work import Errand
 
@@ -138,6 +170,8 @@ def on_the_hub(ask_token: bool, needed: bool = False, **errand: Any) -> dict[str
         token = get_token() or ""
     if needed and not token:
         refuse("publishing needs a token that may write: run `hf auth login`, set HF_TOKEN, or add --ask-token")
+    if errand["kind"] == "plan" and not token:
+        errand["kind"] = "preview"
     told_to_end: list[int] = []
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # its process inherits this: Ctrl-C is sent to both, and it is for us to end it
     job = begin(Errand(**errand, token=token), on_say=lambda sentence: click.echo(f"{sentence} ...", err=True), fresh=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from playground.plots.figures import cross_attention, save, training_curve
 from playground.statistics import wilson
 from playground.tasks import EOS, ROWS
 from playground.tasks.held_out import HELD_OUT_SHARE, HeldOut, held_out_set
-from playground.tasks.rows import RowsError
+from playground.tasks.rows import RowsError, origin_of
 from playground.tasks.task import Task
 from playground.training.checkpoint import iter_metrics, load_model
 from playground.training.command import command_line
@@ -33,8 +34,9 @@ from playground.training.config import IN_PASSING, RunConfig, TaskConfig, settin
 from playground.training.manifest import Manifest, is_number
 from playground.training.trainer import CONFIRMING_N
 
-from .client import check_repo
-from .names import TAG
+from .client import HubError, check_repo, check_revision
+from .forms import CAUSAL, MASKED, Form, code_lines, form_of
+from .names import LICENSES, TAG
 
 OTHER_N = 200  # held-out sequences asked of each length that the model was not trained on
 MOST_LAYERS, MOST_HEADS = 6, 8  # shown in the picture
@@ -54,9 +56,20 @@ class Example:
     ended: bool
 
 
-def write_card(package: Path, checkpoint: Path, *, repo: str, dataset: str | None = None, notes: str = "") -> None:
-    """Write the card of a checkpoint into the folder of its package. `dataset` is the repository of its training set, `notes` what
-    its owner says of it, shown as plain text.
+def write_card(
+    package: Path,
+    checkpoint: Path,
+    *,
+    repo: str,
+    dataset: str | None = None,
+    notes: str = "",
+    revision: str = "main",
+    license: str = "",
+) -> None:
+    """Write the card of a checkpoint into the folder of its package.
+
+    `dataset` is the repository of its training set, `notes` what its owner says of it, shown as plain text. `revision` is the branch
+    that the card is for. Without a `license`, that of `default_license` stands.
 
     Raises:
         HubError: for what is no name of a repository.
@@ -66,7 +79,12 @@ def write_card(package: Path, checkpoint: Path, *, repo: str, dataset: str | Non
     """
     for name in (repo, dataset) if dataset else (repo,):
         check_repo(name)
+    check_revision(revision)
+    if license and license not in LICENSES:
+        raise HubError(f"the licence is {license[:60]!r}, which the Hub does not know; give one such as mit, apache-2.0 or cc-by-4.0")
     manifest, family = load_model(checkpoint)
+    form = form_of(manifest.config.family)
+    license = license or default_license(manifest.config.task)
     task = manifest.config.task.load()
     low, high = manifest.config.task.min_length, manifest.config.task.max_length
     try:
@@ -94,18 +112,26 @@ def write_card(package: Path, checkpoint: Path, *, repo: str, dataset: str | Non
         _what_it_is(manifest, task, scores),
         _in_notes(notes),
         _in_examples(examples, task),
-        _how_to_load(repo, examples, task),
+        _how_to_load(repo, revision, form, code_lines(package), examples, task),
         _how_well(scores, others, manifest),
         _in_pictures(pictures),
         _what_it_learned_from(manifest, task, dataset),
         _how_it_was_made(manifest),
         _limits(manifest, task, scores, others),
-        "## Licence\n\nMIT, for the weights and for the code beside them.",
+        _licence(license, manifest.config.task, form),
     ]
-    front = _metadata(repo, dataset, manifest, task, scores).to_yaml()
+    front = _metadata(repo, dataset, license, manifest, task, scores).to_yaml()
     body = "\n\n".join(part for part in parts if part)
     (package / "README.md").write_bytes(f"---\n{front}\n---\n\n{body}\n".encode())
     (package / "evaluation.json").write_bytes(json.dumps(scores, indent=2).encode() + b"\n")
+
+
+def default_license(task: TaskConfig) -> str:
+    """Return the licence of a model whose author names none.
+
+    Sequences that the playground makes are nobody's. Rows have that of the dataset on the Hub that they are from, or none.
+    """
+    return origin_of(task.rows).get("license", "") if task.task == ROWS else "mit"
 
 
 def read_scores(card: str | Mapping[str, Any]) -> dict[str, Any] | None:
@@ -184,10 +210,14 @@ def attention_picture(family: Family, task: Task, held_out: HeldOut, length: int
 # The sections
 
 
-def _metadata(repo: str, dataset: str | None, manifest: Manifest, task: Task, scores: Mapping[str, Any]) -> ModelCardData:
+def _metadata(
+    repo: str, dataset: str | None, license: str, manifest: Manifest, task: Task, scores: Mapping[str, Any]
+) -> ModelCardData:  # fmt: skip
     config = manifest.config
+    origin = origin_of(config.task.rows).get("dataset") if config.task.task == ROWS else None
+    datasets = [name for name in (dataset, origin) if name]
     asked: dict[str, Any] = {
-        "task_type": "text2text-generation",
+        "task_type": "other",  # no pipeline of transformers takes a sequence of symbols
         "task_name": "Sequence to sequence",
         "dataset_type": dataset or "synthetic",
         "dataset_name": f"{task.name}, held-out sequences of {_lengths(config.task)} symbols ({task.vocabulary.describe()})",
@@ -199,10 +229,10 @@ def _metadata(repo: str, dataset: str | None, manifest: Manifest, task: Task, sc
         if scores[kind] is not None
     ]
     return ModelCardData(
-        license="mit",
+        license=license or None,
         library_name="transformers",
         tags=[TAG, task.name, config.family],
-        datasets=[dataset] if dataset else None,
+        datasets=datasets or None,
         metrics=["exact_match"],
         model_name=repo.split("/")[1],
         eval_results=results,
@@ -218,15 +248,42 @@ def _what_it_is(manifest: Manifest, task: Task, scores: Mapping[str, Any]) -> st
     rule = (type(task).__doc__ or "").split(":")[0].strip().rstrip(".")
     rule = f" ({rule[0].lower()}{rule[1:]})" if rule and "\n" not in rule else ""
     right = round(scores["exact_match"] * scores["n"])
-    size = "A small" if model.parameter_count() < 10_000_000 else "An"
+    size = "A small" if model.parameter_count() < 10_000_000 else "An" if _kind(config)[0] in "aeiou" else "A"
     share = scores["exact_match"]
     verdict = " **It has not learned its task.**" if share < 0.1 else " It has learned its task in part only." if share < 0.9 else ""
     return (
-        f"{size} encoder-decoder transformer, trained from scratch on one task, *{task.name}*{rule}{shown}. It has "
-        f"{model.parameter_count():,} parameters in {model.n_layers}+{model.n_layers} layers with {_count(model.n_heads, 'head')} "
-        f"each, was trained on sequences of {_lengths(config.task)} of the symbols {_symbols(task)}, and answers {right:,} of "
-        f"{scores['n']:,} sequences that it never trained on entirely right ({_percent(share)}).{verdict}"
+        f"{size} {_kind(config)}, trained from scratch on one task, *{task.name}*{rule}{shown}. It has "
+        f"{model.parameter_count():,} parameters in {_layers(config)}, was trained on sequences of {_lengths(config.task)} of the "
+        f"symbols {_symbols(task)}, and answers {right:,} of {scores['n']:,} sequences that it never trained on entirely right "
+        f"({_percent(scores['exact_match'])}).{verdict}"
     )
+
+
+def _kind(config: RunConfig) -> str:
+    """Return what the model is, as a noun."""
+    cell, alignment = getattr(config.model, "cell", ""), getattr(config.model, "alignment", "none")
+    back = "" if alignment == "none" else f" with {alignment} attention"
+    nouns = {
+        "transformer": "encoder-decoder transformer",
+        "prebuilt": "encoder-decoder transformer, made of PyTorch's own layers",
+        "encoder-only": "transformer encoder that fills in the whole answer at once",
+        "decoder-only": "transformer decoder that continues the sequence with its answer",
+        "recurrent": f"recurrent encoder-decoder ({cell.upper()}{back})",
+        "bert": "model of BERT's architecture, without any pretrained weights",
+        "gpt2": "model of GPT-2's architecture, without any pretrained weights",
+        "bart": "model of BART's architecture, without any pretrained weights",
+    }
+    return nouns[config.family]
+
+
+def _layers(config: RunConfig) -> str:
+    """Return the layers of the model, in words."""
+    model = config.model
+    both = f"{model.n_layers}+{model.n_layers} layers"
+    if config.family == "recurrent":
+        return both
+    one_stack = config.family in ("encoder-only", "decoder-only", "bert", "gpt2")
+    return f"{_count(model.n_layers, 'layer') if one_stack else both} with {_count(model.n_heads, 'head')} each"
 
 
 def _in_notes(notes: str) -> str:
@@ -254,31 +311,78 @@ def _in_examples(examples: list[Example], task: Task) -> str:
     return f"{table}\n\nThese are the first held-out sequences of their lengths, not picked by how it did."
 
 
-def _how_to_load(repo: str, examples: list[Example], task: Task) -> str:
+def _how_to_load(repo: str, revision: str, form: Form, code: tuple[int, int], examples: list[Example], task: Task) -> str:
     best = next((each for each in examples if each.given == each.answer and each.ended), None)
     printed = f"  # {best.given}" if best else ""
     asked = json.dumps(best.source if best else examples[0].source if examples else task.question(), ensure_ascii=False)
+    pinned = "" if revision == "main" else f', revision="{revision}"'
+    trusted = ", trust_remote_code=True" if form.has_code else ""
+    pulled = "" if revision == "main" else f" --revision {revision}"
     return f"""## Use it
 
 ```python
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers import {form.auto}, AutoTokenizer
 
-tokenizer = AutoTokenizer.from_pretrained("{repo}", trust_remote_code=True)
-model = AutoModelForSeq2SeqLM.from_pretrained("{repo}", trust_remote_code=True)
+tokenizer = AutoTokenizer.from_pretrained("{repo}"{pinned}{trusted})
+model = {form.auto}.from_pretrained("{repo}"{pinned}{trusted})
 
 inputs = tokenizer({asked}, return_tensors="pt")
-answer = model.generate(**inputs)
-print(tokenizer.decode(answer[0], skip_special_tokens=True)){printed}
+{_generating(form)}{printed}
 ```
 
-`trust_remote_code=True` runs the Python files of this repository: a few hundred lines that write the transformer out in plain PyTorch. \
-Read them first; `transformer.py` is where to begin. Symbols stand apart by blanks.
+{_on_the_code(form, code)} Symbols stand apart by blanks. A symbol that the model does not know is an error of the tokenizer \
+(`WordLevel error: Missing [UNK] token`): there is no token for it. No `pipeline` of transformers fits; use the lines above.
 
-To look inside, or to train it further, in Transformer Playground, where no code of a repository is ever run:
+To look inside, or to train it further, in [Transformer Playground]({home()}), where no code of a repository is ever run:
 
 ```
-python -m playground pull {repo}
+python -m playground pull {repo}{pulled}
 ```"""
+
+
+def _generating(form: Form) -> str:
+    """Return the lines that ask a model and print its answer, for each way of answering."""
+    if form.auto == CAUSAL:
+        return """row = model.generate(**inputs)
+print(tokenizer.decode(row[0, inputs["input_ids"].shape[1]:], skip_special_tokens=True))"""
+    if form.auto == MASKED:
+        blanks = '[inputs["token_type_ids"] == 1]' if form.blanks else "[0]"
+        return f"""tokens = model(**inputs).logits.argmax(-1){blanks}
+print(tokenizer.decode(tokens).split(tokenizer.eos_token)[0].strip())"""
+    return """answer = model.generate(**inputs)
+print(tokenizer.decode(answer[0], skip_special_tokens=True))"""
+
+
+def _on_the_code(form: Form, code: tuple[int, int]) -> str:
+    """Return what a reader should know of the code that these lines run."""
+    if not form.has_code:
+        return f"`{form.model}` is a class of transformers, so no code of this repository is run."
+    lines, files = code
+    first = "transformer.py" if form.module == "automodel" else f"{form.module}.py"
+    size = f"{_count(lines, 'line')} in {_count(files, 'file')}"
+    return f"""`trust_remote_code=True` runs the Python files of this repository: {size} that write the model out in plain PyTorch. \
+Read them first; `{first}` is where to begin. A later commit may change them: to run only what you have read, give both calls the \
+`revision` of its commit."""
+
+
+def home() -> str:
+    """Return where the playground is: the Space that this runs on, PLAYGROUND_URL, or else the models that were made with it."""
+    url = os.environ.get("PLAYGROUND_URL", "")
+    if re.fullmatch(r"https?://[\w.:/~%-]+", url, re.ASCII):
+        return url
+    if re.fullmatch(r"[\w.-]+/[\w.-]+", os.environ.get("SPACE_ID", ""), re.ASCII):
+        return f"https://huggingface.co/spaces/{os.environ['SPACE_ID']}"
+    return f"https://huggingface.co/models?other={TAG}"
+
+
+def _licence(license: str, task: TaskConfig, form: Form) -> str:
+    origin = origin_of(task.rows).get("dataset") if task.task == ROWS else None
+    said = f"{license}, for the weights." if license else "Its author names no licence for the weights: ask before you use them."
+    if origin:
+        said += f" It was trained on rows of [{_escaped(origin)}](https://huggingface.co/datasets/{origin}), whose terms apply to them."
+    elif task.task == ROWS:
+        said += " The rows that it was trained on are not part of this repository."
+    return f"## Licence\n\n{said}" + (" The code beside them is MIT; see `LICENSE`." if form.has_code else "")
 
 
 def _how_well(scores: Mapping[str, Any], others: list[dict[str, Any]], manifest: Manifest) -> str:
@@ -334,9 +438,11 @@ def _what_it_learned_from(manifest: Manifest, task: Task, dataset: str | None) -
     )
     seen = f"{_count(manifest.step, 'step')} of {config.training.batch_size:,} drew {drawn:,} of them" if drawn else "They are drawn"
     if config.task.task == ROWS:
+        source = origin_of(config.task.rows).get("dataset")
+        brought = f"from the dataset [{_escaped(source)}](https://huggingface.co/datasets/{source})" if source else "that somebody brought"
         return f"""## What it learned from
 
-Rows of a source and a target that somebody brought, known by the SHA-256 of their content, `{config.task.rows}`: sources of \
+Rows of a source and a target {brought}, known by the SHA-256 of their content, `{config.task.rows}`: sources of \
 {_lengths(config.task)} symbols, of {len(task.vocabulary.symbols)} different ones in all ({_symbols(task)}). {seen} from seed \
 {config.training.seed}, every row equally often. A fixed hash of the source holds one row in {round(1 / HELD_OUT_SHARE)} out; the scores \
 above are on such ones alone.{data}"""

@@ -7,9 +7,11 @@ the token in it. Run in a process of its own (work.py): what hangs can be ended,
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import threading
+import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,12 +32,14 @@ from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_st
 from huggingface_hub.utils._http import hf_request_event_hook, parse_ratelimit_headers
 from huggingface_hub.utils.sha import git_hash, sha_fileobj
 
-from .names import BRANCH, MANIFEST, OURS, TAG, is_repo, is_revision
+from .names import MANIFEST, OURS, TAG, Phase, is_branch, is_repo, is_revision
 from .space import is_own
 
 REACHED_WITHIN = 2.5  # seconds until the Hub counts as out of reach
 ANSWERED_WITHIN = 12.0  # seconds for any one answer
 WAITED_FOR = 15.0  # seconds that the Hub may ask us to wait; it may say a day
+PASSING = (500, 502, 503, 504)  # statuses of trouble that may be over in a moment
+RETRY_AFTER = 1.0  # seconds, where the Hub names none
 SLOWEST = 100_000  # bytes a second that count as going on
 MOST_LISTED = 200
 LARGE = (".safetensors", ".png", ".parquet")
@@ -127,6 +131,10 @@ class Impatient(httpx.Client):
         request.extensions["timeout"] = {name: min(limit or ANSWERED_WITHIN, ANSWERED_WITHIN) for name, limit in limits.items()}
         try:
             answer = super().send(request, **options)
+            if (wait := _retry_wait(request, answer)) is not None:
+                answer.close()
+                time.sleep(wait)
+                answer = super().send(request, **options)
         except httpx.TimeoutException as error:
             self.silences[host] = self.silences.get(host, 1) + 1
             if self.silences[host] > 1:
@@ -134,6 +142,21 @@ class Impatient(httpx.Client):
             raise
         self.silences[host] = 0
         return answer
+
+
+def _retry_wait(request: httpx.Request, answer: httpx.Response) -> float | None:
+    """Return the seconds to wait before a request is sent once more; None where it must not be.
+
+    A 429 means that nothing was done, so any request whose body is still at hand may be repeated. After a 5xx only a request that
+    changes nothing may be.
+    """
+    asked = answer.headers.get("retry-after", "").strip()
+    wait = float(asked) if asked.isdigit() else None
+    if answer.status_code == 429 and wait is not None and isinstance(request.stream, httpx.ByteStream):
+        return wait  # more than WAITED_FOR was refused before
+    if answer.status_code in PASSING and request.method in ("GET", "HEAD"):
+        return RETRY_AFTER if wait is None else wait
+    return None
 
 
 def impatient_client() -> httpx.Client:
@@ -296,15 +319,13 @@ class Hub:
             HubError: when the repository holds something else, or cannot be looked at.
         """
         check_repo(repo)
-        if not BRANCH.fullmatch(revision):
-            raise HubError(f"{revision[:60]!r} is no name for a branch; letters, digits, dots, dashes and underscores are")
-        url = f"{self.endpoint}/{'' if kind == 'model' else f'{kind}s/'}{repo}"
-        files = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
+        check_branch(revision)
+        url = url_of(self.endpoint, repo, kind)
+        files = files_in(folder)
         try:
             about = self.look(repo, "main", kind)
         except Missing:
-            changes = tuple(Change(name, path.stat().st_size, "new") for name, path in files.items())
-            return Plan(repo, kind, revision, url, False, private, "", "", changes)
+            return new_plan(folder, repo, endpoint=self.endpoint, revision=revision, private=private, kind=kind)
         parent = start = about.sha
         if revision != "main":
             try:
@@ -318,6 +339,8 @@ class Hub:
             held = ", ".join(sorted(there)[:3])
             raise HubError(f"the {kind} {repo} holds something else ({held}), which stays as it is; choose another name")
         changes = tuple(Change(name, path.stat().st_size, _what(path, there.get(name))) for name, path in files.items())
+        if kind == "model":  # a licence that differs is its owner's own, and stays
+            changes = tuple(change for change in changes if (change.path, change.what) != ("LICENSE", "changed"))
         ours_alone: Callable[[str], bool] = {"model": OURS.__contains__, "space": is_own}.get(kind, lambda name: False)
         gone = [name for name in there if name not in files and ours_alone(name)]
         changes += tuple(Change(name, there[name].size, "removed") for name in gone)
@@ -331,12 +354,22 @@ class Hub:
         """
         if not plan.writes and plan.parent:
             return plan.parent
-        if not plan.exists:
-            say(f"Making {plan.repo}")
-            with self.plainly("make", plan.repo):
-                sdk = "gradio" if plan.kind == "space" else None
-                self.api.create_repo(plan.repo, private=plan.private, repo_type=plan.kind, space_sdk=sdk)
+        if plan.exists:
+            return self._commit(folder, plan, message, say)
+        say(f"Making {plan.repo}", 0.0, Phase.WRITING)
+        with self.plainly("make", plan.repo):
+            sdk = "gradio" if plan.kind == "space" else None
+            self.api.create_repo(plan.repo, private=plan.private, repo_type=plan.kind, space_sdk=sdk)
+        try:
+            return self._commit(folder, plan, message, say)
+        except HubError as error:
+            left = f"; the {'private' if plan.private else 'public'} repository {plan.repo} was made before that and may be empty"
+            raise HubError(f"{error}{left}: the same command fills it, or delete it on the Hub", again=error.again) from None
+
+    def _commit(self, folder: Path, plan: Plan, message: str, say: Callable[..., None]) -> str:
+        """Upload what a plan adds to a repository that exists, and commit it."""
         if plan.revision != "main" and not plan.parent:
+            say(f"Making the branch {plan.revision}", 0.0, Phase.WRITING)
             with self.plainly(f"make the branch {plan.revision} of", plan.repo):
                 self.api.create_branch(plan.repo, branch=plan.revision, revision=plan.start or None, repo_type=plan.kind)
         if not plan.writes:
@@ -346,10 +379,10 @@ class Hub:
         large = [operation for operation in added if operation.path_in_repo.endswith(LARGE)]
         for operation in large:  # one at a time, so that there is something to tell; the small ones travel in the commit
             size = (folder / operation.path_in_repo).stat().st_size
-            say(f"Sending {operation.path_in_repo} ({in_words(size)})", size / SLOWEST)
+            say(f"Sending {operation.path_in_repo} ({in_words(size)})", size / SLOWEST, Phase.WRITING)
             with self.plainly(f"send {operation.path_in_repo} to", plan.repo):
                 self.api.preupload_lfs_files(plan.repo, [operation], repo_type=plan.kind, revision=plan.revision, free_memory=False)
-        say("Making it one commit")
+        say("Making it one commit", 0.0, Phase.COMMITTING)
         with self.plainly("write to", plan.repo):
             done = self.api.create_commit(
                 plan.repo, [*added, *removed], commit_message=message, repo_type=plan.kind, revision=plan.revision,
@@ -409,7 +442,10 @@ class Hub:
             case 401:
                 return HubError(f"the Hub does not take this token, it may have expired: make a new one and sign in again{said}")
             case 403:
-                return HubError(f"this token may not {doing}: it must be one that writes there{said}")
+                here = ""
+                if "SPACE_ID" in os.environ:  # the scope contribute-repos, with which visitors of a Space sign in
+                    here = "; signing in on a Space allows writing to repositories that were made from it only: choose a new name"
+                return HubError(f"this token may not {doing}: it must be one that writes there{here}{said}")
             case 404:
                 return Missing(f"there is nothing on the Hub to {doing}{said}")
             case 409:
@@ -438,10 +474,34 @@ def check_repo(repo: str) -> None:
         raise HubError(f"{repo[:120]!r} is no repository; name one as user/name, with letters, digits, dots, dashes and underscores")
 
 
+def check_branch(name: str) -> None:
+    """Raises HubError unless this can be the name of a branch."""
+    if not is_branch(name):
+        raise HubError(f"{name[:60]!r} is no name for a branch; use letters, digits, dots, dashes, underscores and slashes")
+
+
 def check_revision(revision: str) -> None:
     """Raises HubError unless this can be a branch, a tag or a commit."""
     if not is_revision(revision):
         raise HubError(f"{revision[:60]!r} is no revision; name a branch, a tag or a commit as the repository lists them")
+
+
+def url_of(endpoint: str, repo: str, kind: str = "model") -> str:
+    """Return the address of a repository's page."""
+    return f"{endpoint}/{'' if kind == 'model' else f'{kind}s/'}{repo}"
+
+
+def files_in(folder: Path) -> dict[str, Path]:
+    """Return the files below a folder by their path in it."""
+    return {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def new_plan(
+    folder: Path, repo: str, *, endpoint: str, revision: str = "main", private: bool = False, kind: str = "model"
+) -> Plan:  # fmt: skip
+    """Return the plan for a repository that does not exist yet."""
+    changes = tuple(Change(name, path.stat().st_size, "new") for name, path in files_in(folder).items())
+    return Plan(repo, kind, revision, url_of(endpoint, repo, kind), False, private, "", "", changes)
 
 
 def moment(text: str) -> float:

@@ -7,6 +7,7 @@ machine whose disk does not last loses nothing. The token for that stays in memo
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import shutil
@@ -14,7 +15,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,19 +22,20 @@ from playground.runs.processes import Child
 from playground.runs.registry import Registry
 from playground.runs.run import WORKING, Refused, Run
 
-from .names import is_repo
-from .work import Errand
+from .names import Phase, is_repo
+from .work import LOADING_FOR, Errand
 
 SILENT_FOR = 100.0  # seconds without a word after which an errand is given up; the client's own retries end before
 ERRANDS_AT_ONCE = 4
 ERRANDS_AN_OWNER = 2
 MOST_KEPT = 100  # results
-COMMITTING = "Making it one commit"
 KEPT_FOR = 900.0  # seconds that the result of an errand can be asked for
 HOUSEKEEPING = 0.5
 LISTED_FOR = 30.0  # seconds that a gallery is as good as new
 EVERY = (1, 120)  # minutes between two pushes of a run that goes on
 BRANCH = "while-training"
+
+log = logging.getLogger(__name__)
 
 
 class Busy(Refused):
@@ -53,7 +54,8 @@ class Job:
     again: bool = False
     result: dict[str, Any] | None = None
     heard_at: float = field(default_factory=time.monotonic)
-    patience: float = SILENT_FOR
+    patience: float = SILENT_FOR + LOADING_FOR  # until the first message: the process imports what it needs
+    phase: Phase = Phase.READING
     shared: bool = False  # a gallery, which is everybody's
     child: Child | None = None
     over: threading.Event = field(default_factory=threading.Event)
@@ -81,7 +83,7 @@ def begin(
             return
         job.heard_at = time.monotonic()
         if kind == "say":
-            job.sentence, job.patience = content[0], SILENT_FOR + content[1]
+            job.sentence, job.patience, job.phase = content[0], SILENT_FOR + content[1], content[2]
             on_say(content[0])
         elif kind == "result":
             job.result, job.status, job.sentence = content[0], "done", ""
@@ -115,10 +117,10 @@ def cancel(job: Job, why: str = "cancelled") -> None:
         return
     if job.errand.kind not in ("push", "deploy"):
         left = "nothing was written"
-    elif job.sentence.startswith(COMMITTING):
+    elif job.phase is Phase.COMMITTING:
         left = "the commit was on its way: look whether it is there before you publish again"
-    elif job.sentence.startswith(("Making", "Sending")):
-        left = "what was on the Hub is as it was; a repository that was not there may have been made, without any "
+    elif job.phase is Phase.WRITING:
+        left = "what was on the Hub is as it was; a repository or a branch that was not there may have been made, without any new "
         left += "model" if job.errand.kind == "push" else "file"
         left += "; its training set may be there" if job.errand.with_data else ""
     else:
@@ -137,6 +139,7 @@ class Kept:
     private: bool
     minutes: float
     token: str = field(repr=False)
+    license: str = ""
     due: float = 0.0
     job: Job | None = None
     pushed: int | None = None  # the step of the last push
@@ -144,11 +147,13 @@ class Kept:
     last: bool = False  # the run has ended, this push is the final one
     trouble: str = ""
     over: bool = False  # the final push has failed, and trying again would not help
+    over_at: float = field(default_factory=time.monotonic)
 
     def told(self) -> dict[str, Any]:
         now = time.monotonic()
         return {
-            "repo": self.repo, "branch": BRANCH, "minutes": self.minutes, "pushed": self.pushed, "trouble": self.trouble,
+            "repo": self.repo, "branch": "main" if self.last else BRANCH, "minutes": self.minutes,
+            "pushed": self.pushed, "trouble": self.trouble,
             "ago": round(now - self.pushed_at) if self.pushed is not None else None,
             "in": 0 if self.over else max(0, round(self.due - now)),
             "now": self.job is not None and self.job.status == "working",
@@ -216,8 +221,10 @@ class Jobs:
 
     # Publishing as it goes on
 
-    def keep_pushing(self, run: Run, owner: str, repo: str, token: str, *, private: bool, minutes: float) -> None:
-        """Push the run's latest checkpoint every so many minutes, and once more when it has ended.
+    def keep_pushing(
+        self, run: Run, owner: str, repo: str, token: str, *, private: bool, minutes: float, license: str = ""
+    ) -> None:  # fmt: skip
+        """Push the run's latest checkpoint every so many minutes to a branch of its own, and the final one to main.
 
         Raises:
             Refused: for an odd number of minutes, an odd name, or a run that is over.
@@ -229,7 +236,7 @@ class Jobs:
         if run.status not in (*WORKING, "waiting", "paused"):
             raise Refused("this run has ended: publish it once, above")
         with self._lock:
-            self._kept[run.id] = Kept(run, owner, repo, private, minutes, token)
+            self._kept[run.id] = Kept(run, owner, repo, private, minutes, token, license)
             self._watch()
 
     def stop_pushing(self, run: Run) -> None:
@@ -258,19 +265,19 @@ class Jobs:
                 self.stop_pushing(run)
                 return
             if kept.last and not job.again:
-                kept.token, kept.over = "", True  # no further push, but its owner is to read why
-        if kept.over:
-            return
-        if run.deleted_at is not None:
+                kept.token, kept.over, kept.over_at = "", True, now  # no further push, but its owner is to read why
+        if run.deleted_at is not None or (kept.over and now - kept.over_at > KEPT_FOR):
             self.stop_pushing(run)
+            return
+        if kept.over:
             return
         ended = run.status not in (*WORKING, "waiting", "paused")  # before its checkpoints are listed: the last one is there by then
         found = run.checkpoints()
-        new = bool(found) and found[0][1].step != kept.pushed
+        new = bool(found) and (ended or found[0][1].step != kept.pushed)  # the final checkpoint goes to main, pushed before or not
         if ended and not new:
             self.stop_pushing(run)
         elif new and (now >= kept.due or (ended and not kept.last)):
-            errand = Errand("push", kept.repo, kept.token, revision=BRANCH, private=kept.private,
+            errand = Errand("push", kept.repo, kept.token, revision="main" if ended else BRANCH, private=kept.private, license=kept.license,
                             checkpoint=str(found[0][0]), run=str(run.folder))  # fmt: skip
             try:
                 kept.job, kept.last = self.start(errand, kept.owner), ended
@@ -282,9 +289,14 @@ class Jobs:
             time.sleep(HOUSEKEEPING)
             now = time.monotonic()
             for job in list(self._jobs.values()):
-                supervise(job)
-                if job.over.is_set() and now - job.heard_at > KEPT_FOR:
-                    self._jobs.pop(job.id, None)
+                try:
+                    supervise(job)
+                    if job.over.is_set() and now - job.heard_at > KEPT_FOR:
+                        self._jobs.pop(job.id, None)
+                except Exception:  # one job must not end the supervision of the others
+                    log.exception("supervision of the Hub job %s failed", job.errand.kind)
             for kept in list(self._kept.values()):
-                with suppress(Exception):  # one odd run must not end it for the others
+                try:
                     self._push_again(kept)
+                except Exception:
+                    log.exception("publishing a run while it trains failed")

@@ -1,12 +1,14 @@
 """One errand on the Hub, in a process of its own: whatever hangs there, the page does not, and what is ended leaves nothing half
 done, because a push is one commit and a pull is a folder that counts only when it is whole.
 
-Up the pipe go ("say", sentence), then either ("result", dictionary) or ("failed", sentence, whether to try again).
+Up the pipe go ("say", sentence, further seconds of silence, phase), then
+either ("result", dictionary) or ("failed", sentence, whether to try again).
 The kinds of errand, and what they result in:
 
     account      whose token it is
     gallery      the models that carry the playground's tag
     look         what a repository holds, without loading it
+    preview      what publishing a checkpoint would send, without an account and without the network
     plan, push   what publishing a checkpoint changes; then the same, done
     pull         a checkpoint in `into`
     reproduce    the score of a published model measured here, beside the one that its card gives
@@ -15,12 +17,14 @@ The kinds of errand, and what they result in:
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
 import signal
 import threading
 import time
+import traceback
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from multiprocessing.connection import Connection
@@ -28,6 +32,8 @@ from pathlib import Path
 from typing import Any
 
 from playground.runs.limits import Limits
+
+from .names import Phase
 
 QUIET = {
     "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1",
@@ -39,7 +45,9 @@ QUIET = {
 LARGEST_PULL = 200_000_000  # bytes
 LARGEST_TEXT = 1_000_000  # bytes of a card or a manifest
 MOST_FILES = 100  # listed
-KINDS = ("account", "gallery", "look", "plan", "push", "pull", "reproduce", "stage", "deploy")
+LOADING_FOR = 600.0  # seconds that imports may take on a busy machine, at low priority
+log = logging.getLogger(__name__)
+KINDS = ("account", "gallery", "look", "preview", "plan", "push", "pull", "reproduce", "stage", "deploy")
 
 
 @dataclass(frozen=True)
@@ -53,6 +61,7 @@ class Errand:
     revision: str = "main"
     private: bool = False
     with_data: bool = False
+    license: str = ""  # of what is published; empty: what `card.default_license` says
     checkpoint: str = ""
     run: str = ""  # the run's folder, where the metrics are
     into: str = ""
@@ -87,7 +96,9 @@ def work(pipe: Connection, errand: Errand, scratch: str) -> None:
         message = ("failed", f"this machine could not do it: {error.strerror or type(error).__name__}", True)
     except MemoryError:
         message = ("failed", "there is not enough memory for it now", True)
-    except Exception as error:  # last words; a traceback could hold what nobody should read
+    except Exception as error:  # the message may hold a token; the lines of the traceback hold none
+        where = "".join(traceback.format_tb(error.__traceback__))
+        log.error("the Hub job %s failed with %s at:\n%s", errand.kind, type(error).__name__, where)
         message = ("failed", f"it went wrong in a way that nobody foresaw ({type(error).__name__})", True)
     with suppress(OSError):
         pipe.send(message)
@@ -107,10 +118,14 @@ class Runner:
     def __init__(self, hub: Any, errand: Errand, pipe: Connection, scratch: Path) -> None:
         self.hub, self.errand, self.pipe, self.scratch = hub, errand, pipe, scratch
 
-    def say(self, sentence: str, patience: float = 0.0) -> None:
-        """Tell what is being done, and how many seconds more than usual it may take without a word."""
+    def say(self, sentence: str, patience: float = 0.0, phase: Phase = Phase.READING) -> None:
+        """Report what is being done, how many seconds of silence beyond the default it may take, and the phase."""
         with suppress(OSError):
-            self.pipe.send(("say", sentence, patience))
+            self.pipe.send(("say", sentence, patience, phase))
+
+    def say_loading(self) -> None:
+        """Report that imports begin, which a busy machine may take minutes for; call it before the first of them."""
+        self.say("Loading PyTorch", LOADING_FOR)
 
     def reach(self) -> None:
         self.say("Reaching the Hub")
@@ -123,7 +138,9 @@ class Runner:
     def gallery(self) -> dict[str, Any]:
         self.reach()
         rows: list[dict[str, Any]] = []
-        for model in self.hub.gallery():
+        models = self.hub.gallery()
+        self.say_loading()
+        for model in models:
             with suppress(TypeError, ValueError, AttributeError, OverflowError):  # one odd card must not empty the list
                 rows.append(_row(model))
         return {"models": rows}
@@ -131,10 +148,12 @@ class Runner:
     # Looking and fetching
 
     def look(self) -> dict[str, Any]:
+        from .client import HubError
+
         self.reach()
         about, manifest, card = self.inspected()
         told = self.described(about, manifest, card)
-        with suppress(Exception):  # the list of older ones is a courtesy
+        with suppress(HubError):  # the list of older ones is a courtesy
             told["revisions"] = self.hub.revisions(self.errand.repo, self.errand.revision)
             told["branches"] = self.hub.branches(self.errand.repo)
         return told
@@ -147,12 +166,19 @@ class Runner:
         """
         from playground.training.manifest import read_manifest
 
-        from .client import HubError
+        from .client import HubError, Missing
         from .names import MANIFEST
 
         repo = self.errand.repo
         self.say(f"Looking at {repo}")
-        about = self.hub.look(repo, self.errand.revision)
+        try:
+            about = self.hub.look(repo, self.errand.revision)
+        except Missing:
+            if self.errand.revision == "main":
+                raise
+            branches = self.hub.branches(repo)  # raises its own error where there is no such repository
+            known = f"the branch {branches[0]}" if len(branches) == 1 else f"one of the branches {', '.join(branches[:10])}"
+            raise HubError(f"{repo} has no revision {self.errand.revision}; take {known}, or a commit by its hash") from None
         sizes = about.sizes
         if MANIFEST not in sizes or "model.safetensors" not in sizes:
             lacking = MANIFEST if MANIFEST not in sizes else "model.safetensors"
@@ -172,6 +198,7 @@ class Runner:
         return about, manifest, card
 
     def described(self, about: Any, manifest: Any, card: str) -> dict[str, Any]:
+        self.say_loading()
         from playground.runs.run import task_in_words
 
         from .card import read_scores
@@ -189,6 +216,7 @@ class Runner:
 
     def fetched(self, into: Path) -> dict[str, Any]:
         """Fetch a checkpoint into a folder, checked."""
+        self.say_loading()
         from playground.runs.gather import FILES
         from playground.runs.inspector import Inspector
         from playground.runs.memory import check_memory
@@ -207,7 +235,7 @@ class Runner:
             raise HubError(f"{self.errand.repo} has {sum(wanted.values()) / 1e6:.0f} MB, more than the {most} that are fetched here")
         package = self.scratch / "package"
         self.hub.fetch(self.errand.repo, about.sha, wanted, package, self.say)
-        self.say("Looking at every number")
+        self.say("Looking at every number", LOADING_FOR)
         to_checkpoint(package, into)
         Inspector().check(into)
         return told
@@ -228,11 +256,12 @@ class Runner:
 
     def reproduce(self) -> dict[str, Any]:
         """A published model's score, measured here on as many sequences as its card names."""
+        self.reach()
+        self.say_loading()
         from playground.evaluation import evaluate
         from playground.tasks.held_out import held_out_set
         from playground.training.checkpoint import load_model
 
-        self.reach()
         folder = self.scratch / "checkpoint"
         told = self.fetched(folder)
         manifest, family = load_model(folder)
@@ -262,24 +291,28 @@ class Runner:
 
     def package(self, checkpoint: Path) -> tuple[Path, Path | None]:
         """The files of the model and, if wanted, of its training set."""
+        self.say_loading()
         from playground.training.manifest import read_manifest
 
         from .card import write_card
         from .package import build_package
 
         errand = self.errand
-        self.say("Putting the model together")
+        self.say("Putting the model together", LOADING_FOR)
         folder, data = self.scratch / "model", None
         folder.mkdir()
         build_package(checkpoint, folder)
         self.say("Writing its card", 600.0)
-        write_card(folder, checkpoint, repo=errand.repo, dataset=self.data_repo if errand.with_data else None)
+        write_card(
+            folder, checkpoint, repo=errand.repo, dataset=self.data_repo if errand.with_data else None, revision=errand.revision,
+            license=errand.license,
+        )  # fmt: skip
         if errand.with_data:
             from playground.data import write_dataset
 
             self.say("Drawing its training set again", 600.0)
             data = self.scratch / "data"
-            write_dataset(data, read_manifest(checkpoint), repo=self.data_repo, model=errand.repo)
+            write_dataset(data, read_manifest(checkpoint), repo=self.data_repo, model=errand.repo, license=errand.license)
         return folder, data
 
     @property
@@ -295,10 +328,13 @@ class Runner:
         """
         from playground.training.manifest import read_manifest
 
-        from .client import check_repo
+        from .client import check_branch, check_repo
+        from .forms import form_of
 
         check_repo(self.errand.repo)
+        check_branch(self.errand.revision)
         checkpoint = self.gathered()
+        form_of(read_manifest(checkpoint).config.family)  # refuses before the network is used
         self.reach()
         self.check_may_write()
         model, data = self.package(checkpoint)
@@ -321,6 +357,24 @@ class Runner:
         if namespace not in (who["name"], *who["orgs"]):
             own = " or ".join((who["name"], *who["orgs"]))
             raise HubError(f"the account {who['name']} may not publish under {namespace}; put {own} before the slash")
+
+    def preview(self) -> dict[str, Any]:
+        """What a push would send, compared with nothing: neither an account nor the network is used."""
+        from playground.training.manifest import read_manifest
+
+        from .client import check_branch, check_repo, new_plan
+
+        check_repo(self.errand.repo)
+        check_branch(self.errand.revision)
+        checkpoint = self.gathered()
+        model, data = self.package(checkpoint)
+        asked = {"endpoint": self.hub.endpoint, "private": self.errand.private}
+        plans = [new_plan(model, self.errand.repo, revision=self.errand.revision, **asked)]
+        if data is not None:
+            plans.insert(0, new_plan(data, self.data_repo, kind="dataset", **asked))
+        card = (model / "README.md").read_text(encoding="utf-8")
+        step = read_manifest(checkpoint).step
+        return {"plans": [asdict(plan) for plan in plans], "card": card, "step": step, "url": plans[-1].url, "compared": False}
 
     def plan(self) -> dict[str, Any]:
         """What a push would do; nothing is written."""

@@ -363,6 +363,11 @@ def build_family(config: RunConfig) -> Family:
     return load_family(config.family)(config.model)
 
 
+def shapes_of(config: RunConfig) -> dict[str, tuple[torch.dtype, tuple[int, ...] | None]]:
+    """Return the types and shapes of a model's weights by name, without building it."""
+    return _shapes(config)
+
+
 def load_weights(family: Family, path: Path) -> None:
     """Put the weights of a file into a model.
 

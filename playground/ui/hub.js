@@ -145,7 +145,7 @@ function action(row, text, act) {
 $(".model").addEventListener("change", () => { if ($(".repo").value.endsWith("/")) $(".repo").value = ""; which(); offer(); keep("tell"); });
 
 // ---------------------------------------------------------------- publishing
-const wishes = () => ({ subject: $(".model").value, checkpoint: $(".which").value, repo: $(".repo").value.trim(), private: $(".private").checked, data: $(".data").checked });
+const wishes = () => ({ subject: $(".model").value, checkpoint: $(".which").value, repo: $(".repo").value.trim(), private: $(".private").checked, data: $(".data").checked, license: $(".license").value.trim() });
 function forget() { planned = null; show($(".plan"), false); }
 async function lookFirst() {
   if (!$(".repo").value.trim()) {
@@ -191,14 +191,14 @@ async function publish() {
 $(".look-first").addEventListener("click", lookFirst);
 $(".go").addEventListener("click", publish);
 $(".not-now").addEventListener("click", forget);
-for (const selector of [".repo", ".private", ".data", ".which"]) $(selector).addEventListener("input", forget);
+for (const selector of [".repo", ".license", ".private", ".data", ".which"]) $(selector).addEventListener("input", forget);
 
 // ---- while it trains
 async function keep(act) {
   const subject = $(".model").value;
   if (!subject.startsWith("run:")) { keeping = null; drawKeep(); return; }
   try {
-    const told = await call("hub-keep", { owner, subject, do: act, token: $(".token").value, repo: $(".repo").value.trim(), private: $(".private").checked, minutes: +$(".minutes").value });
+    const told = await call("hub-keep", { owner, subject, do: act, token: $(".token").value, repo: $(".repo").value.trim(), private: $(".private").checked, license: $(".license").value.trim(), minutes: +$(".minutes").value });
     if (subject !== $(".model").value) return;
     keeping = told.kept;
     if (act !== "tell") note($(".keep-note"), sentenceOf(told.error || ""), "error");
@@ -207,8 +207,8 @@ async function keep(act) {
 }
 function drawKeep() {
   const k = keeping;
-  $(".keep-words").textContent = !k ? "Its latest checkpoint becomes a commit on the branch while-training, so that little is lost with this machine. For that, your token stays in memory until the run ends or the server does, and on no disk." :
-    "On " + k.repo + ", branch " + k.branch + ", every " + k.minutes + " min. " + (k.now ? "Publishing now." : k.pushed === null ? "Nothing published yet." : "Step " + k.pushed.toLocaleString("en") + " published " + (k.ago < 60 ? "just now" : ago(k.ago) + " ago") + (k.in ? ", next in " + Math.ceil(k.in / 60) + " min." : ".")) + "";
+  $(".keep-words").textContent = !k ? "Its latest checkpoint becomes a commit on the branch while-training, so that little is lost with this machine; the final one goes to main. For that, your token stays in memory until the run ends or the server does, and on no disk." :
+    "On " + k.repo + ", branch " + k.branch + ", every " + k.minutes + " min, at the end on main. " + (k.now ? "Publishing now." : k.pushed === null ? "Nothing published yet." : "Step " + k.pushed.toLocaleString("en") + " published " + (k.ago < 60 ? "just now" : ago(k.ago) + " ago") + (k.in ? ", next in " + Math.ceil(k.in / 60) + " min." : ".")) + "";
   const box = $(".keep-note");
   if (k && k.trouble) { note(box, sentenceOf(k.trouble), "error"); box.dataset.trouble = "yes"; }
   else if (box.dataset.trouble) { note(box, ""); delete box.dataset.trouble; } // it is over

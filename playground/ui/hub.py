@@ -20,13 +20,15 @@ from typing import Any
 import gradio as gr
 from starlette.requests import Request
 
+from playground.hub.forms import CannotPublish, form_of
 from playground.hub.jobs import Busy, Job, Jobs, cancel
+from playground.hub.names import LICENSES
 from playground.hub.work import Errand
 from playground.models.config import SettingError
 from playground.runs.registry import Registry
 from playground.runs.run import Refused, Run
 from playground.training.environment import secret
-from playground.training.manifest import CheckpointError
+from playground.training.manifest import CheckpointError, read_manifest
 
 from .asked import Answerer
 from .subject import RUN, checkpoint_folder, run_on_show
@@ -110,7 +112,7 @@ class HubPage:
             token = await asyncio.to_thread(token_of, what, request.scope.get("session", {}), self.local)
             errand, on_done = await asyncio.to_thread(self._errand, what, owner, token)
             return {"job": self.jobs.start(errand, owner, on_done, anew=what.get("again") is True).id}
-        except (Refused, CheckpointError, OSError) as error:
+        except (Refused, CannotPublish, CheckpointError, OSError) as error:
             return {"error": str(error), "again": isinstance(error, Busy)}
 
     def _errand(self, what: dict[str, Any], owner: str, token: str) -> tuple[Errand, Any]:
@@ -132,10 +134,11 @@ class HubPage:
                 if not token:
                     raise Refused("sign in first: publishing needs a token of yours that may write")
                 checkpoint, run = self._checkpoint(what)
+                form_of(read_manifest(checkpoint).config.family)
                 seen = _text(what, "expected") if "expected" in what else None
                 return Errand(
                     kind, repo, token, revision=revision, private=what.get("private") is True, with_data=what.get("data") is True,
-                    checkpoint=str(checkpoint), run=str(run.folder) if run else "", expected=seen,
+                    license=license_in(what), checkpoint=str(checkpoint), run=str(run.folder) if run else "", expected=seen,
                 ), _nothing  # fmt: skip
         raise Refused(f"{kind[:40]!r} is nothing that can be done on the Hub")
 
@@ -197,10 +200,25 @@ class HubPage:
                     raise Refused("sign in first: publishing needs a token of yours that may write")
                 minutes: Any = what.get("minutes")
                 repo = _text(what, "repo").strip()
-                self.jobs.keep_pushing(run, what["owner"], repo, token, private=what.get("private") is True, minutes=minutes)
-        except Refused as error:
+                form_of(run.config.family)
+                self.jobs.keep_pushing(
+                    run, what["owner"], repo, token, private=what.get("private") is True, minutes=minutes, license=license_in(what)
+                )
+        except (Refused, CannotPublish) as error:
             return {"error": str(error), "kept": self.jobs.kept(run)}
         return {"kept": self.jobs.kept(run)}
+
+
+def license_in(what: Mapping[str, Any]) -> str:
+    """Return the licence that a page asks for; empty where it leaves the choice to the default.
+
+    Raises:
+        Refused: for one that the Hub does not know.
+    """
+    named = _text(what, "license").strip().lower()
+    if named and named not in LICENSES:
+        raise Refused(f"the licence is {named[:60]!r}, which the Hub does not know; give one such as mit, apache-2.0 or cc-by-4.0")
+    return named
 
 
 def _nothing(job: Job) -> None:

@@ -120,7 +120,7 @@ def test_the_card_of_a_shipped_checkpoint(cards, name):
     exact, token = card.data.eval_results
     assert (exact.metric_type, exact.metric_value, exact.metric_args) == ("exact_match", 1.0, {"n": 2000})
     assert (token.metric_type, token.metric_value, token.metric_args) == ("token_accuracy", 1.0, {"n": 2000})
-    assert (exact.task_type, exact.dataset_type, exact.dataset_split) == ("text2text-generation", "synthetic", "test")
+    assert (exact.task_type, exact.dataset_type, exact.dataset_split) == ("other", "synthetic", "test")
     assert f"{manifest.config.model.parameter_count():,} parameters" in text
     assert "| 3 | 67 | 67 | 100.00 % | 94.6–100.0 % | 100.00 % |" in text
     assert f"\npython -m playground pull ada/{name}\n" in text
@@ -215,6 +215,61 @@ def test_changes_on_the_way_are_told(tmp_path, small_run):
     text, _ = assert_whole(card_of(tmp_path / "p", saved(tmp_path / "c", small_run, 3, changes=changes)))
     assert "Changed on the way:\n\n- from step 2 on, `learning_rate` was 0.001\n- from step 3 on, `steps` was 40\n\n" in text
     assert "This repeats its settings, though not the changes made on the way:" in text
+
+
+@pytest.mark.parametrize("revision", ["while-training", "exp/1"])
+def test_the_card_of_a_branch_loads_that_branch(tmp_path, revision):
+    text, _ = assert_whole(card_of(tmp_path, ROOT / "checkpoints" / "reverse", revision=revision))
+    assert text.count(f'from_pretrained("ada/digits", revision="{revision}", trust_remote_code=True)') == 2
+    assert f"\npython -m playground pull ada/digits --revision {revision}\n" in text
+
+
+def test_a_revision_is_no_way_to_write_code_on_a_card(tmp_path):
+    with pytest.raises(HubError, match="is no revision"):
+        card_of(tmp_path, ROOT / "checkpoints" / "reverse", revision='main"); import os; ("')
+
+
+def test_a_card_says_what_its_tokenizer_and_pipelines_do(cards):
+    text = text_of(cards["reverse"])
+    assert "Missing [UNK] token" in text
+    assert "text2text-generation" not in text
+    assert re.search(r"\[Transformer Playground\]\(https?://[^)]+\)", text)
+    assert "`revision` of its commit" in text
+
+
+def rows_checkpoint(folder, origin=None):
+    """A checkpoint of rows that somebody brought."""
+    rows = from_text("".join(f"{a} {b} {c}\t{c} {b} {a}\n" for a in "abcdefg" for b in "abcdefg" for c in "abcdefg"))
+    keep(dataclasses.replace(rows, origin=origin) if origin else rows)
+    config = RunConfig.from_fields(rows.settings() | {"d_model": 16, "n_heads": 1, "n_layers": 1, "d_ff": 16})
+    return saved(folder, config, 2, scores=True)
+
+
+def test_no_licence_is_claimed_for_other_peoples_rows(tmp_path, monkeypatch):
+    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path / "here"))
+    package = card_of(tmp_path / "p", rows_checkpoint(tmp_path / "c"))
+    text, card = text_of(package), ModelCard.load(package / "README.md")
+    assert card.data.license is None
+    assert "Its author names no licence for the weights" in text
+    assert not re.search(r"MIT, for|mit, for", text)
+
+
+def test_the_licence_of_a_dataset_on_the_hub_is_taken_over_and_linked(tmp_path, monkeypatch):
+    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path / "here"))
+    checkpoint = rows_checkpoint(tmp_path / "c", {"dataset": "cy/verses", "license": "cc-by-sa-4.0"})
+    package = card_of(tmp_path / "p", checkpoint)
+    text, card = text_of(package), ModelCard.load(package / "README.md")
+    assert (card.data.license, card.data.datasets) == ("cc-by-sa-4.0", ["cy/verses"])
+    assert "[cy/verses](https://huggingface.co/datasets/cy/verses), whose terms apply" in text
+    assert ModelCard.load(card_of(tmp_path / "q", checkpoint, license="cc0-1.0") / "README.md").data.license == "cc0-1.0"
+
+
+def test_a_licence_that_is_named_stands_on_the_card(tmp_path):
+    text, card = assert_whole(card_of(tmp_path, ROOT / "checkpoints" / "reverse", license="cc-by-4.0"))
+    assert card.data.license == "cc-by-4.0"
+    assert "cc-by-4.0, for the weights." in text
+    with pytest.raises(HubError, match="the Hub does not know"):
+        card_of(tmp_path / "p", ROOT / "checkpoints" / "reverse", license="my own\nlicense")
 
 
 def test_the_training_set_is_linked_when_there_is_one(tmp_path):

@@ -420,6 +420,83 @@ def test_every_revision_can_be_listed_looked_at_and_fetched(hub, ada, nobody, pa
         assert "no such revision; choose one of those that it lists" in str(error)
 
 
+def test_a_branch_may_have_slashes_in_its_name(hub, ada, nobody, package, tmp_path):
+    plan = ada.plan(package, "ada/digits", revision="exp/one.2")
+    ada.push(package, plan, "Step 1")
+    assert hub.files("ada/digits", "exp/one.2") == {path.name: path.read_bytes() for path in package.iterdir()}
+    assert nobody.look("ada/digits", "exp/one.2").sizes["model.safetensors"] == len(LARGE["model.safetensors"])
+    nobody.fetch("ada/digits", "exp/one.2", {MANIFEST: len(REGULAR[MANIFEST])}, tmp_path / "in")
+    assert (tmp_path / "in" / MANIFEST).read_bytes() == REGULAR[MANIFEST]
+
+
+# A Hub that is busy for a moment
+
+
+@pytest.fixture
+def naps(monkeypatch):
+    """The seconds that the client waited; it waits none."""
+    waited = []
+    monkeypatch.setattr(time, "sleep", waited.append)
+    return waited
+
+
+def test_a_push_waits_where_the_hub_asks_for_a_few_seconds(hub, ada, package, naps):
+    """Everything is uploaded by then; to give up would throw it away."""
+    plan = ada.plan(package, "ada/digits")
+    with hub.fault(hub.COMMIT, 429, times=1, retry_after=3) as busy:
+        ada.push(package, plan, "Step 1")
+    assert (busy.hits, naps) == (1, [3.0])
+    assert titles(hub, "ada/digits") == ["initial commit", "Step 1"]
+
+
+@pytest.mark.parametrize(("where", "call"), [("WHOAMI", "account"), ("LIST", "gallery")])
+@pytest.mark.parametrize("status", [500, 503])
+def test_a_question_is_asked_once_more_where_the_hub_has_trouble(hub, ada, naps, where, call, status):
+    with hub.fault(getattr(hub, where), status, times=1) as trouble:
+        getattr(ada, call)()
+    assert trouble.hits == 1
+    with hub.fault(getattr(hub, where), status) as trouble:
+        assert "has trouble itself" in str(refused(getattr(ada, call)))
+    assert trouble.hits == 2
+
+
+def test_what_changes_something_is_not_repeated_after_an_error(hub, ada, package, naps):
+    with hub.fault(hub.COMMIT, 503) as trouble:
+        refused(push, ada, package, "ada/digits")
+    assert trouble.hits == 1
+
+
+# What stays behind
+
+
+@pytest.mark.parametrize("status", [403, 412, 413])
+def test_a_repository_that_stays_empty_is_named(hub, ada, package, status):
+    with hub.fault(hub.COMMIT, status):
+        error = refused(push, ada, package, "ada/empty")
+        assert hub.files("ada/empty") == {}
+        assert "the public repository ada/empty was made before that and may be empty" in str(error)
+        hub.put("ada/there", {MANIFEST: "{}"})
+        assert "was made" not in str(refused(push, ada, package, "ada/there"))
+
+
+def test_on_a_space_a_refusal_says_what_signing_in_allows(hub, ada, package, monkeypatch):
+    with hub.fault(hub.CREATE, 403):
+        assert "made from it" not in str(refused(push, ada, package, "ada/digits"))
+        monkeypatch.setenv("SPACE_ID", "ada/space")
+        assert "only: choose a new name" in str(refused(push, ada, package, "ada/digits"))
+
+
+def test_a_licence_of_its_owners_stays(hub, ada, package):
+    (package / "LICENSE").write_text("MIT License")
+    push(ada, package, "ada/digits")
+    hub.put("ada/digits", {"LICENSE": "Mine"})
+    plan = ada.plan(package, "ada/digits")
+    assert not plan.writes
+    (package / "metrics.jsonl").write_bytes(b"")
+    push(ada, package, "ada/digits", "Step 2")
+    assert hub.files("ada/digits")["LICENSE"] == b"Mine"
+
+
 # Looking and fetching
 
 

@@ -39,7 +39,10 @@ CODE = {
     "norms.py",
     "gated.py",
 }
-ALWAYS = CODE | {"config.json", "generation_config.json", "model.safetensors", "playground.json", "tokenizer.json", "tokenizer_config.json"}
+ALWAYS = CODE | {
+    "LICENSE", "config.json", "generation_config.json", "model.safetensors", "playground.json", "tokenizer.json",
+    "tokenizer_config.json",
+}  # fmt: skip
 
 # Two lines load what was published, in a process that has never heard of this project.
 STRANGER = """
@@ -143,6 +146,7 @@ def test_its_config_says_every_size_and_what_loads_it(package):
     assert {name: config[name] for name in SIZES} == dataclasses.asdict(ModelConfig(**sizes))  # what the old file does not name, too
     assert config["auto_map"] == {
         "AutoConfig": "automodel.PlaygroundConfig",
+        "AutoModel": "automodel.PlaygroundForSeq2SeqLM",
         "AutoModelForSeq2SeqLM": "automodel.PlaygroundForSeq2SeqLM",
     }
     assert (config["architectures"], config["dtype"]) == (["PlaygroundForSeq2SeqLM"], "float32")
@@ -167,12 +171,12 @@ def test_a_broken_checkpoint_is_not_packed(tmp_path):
     assert not any((tmp_path / "package").iterdir())
 
 
-def test_another_family_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setitem(FAMILIES, "recurrent", FAMILIES["transformer"])
+def test_a_family_that_transformers_cannot_load_is_refused_with_what_to_do_instead(tmp_path, monkeypatch):
+    monkeypatch.setitem(FAMILIES, "tail", FAMILIES["transformer"])  # as EXTENDING.md adds one
     other = shutil.copytree(REVERSE, tmp_path / "other")
     manifest = json.loads((other / "config.json").read_text())
-    (other / "config.json").write_text(json.dumps(manifest | {"family": "recurrent"}))
-    with pytest.raises(CannotPublish, match="'recurrent' cannot be published in this form"):
+    (other / "config.json").write_text(json.dumps(manifest | {"family": "tail"}))
+    with pytest.raises(CannotPublish, match=r"'tail' cannot be published.* Share its folder instead"):
         build_package(other, tmp_path / "package")
     assert issubclass(CannotPublish, ValueError)
 

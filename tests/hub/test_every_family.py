@@ -1,0 +1,188 @@
+"""Every family there and back: pushed to a Hub, loaded by the lines of its card, pulled again, and asked the same sequences."""
+
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+import torch
+import transformers
+
+from playground.families import FAMILIES
+from playground.hub.jobs import begin
+from playground.hub.names import OURS
+from playground.hub.package import build_package, to_checkpoint
+from playground.hub.work import Errand
+from playground.runs.processes import warm_up
+from playground.tasks.held_out import held_out_set
+from playground.training.checkpoint import load_model, save_checkpoint
+from playground.training.manifest import CheckpointError
+from playground.training.trainer import Trainer
+from tests.families.small import small
+
+CODELESS = {"bert", "gpt2", "bart"}  # classes of transformers
+STEPS = 50
+MEMBERS = {family: (family if family != "recurrent" else "lstm-additive", {}) for family in FAMILIES}
+VARIANTS = MEMBERS | {
+    "gru-none": ("gru-none", {}),
+    "rnn-dot": ("rnn-dot", {}),
+    "transformer-rope": ("transformer", {"positions": "rope", "norm_kind": "rms", "activation": "swiglu", "kv_heads": 1}),
+    "encoder-only-sinusoidal": ("encoder-only", {"positions": "sinusoidal"}),
+    "decoder-only-sinusoidal-tied": ("decoder-only", {"positions": "sinusoidal", "tie_output": True}),
+    "decoder-only-rope": ("decoder-only", {"positions": "rope"}),
+}
+# After the card's own lines: those again, on every line of stdin. It prints the answers, and whether code of a repository was run.
+ON_ALL = """
+import json, sys
+answers = []
+for text in json.load(sys.stdin):
+    inputs = tokenizer(text, return_tensors="pt")
+    printed = []
+    print_, print = print, printed.append
+{lines}
+    print = print_
+    answers.append(printed[0])
+print(json.dumps([answers, sorted(name for name in sys.modules if name.startswith("transformers_modules."))]))
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def warm():
+    warm_up().join()
+
+
+def trained(folder, name, changes):
+    """A checkpoint of a family after some steps."""
+    trainer = Trainer(small(name, **changes))
+    metrics = [trainer.step() for _ in range(STEPS)]
+    save_checkpoint(folder, trainer, metrics, trainer.evaluate(100))
+    return folder
+
+
+@pytest.fixture(scope="module", params=MEMBERS)
+def published(request, hub, tmp_path_factory):
+    """One family: its checkpoint, its repository."""
+    folder = trained(tmp_path_factory.mktemp("checkpoint") / "0", *MEMBERS[request.param])
+    repo = f"ada/{request.param}"
+    carry_out(Errand("push", repo, hub.ADA, hub.url, checkpoint=str(folder)))
+    return folder, repo
+
+
+def carry_out(errand):
+    job = begin(errand)
+    assert job.over.wait(120), f"still working: {job.sentence}"
+    assert job.status == "done", job.sentence
+    return job.result
+
+
+def questions(folder):
+    """Held-out sequences as texts, and what the checkpoint answers to them, as `predict` shows it."""
+    manifest, family = load_model(folder)
+    task = manifest.config.task.load()
+    batch = held_out_set(task, 30, 1, manifest.config.task.max_length).batch
+    texts, answers = [], []
+    for row in batch.source_BS:
+        tokens = row[row != 0][None]
+        texts.append(" ".join(task.vocabulary.decode(tokens[0].tolist())))
+        answers.append(" ".join(task.vocabulary.decode(family.solve(tokens, family.config.max_positions)[0].tolist())))
+    return texts, answers
+
+
+def test_the_lines_of_its_card_answer_as_the_checkpoint_does(hub, published, tmp_path):
+    folder, repo = published
+    texts, answers = questions(folder)
+    assert len(texts) > 20
+    card = hub.files(repo)["README.md"].decode()
+    snippet = re.findall(r"```python\n(.*?)```", card, re.DOTALL)[0]
+    lines = re.search(r"inputs = .*\n((?:.*\n)+)", snippet).group(1)
+    program = snippet + ON_ALL.format(lines="".join(f"    {line}\n" for line in lines.splitlines()))
+    bare = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HF_"))}
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", program],
+        cwd=tmp_path, env=bare | hub.environment(tmp_path / "home", HF_MODULES_CACHE=str(tmp_path / "modules")),
+        input=json.dumps(texts), capture_output=True, text=True, timeout=200, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    first, *_, last = done.stdout.splitlines()
+    given, modules = json.loads(last)
+    assert given == answers
+    promised = re.search(r"print\(.*\)  # (.+)", snippet)
+    if promised:
+        assert first == promised.group(1)
+    assert bool(modules) == ("trust_remote_code=True" in snippet)
+    assert bool(modules) == (json.loads((folder / "config.json").read_text())["family"] not in CODELESS)
+    for complaint in ("MISSING", "UNEXPECTED", "newly initialized"):
+        assert complaint not in done.stderr
+
+
+def test_it_is_pulled_bit_for_bit(hub, published, tmp_path):
+    folder, repo = published
+    carry_out(Errand("pull", repo, endpoint=hub.url, into=str(tmp_path / "in")))
+    assert {path.name: path.read_bytes() for path in (tmp_path / "in").iterdir()} == {
+        path.name: path.read_bytes() for path in folder.iterdir()
+    }
+
+
+def test_a_later_push_may_remove_all_that_this_one_wrote(hub, published):
+    _, repo = published
+    assert set(hub.files(repo)) - {"LICENSE"} <= OURS
+
+
+def test_its_card_counts_the_code_that_is_run(hub, published):
+    files = hub.files(published[1])
+    code = [data.decode() for name, data in files.items() if name.endswith(".py")]
+    card = files["README.md"].decode()
+    assert ("LICENSE" in files) == bool(code)
+    if code:
+        assert f": {sum(text.count(chr(10)) for text in code):,} lines in {len(code)} files that write" in card
+    else:
+        assert "no code of this repository is run" in card
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_batch_is_answered_as_its_rows_are(variant, tmp_path):
+    """Rows of different lengths stand together: padding changes no answer."""
+    from playground.hub.forms import form_of
+
+    folder = trained(tmp_path / "checkpoint", *VARIANTS[variant])
+    texts, answers = questions(folder)
+    form = form_of(json.loads((folder / "config.json").read_text())["family"])
+    if form.has_code:
+        importlib.import_module(f"playground.models.{form.module}").register()
+    build_package(folder, tmp_path / "package")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "package")
+    model = getattr(transformers, form.auto).from_pretrained(tmp_path / "package", trust_remote_code=False, use_safetensors=True)
+    inputs = tokenizer(texts, padding=True, return_tensors="pt")
+    if form.auto == "AutoModelForMaskedLM":
+        with torch.no_grad():
+            tokens = model(**inputs).logits.argmax(-1)
+        rows = [row[kind == 1] for row, kind in zip(tokens, inputs["token_type_ids"], strict=True)] if form.blanks else tokens
+        given = [text.split(tokenizer.eos_token)[0].strip() for text in tokenizer.batch_decode(rows)]
+    else:
+        first = inputs["input_ids"].shape[1] if form.auto == "AutoModelForCausalLM" else 0
+        given = tokenizer.batch_decode(model.generate(**inputs)[:, first:], skip_special_tokens=True)
+    assert given == answers
+
+
+@pytest.mark.parametrize("harm", ["cut off", "another number", "names of a checkpoint", "no file"])
+def test_a_broken_package_of_a_class_of_transformers_leaves_no_checkpoint(tmp_path, harm):
+    """Its weights have other names than in a checkpoint; they are checked as strictly."""
+    folder = trained(tmp_path / "checkpoint", *VARIANTS["gpt2"])
+    build_package(folder, tmp_path / "package")
+    weights = tmp_path / "package" / "model.safetensors"
+    data = bytearray(weights.read_bytes())
+    if harm == "cut off":
+        weights.write_bytes(data[:-4])
+    elif harm == "another number":
+        data[-1] ^= 1
+        weights.write_bytes(data)
+    elif harm == "names of a checkpoint":
+        weights.write_bytes((folder / "model.safetensors").read_bytes())
+    else:
+        weights.unlink()
+    with pytest.raises(CheckpointError):
+        to_checkpoint(tmp_path / "package", tmp_path / "back")
+    assert not (tmp_path / "back").exists()
