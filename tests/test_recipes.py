@@ -44,16 +44,16 @@ def carry_out(section, copy):
 
 
 def test_there_is_a_recipe_for_each_thing_that_can_be_added():
-    assert list(SECTIONS) == ["A task", "A part", "A family", "A tab"]
+    assert list(SECTIONS) == ["A task", "A part", "An attention", "A family", "A tab"]
 
 
-@pytest.mark.parametrize("section", ["A task", "A part", "A family"])
+@pytest.mark.parametrize("section", ["A task", "A part", "An attention", "A family"])
 def test_what_a_recipe_adds_can_be_trained(section, copy):
     command = carry_out(section, copy)
     done = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     saved = json.loads((copy / command[-1] / "config.json").read_text())
-    added = {"A task": "tail", "A part": "squared", "A family": "bag"}[section]
+    added = {"A task": "tail", "A part": "squared", "An attention": "window", "A family": "bag"}[section]
     assert f'"{added}"' in json.dumps(saved)
 
 

@@ -30,12 +30,12 @@ class FeedForward(nn.Module):
 
 
 FEED_FORWARD = {"relu": FeedForward, "gelu": GeluFeedForward, "swiglu": GatedFeedForward}
+RELATIONS = {"rope": Rotary, "alibi": Alibi, "t5": Buckets}
 
 
 def self_attention(config: ModelConfig, causal: bool) -> MultiHeadAttention:
     """Attention within one sequence, where relative positions act; `causal` where nobody looks ahead."""
-    relations = {"rope": Rotary, "alibi": Alibi, "t5": Buckets}
-    relation = relations[config.positions](config, causal) if config.positions in relations else Relation()
+    relation = RELATIONS[config.positions](config, causal) if config.positions in RELATIONS else Relation()
     return MultiHeadAttention(config, relation)
 
 
