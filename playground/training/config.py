@@ -147,6 +147,10 @@ class RunConfig:
     def __post_init__(self) -> None:
         if self.family not in FAMILIES:
             raise SettingError("family", f"family is {shown(self.family)}; choose one of {', '.join(FAMILIES)}")
+        for name, part in (("task", TaskConfig), ("training", TrainConfig)):
+            if not isinstance(value := getattr(self, name), part):
+                message = f"{name} is {shown(value)}; give a {part.__name__}, or use RunConfig.from_fields({{...}}) with flat settings"
+                raise SettingError(name, message)
         if type(self.model) is not FAMILIES[self.family].config:
             wanted = FAMILIES[self.family].config.__name__
             raise SettingError(
