@@ -6,6 +6,7 @@ import pytest
 import yaml
 from huggingface_hub import SpaceCardData
 
+from playground.comparison.pretrained import CANONICAL_NAMES
 from playground.hub.names import TAG
 from playground.training.environment import NUMBERS
 from tests.servers import ROOT, SHIPPED
@@ -51,6 +52,11 @@ def test_the_front_matter_says_what_the_hub_understands():
 
 def test_the_models_that_the_front_matter_names_are_those_that_compare_proposes():
     assert {name.split("/")[1] for name in front_matter()["models"]} == {"bert-base-uncased", "gpt2"}
+
+
+def test_the_space_preloads_the_models_that_compare_proposes():
+    preloaded = [line.split()[0] for line in front_matter()["preload_from_hub"]]
+    assert preloaded == front_matter()["models"] == list(CANONICAL_NAMES.values())
 
 
 def test_the_space_is_brought_up_to_date_only_by_what_was_tested_on_main():

@@ -34,6 +34,7 @@ NAME = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9._-]{0,95}/)?[A-Za-z0-9][A-Za-z0-9._
 TUNED = "tuned:"  # before the name of what was fine-tuned here
 CHECKPOINTS = Path(__file__).resolve().parents[2] / "checkpoints"
 SMALL_FILES = (".json", ".txt", ".model")
+CANONICAL_NAMES = {"bert-base-uncased": "google-bert/bert-base-uncased", "gpt2": "openai-community/gpt2"}
 TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "tokenizer.model", "sentencepiece.bpe.model")
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
@@ -262,7 +263,22 @@ def _cache() -> Path:
 
 def _in_cache(name: str) -> Path | None:
     """The newest whole snapshot of a model in the Hub's cache."""
-    home = _cache() / ("models--" + name.replace("/", "--"))
+    return _newest_snapshot(_cache() / _folder_name(name)) or _preloaded(name)
+
+
+def _preloaded(name: str) -> Path | None:
+    """The snapshot of a model that a Space was built with (`preload_from_hub` in README.md), which lies in the Hub's default cache."""
+    if "SPACE_ID" not in os.environ:
+        return None
+    cache = Path.home() / ".cache" / "huggingface" / "hub"
+    return _newest_snapshot(cache / _folder_name(CANONICAL_NAMES.get(name, name)))
+
+
+def _folder_name(name: str) -> str:
+    return "models--" + name.replace("/", "--")
+
+
+def _newest_snapshot(home: Path) -> Path | None:
     try:
         main = (home / "refs" / "main").read_text().strip()
     except OSError:

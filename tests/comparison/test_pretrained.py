@@ -130,6 +130,19 @@ def test_pickles_and_foreign_code_are_not_loaded(served, tiny_gpt2):
     assert not [request for request in seen if request.path.endswith(".py")]
 
 
+def test_on_a_space_models_that_were_preloaded_are_used_without_a_download(cache, tiny_gpt2, tmp_path, monkeypatch):
+    snapshot = tmp_path / "home/.cache/huggingface/hub/models--openai-community--gpt2/snapshots/abc"
+    shutil.copytree(tiny_gpt2, snapshot)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("SPACE_ID", raising=False)
+    with pytest.raises(Refused, match="not on this machine"):
+        pretrained.find("gpt2", Tell(), local_only=True)
+    monkeypatch.setenv("SPACE_ID", "owner/space")
+    for name in ("gpt2", "openai-community/gpt2"):
+        found = pretrained.find(name, Tell())
+        assert (found.folder, found.where) == (str(snapshot), "cache")
+
+
 def test_a_download_that_is_interrupted_goes_on_or_says_so(served, cache):
     with served.fault(served.STORAGE, "cut", times=1, method="GET"):
         assert find("gpt2", Tell()).where == "downloaded"
