@@ -18,6 +18,7 @@ from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, suppress
+from contextvars import ContextVar
 from heapq import heapify, heappop, heappush
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,7 @@ log = logging.getLogger(__name__)
 
 STALE = 600.0  # seconds after which an unfinished write is nobody's any more
 WAITING_IN_ALL = 100
+WAITING_AN_ADDRESS = WAITING_IN_ALL // 2  # owners cost nothing to make up, addresses do
 WAITING_AN_OWNER = 16  # runs that one owner may have waiting for a place
 RUNS_AN_OWNER = 200
 OVERTAKEN_FOR = 120.0  # seconds for which a run that is short of memory lets smaller ones go first
@@ -78,6 +80,7 @@ LONGEST_PROOF = 300.0  # likewise for what is measured on hundreds of sequences
 UNDO_FOR = 600.0  # seconds that a deleted run stays on disk
 OWNERS_KEPT = 10_000  # of which it is known when they were here; anybody may invent owners
 TURNS_KEPT = 1000  # owners whose last turn is known; one whose turn was longer ago counts as never served
+CLIENT_ADDRESS = ContextVar("client_address", default="")  # of the request that is being served
 COMMANDS = ("pause", "resume", "step", "stop", "keep")
 
 
@@ -201,11 +204,15 @@ class Registry:
                 raise Refused(f"you have {WAITING_AN_OWNER} runs waiting for a place already; wait for one, or stop one")
             if len(self._line) >= WAITING_IN_ALL:
                 raise Refused(f"{WAITING_IN_ALL} runs are waiting for a place already; try again later")
+            address = CLIENT_ADDRESS.get()
+            if address and sum(run.address == address for run in self._line) >= WAITING_AN_ADDRESS:
+                raise Refused(f"{WAITING_AN_ADDRESS} runs from your address are waiting for a place already; try again later")
             if len(mine) >= RUNS_AN_OWNER:
                 raise Refused(f"you have {RUNS_AN_OWNER} runs, which is as many as are kept; delete some first")
             self.room.check(fingerprint(owner), kept_by(config))
             folder = self._folder(config)
             run = self._new(config, owner, name, folder)
+            run.address = address
             run.points, run.recorded, run.changes = Points(), [], list(changes or [])
             run.origin = (origin[0].folder.name, origin[1]) if origin else None
             try:

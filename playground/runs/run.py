@@ -182,6 +182,7 @@ class Run:
 
     # Not kept in run.json
     deleted_on: float = 0.0  # when it was deleted, by the monotonic clock: whoever sets the wall clock takes no run away
+    address: str = ""  # of the client that started it
     begin: str = "train"  # what its worker is to do first: train, or step
     points: Points | None = None  # None: still on disk only
     epoch: int = field(default_factory=lambda: secrets.randbelow(2**31))  # another one when the points begin anew

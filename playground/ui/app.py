@@ -49,6 +49,8 @@ from .transfer import routes
 from .visit import known, new_owner, owner_of_cookie, owner_of_this_machine, visit_answerers, visited
 
 HERE = Path(__file__).parent
+# Rate limits bound what one client adds to the queue; a small queue would let one fill it for all.
+MAX_QUEUE = 2000
 MAX_SESSIONS = 100  # of Gradio's; the page keeps no state in them
 TITLE = "<h1>Transformer Playground</h1><p>A small encoder-decoder transformer, written from scratch, learns while you watch.</p>"
 
@@ -93,7 +95,7 @@ def build(registry: Registry, endpoints: Endpoints) -> gr.Blocks:
             concurrency_limit=None,
             api_visibility="private",
         )
-    page.queue(default_concurrency_limit=4, max_size=64)
+    page.queue(default_concurrency_limit=4, max_size=MAX_QUEUE)
     return page
 
 

@@ -23,6 +23,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from playground.runs.registry import CLIENT_ADDRESS
 from playground.training.manifest import parse_json
 
 from .asked import MAX_BRACKETS
@@ -93,7 +94,9 @@ class RouteFilter:
         if load is None or (scope["path"] == "/" and "deep_link" in _query(scope)):
             await refuse(404, "Not found.", scope, receive, send)
             return
-        if seconds := self.load.take_address(client_of(Request(scope)), load):
+        address = client_of(Request(scope))
+        CLIENT_ADDRESS.set(address)
+        if seconds := self.load.take_address(address, load):
             await too_many(seconds)(scope, receive, send)
             return
         await self.app(scope, receive, send)

@@ -11,7 +11,7 @@ from typing import Any
 import gradio as gr
 
 from playground.families import FAMILIES
-from playground.runs.registry import Registry
+from playground.runs.registry import CLIENT_ADDRESS, Registry
 from playground.runs.run import Refused
 from playground.tasks import ROWS, TASKS
 from playground.training.config import Change, RunConfig
@@ -34,6 +34,7 @@ from .form import (
     shown_values,
     weight_and_problem,
 )
+from .limits import client_of
 from .live import live_view
 from .rows import panel_value
 from .subject import CHECKPOINT, RUN, WATCH, run_on_show
@@ -73,7 +74,8 @@ def build_train_tab(registry: Registry, visit: gr.BrowserState) -> tuple[list[An
     def valued(values: tuple[Any, ...]) -> dict[str, Any]:
         return dict(zip(names, values, strict=True))
 
-    def start(visit_value: Any, speed: Any, *values: Any) -> tuple[Any, Any, Any]:
+    def start(request: gr.Request, visit_value: Any, speed: Any, *values: Any) -> tuple[Any, Any, Any]:
+        CLIENT_ADDRESS.set(client_of(request.request))  # Gradio's queue runs this outside of the request
         owner = registry.local_owner or known(visit_value) or new_owner()
         try:
             wanted = Change(0, "speed", float(speed))

@@ -55,6 +55,15 @@ class Page:
         body = {"owner": self.owner} | request
         return self.post(f"/playground/ask/{function}", json.dumps(body).encode(), {"Content-Type": "application/json"})
 
+    def load(self) -> bool:
+        """Send the event of a page that loads, and wait for its end."""
+        config = json.loads(self.get("/config"))
+        load = next(each for each in config["dependencies"] if any(target[1] == "load" for target in each["targets"]))
+        session = secrets.token_hex(6)
+        asked = {"data": [visited(self.owner)], "fn_index": load["id"], "session_hash": session}
+        self.post("/gradio_api/queue/join", json.dumps(asked).encode(), {"Content-Type": "application/json"})
+        return '"success":true' in self.get(f"/gradio_api/queue/data?session_hash={session}").replace('": ', '":')
+
     def poll(self, subject: str, known: int = 0, epoch: int = -1, looks: int = 0) -> dict[str, Any]:
         return self.call("poll", subject=subject, known=known, epoch=epoch, looks=looks)
 

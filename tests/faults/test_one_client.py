@@ -1,0 +1,58 @@
+"""One hostile client against the others: their polls are answered, and nobody is refused a place."""
+
+import json
+import statistics
+import time
+
+import pytest
+
+from playground.ui.visit import new_owner
+from tests.faults.attacks import ATTACKS, Attacker
+from tests.faults.client import Page, Watcher, small_checkpoint
+from tests.faults.harness import counts
+from tests.servers import AppServer
+
+MEDIAN = 1.0  # seconds of a poll: before the limits these were 2 to 10
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory):
+    app = AppServer(tmp_path_factory.mktemp("app"), GRADIO_SERVER_NAME="0.0.0.0", PLAYGROUND_SLOTS="2", PLAYGROUND_LEASE="20")
+    yield app
+    app.stop()
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory):
+    return small_checkpoint(tmp_path_factory.mktemp("small"))
+
+
+@counts(10, 60)
+@pytest.mark.parametrize("name", ATTACKS)
+def test_others_are_served_while_one_client_attacks(app, packed, tmp_path, name, count):
+    """`count` is the seconds that it lasts."""
+    visitor, attacker = Page(app, new_owner()), Attacker(app)
+    watcher = Watcher(Page(app, new_owner(), stays=True), "checkpoint:reverse", 4)
+    ATTACKS[name](attacker, tmp_path)
+    watcher.start()
+    try:
+        ends, visits, tried = time.monotonic() + count, 0, []
+        while time.monotonic() < ends or not visits:
+            assert visitor.get("/")
+            assert visitor.load()
+            subject = visitor.upload(packed)
+            tried.append(visitor.call("try", subject="checkpoint:reverse", text="3 1 4"))
+            run = visitor.do(subject, "again")["subject"]
+            assert visitor.poll(run)["status"] != "gone"
+            visitor.do(run, "stop")
+            sent = visitor.post("/playground/rows", b"a\tb\nc\td\n" * 30, {"X-Owner": visitor.owner, "X-Name": "pasted"})
+            assert "others" not in sent.get("error", "")
+            visits += 1
+    finally:
+        watcher.leaving.set()
+        watcher.join(60)
+        attacker.stop()
+    assert watcher.errors == []
+    assert statistics.median(watcher.took) < MEDIAN
+    assert [answer["given"] for answer in tried] == [["4", "1", "3"]] * len(tried), json.dumps(tried)[:500]
+    assert "Traceback" not in app.log.read_text()
