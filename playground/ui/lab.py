@@ -33,7 +33,7 @@ from .asked import Answerer, answer_owner
 from .form import ADVANCED, FITTED, label_of
 from .limits import client_of
 from .live import answer_of
-from .subject import RUN, config_on_show
+from .subject import RUN, client_on_show, config_on_show
 from .view import view
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,6 @@ FIGURES_WITHIN = 120  # seconds
 VERDICT_WITHIN = 150
 VERDICTS_A_CLIENT, VERDICTS_IN_ALL = 2, 16  # that wait for a model at a time
 MAX_VERDICTS = 256  # in memory
-DISCONNECT_CHECK = 0.5  # seconds between two checks whether a client is still connected
 ENDED = "the process that draws ended"
 NOT_DRAWN = "no process could be started on this machine to draw them; end a run and try again"
 OF_LENGTHS = ("times", "n")
@@ -272,8 +271,8 @@ class LabPage:
             return {"error": "other models are being measured just now; try again in a moment", "again": True}
         self._judging[client] += 1
         try:
-            future = await asyncio.to_thread(self.registry.prover.ask, "loss", found["model"])
-            answer = await answer_while_connected(future, request, VERDICT_WITHIN - 30)
+            future = self.registry.prover.ask("loss", found["model"], client=client_on_show(what, True, request))
+            answer = await answer_of(future, VERDICT_WITHIN - 30, request)
         finally:
             self._judging[client] -= 1
             if not self._judging[client]:
@@ -302,18 +301,6 @@ class LabPage:
             while len(self._verdicts) > MAX_VERDICTS:
                 self._verdicts.popitem(last=False)
         return told
-
-
-async def answer_while_connected(future: Future[dict[str, Any]], request: Request | None, within: float) -> dict[str, Any]:
-    """Wait for an answer while its client is connected; then, and when time is up, cancel the future."""
-    waiting, deadline = asyncio.wrap_future(future), asyncio.get_running_loop().time() + within
-    while not waiting.done():
-        is_gone = request is not None and await request.is_disconnected()
-        if is_gone or asyncio.get_running_loop().time() > deadline:
-            waiting.cancel()  # and with it the future
-            return {"error": f"no answer within {within:g} s; the machine is busy, try again", "again": is_gone}
-        await asyncio.wait({waiting}, timeout=DISCONNECT_CHECK)
-    return {"error": "the model was not measured; try again", "again": True} if waiting.cancelled() else waiting.result()
 
 
 def _not_run(name: str) -> dict[str, Any]:

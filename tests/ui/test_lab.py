@@ -242,8 +242,14 @@ def measured(page, registry, monkeypatch):
 class Page:
     """What a route reads of a request."""
 
-    def __init__(self, address, connected=True):
-        self.client, self.headers, self.connected = SimpleNamespace(host=address), {}, connected
+    def __init__(self, address):
+        self.client, self.headers, self.scope = SimpleNamespace(host=address), {}, {"path": "/playground/ask/lab-verdict"}
+        self.connected = True
+
+    async def receive(self):
+        while self.connected:
+            await asyncio.sleep(0.01)
+        return {"type": "http.disconnect"}
 
     async def is_disconnected(self):
         return not self.connected
