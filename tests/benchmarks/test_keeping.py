@@ -2,11 +2,13 @@
 
 import json
 import subprocess
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import accuracy, keeping, tasks
+from benchmarks import accuracy, keeping, lengths, tasks
 from tests.servers import ROOT
 
 SETTING = accuracy.Setting("tried", 4, None, "fast", {})
@@ -117,3 +119,26 @@ def test_a_task_measured_alone_replaces_its_row_and_says_when(fake, elsewhere):
     found = keeping.kept("tasks")["rows"]
     assert [(each["task"], each["scores"], each["lengths"]) for each in found] == [("copy", [1.0], [1, 10]), ("brackets", [1.0], [1, 16])]
     assert "Measured again alone: brackets on" in tasks.table(found)
+
+
+def test_a_table_of_the_lab_that_is_cut_off_keeps_its_runs_and_its_seconds(monkeypatch, tmp_path):
+    monkeypatch.setattr(lengths.tempfile, "gettempdir", lambda: str(tmp_path))
+    told = {"rows": [], "sentence": "done"}
+    folders = []
+
+    def carry_out(whole, **options):
+        folders.append(Path(whole[-1]))
+        folders[-1].mkdir(parents=True, exist_ok=True)
+        if len(folders) == 1:
+            raise KeyboardInterrupt
+        return SimpleNamespace(stdout=json.dumps(told) + "\n")
+
+    monkeypatch.setattr(lengths.subprocess, "run", carry_out)
+    clock = iter([0.0, 100.0, 500.0, 530.0])
+    monkeypatch.setattr(lengths.time, "monotonic", lambda: next(clock))
+    with pytest.raises(KeyboardInterrupt):
+        lengths.measure()
+    assert folders[0].is_dir()
+    assert lengths.measure() == [{"seconds": 130, "runs": 0, "sentence": "done"}]
+    assert folders[0] == folders[1]
+    assert not folders[0].exists()
