@@ -484,6 +484,9 @@ def _request(request: Any) -> Request:
 
 def _config(given: dict[str, Any], preset: str) -> RunConfig:
     """The run that settings describe: laid over a preset, or else over what suits their family. Raises ValueError."""
+    of_preset = PRESETS[preset].settings.get("family") if preset in PRESETS else None
+    if of_preset and given.get("family", of_preset) != of_preset:
+        raise ValueError(f"preset {preset} is of the family {of_preset}, but family is {shown(given['family'])}; leave one of them out")
     if preset or "family" not in given:
         return preset_config(preset or "fast", given)
     return family_config(**given)

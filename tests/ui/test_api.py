@@ -302,6 +302,11 @@ def test_a_run_in_slices_is_refused_because_only_a_page_lends_a_gpu(endpoints, m
         asked(endpoints, "start", settings=TINY | {"steps": 1, "device": "zero"})
 
 
+def test_a_preset_and_a_family_that_contradict_each_other_are_refused(endpoints):
+    with pytest.raises(Refused, match="preset gpt2 is of the family gpt2, but family is 'bert'; leave one of them out"):
+        asked(endpoints, "start", settings={"family": "bert"}, preset="gpt2")
+
+
 def test_on_a_space_only_who_signed_in_publishes(endpoints, monkeypatch):
     monkeypatch.setenv("SPACE_ID", "owner/space")
     monkeypatch.setenv("HF_TOKEN", "hf_owner")
