@@ -10,7 +10,7 @@ from playground.lab.lengths import FILE
 from playground.models.config import SettingError
 from playground.runs.processes import warm_up
 from playground.runs.registry import Registry
-from playground.runs.room import empty
+from playground.runs.room import all_weights
 from playground.runs.run import EMPTIED, Refused
 from playground.training.config import Change, RunConfig
 from tests.servers import wait_for
@@ -203,7 +203,7 @@ def test_a_run_that_makes_room_before_it_was_asked_is_said_and_resume_trains_it_
     asked = lab.begin(spec(**more), "ada")
     wait_for(lambda: statuses(lab, asked) == ["done", "done"], what="two runs that were not asked")
     lost = registry.find(lab._known[asked.id].runs["0/0"], "ada")
-    assert wait_for(lambda: registry.room.take(lost, lambda run: registry.room._cut(run, empty, EMPTIED)), what="room")
+    assert wait_for(lambda: registry.room._cut(lost, all_weights, EMPTIED), what="room")
     lab.eyes.ask = ask
     first.set_result({"scores": []})
     wait_for(lambda: lab.state(asked, "ada") == "paused", 60, "the end of what can be asked")
