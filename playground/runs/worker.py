@@ -196,6 +196,7 @@ class Worker:
                     os.link(path, self.folder / "history" / path.name)
         lines = [line for line in lines if line["step"] <= at]
         trainer.seconds = lines[-1].get("seconds", 0.0) if lines else 0.0
+        trainer.reopen()
         return lines
 
     def restore_until(self, trainer: Trainer, run: Path, step: int) -> int | None:

@@ -16,7 +16,7 @@ import json
 import math
 import os
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -38,6 +38,7 @@ from .trainer import Metrics, Trainer
 
 MOST_ATTEMPTS = 5  # of reading a checkpoint that another process replaces meanwhile
 T = TypeVar("T")
+Expected = dict[str, tuple[torch.dtype, tuple[int, ...] | None]]  # types and shapes of tensors by name
 LARGEST_HEADER = 1_000_000  # bytes; safetensors' own limit is 100 MB, a model here needs some 20,000
 MOST_DIMENSIONS = 4  # the weights here have two at most; the product of 50,000 takes seconds
 LARGEST_METRICS = 300_000_000  # bytes: the metrics of a million steps and some
@@ -162,6 +163,8 @@ def _load_trainer(folder: Path, manifest: Manifest, ranks: Ranks, settings: dict
         folder, manifest, "model.safetensors", "training.safetensors"
     )  # last: what is wrong in itself has said so more plainly by now
     trainer.seconds = manifest.seconds
+    if not {"until", "steps"}.isdisjoint(settings):
+        trainer.reopen()
     return trainer, read_metrics(folder)
 
 
@@ -171,10 +174,11 @@ def restore(trainer: Trainer, weights: Path, state: Path, step: int, device: str
     Raises:
         CheckpointError: naming the file that does not fit, and the first thing in it that does not.
     """
-    expected: dict[str, tuple[torch.dtype, tuple[int, ...] | None]] = {
+    expected: Expected = {
         "generator.data": (torch.uint8, None),
         "generator.torch": (torch.uint8, None),
         "step": (torch.int64, ()),
+        "finished": (torch.uint8, ()),
     }
     if device == "cuda":
         expected["generator.cuda"] = (torch.uint8, None)
@@ -184,7 +188,7 @@ def restore(trainer: Trainer, weights: Path, state: Path, step: int, device: str
             expected[f"optimizer.step.{name}"] = (torch.float32, ())
         for key in remembered(training):
             expected[f"optimizer.{key}.{name}"] = (torch.float32, tuple(weight.shape))
-    tensors = read_tensors(state, expected)
+    tensors = read_tensors(state, expected, optional={"finished"})
     if int(tensors["step"]) != step:
         raise CheckpointError(f"{state} is of step {int(tensors['step'])}, not of step {step}; take another checkpoint")
     for name, tensor in tensors.items():
@@ -252,15 +256,16 @@ def own_tensors(family: Family) -> dict[str, Tensor]:
     return dict(family.named_parameters())
 
 
-def read_tensors(path: Path, expected: Mapping[str, tuple[torch.dtype, tuple[int, ...] | None]]) -> dict[str, Tensor]:
+def read_tensors(path: Path, expected: Expected, optional: Set[str] = frozenset()) -> dict[str, Tensor]:
     """Tensors from a safetensors file that holds exactly what is expected: names, types, shapes (None: any), finite numbers.
+    It may lack those that are `optional`.
 
     The header is checked against `expected` and the file's size before anything is allocated.
 
     Raises:
         CheckpointError: naming the file and the first thing that does not fit.
     """
-    check_header(path, expected)
+    check_header(path, expected, optional)
     try:
         tensors = safetensors.torch.load_file(path)
     except (safetensors.SafetensorError, OSError, RuntimeError, TypeError, ValueError, OverflowError) as error:
@@ -271,7 +276,7 @@ def read_tensors(path: Path, expected: Mapping[str, tuple[torch.dtype, tuple[int
     return tensors
 
 
-def check_header(path: Path, expected: Mapping[str, tuple[torch.dtype, tuple[int, ...] | None]]) -> None:
+def check_header(path: Path, expected: Expected, optional: Set[str] = frozenset()) -> None:
     """Hold what a safetensors file says of itself against what is expected, and against its size. Nothing is allocated.
 
     Raises:
@@ -292,8 +297,8 @@ def check_header(path: Path, expected: Mapping[str, tuple[torch.dtype, tuple[int
     if not isinstance(header, dict):
         raise CheckpointError(f"{path} has a broken header: it is no object")
     header.pop("__metadata__", None)
-    if set(header) != set(expected):
-        odd = sorted(set(header) ^ set(expected))[0]
+    if not set(expected) - optional <= set(header) <= set(expected):
+        odd = sorted((set(header) ^ set(expected)) - optional)[0]
         verb = "lacks" if odd in expected else "holds the unexpected"
         raise CheckpointError(f"{path} {verb} tensor {odd[:80]!r}; it does not belong to this configuration")
     places = []
@@ -389,7 +394,7 @@ def _with_weights(config: RunConfig, folder: Path) -> Family:
     return family
 
 
-def _shapes(config: RunConfig) -> dict[str, tuple[torch.dtype, tuple[int, ...] | None]]:
+def _shapes(config: RunConfig) -> Expected:
     """Types and shapes of the weights of a model that is not built."""
     with torch.device("meta"):
         return {name: (weight.dtype, tuple(weight.shape)) for name, weight in own_tensors(build_family(config)).items()}

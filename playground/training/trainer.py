@@ -96,7 +96,7 @@ class Trainer:
         self.optimizer = build_optimizer(training, self.family.parameters())
         self.step_count = 0
         self.seconds = 0.0
-        self.finished = False  # `until` was reached and confirmed
+        self._confirmed_at = -1  # the step whose look confirmed that `until` is reached
         self._held_out: dict[int, HeldOut] = {}
         self._pace = 0.0
         self._trouble: TrainingDiverged | None = None  # the update behind the last one that was told of
@@ -118,6 +118,18 @@ class Trainer:
 
     def should_continue(self) -> bool:
         return self.step_count < self.settings.steps and not self.finished
+
+    @property
+    def finished(self) -> bool:
+        """Whether `until` is reached and confirmed, and neither it nor `steps` has changed since."""
+        if self._confirmed_at != self.step_count:
+            return False
+        now, then = (settings_at(self.config.training, self.changes, self.step_count - back) for back in (0, 1))
+        return (now.until, now.steps) == (then.until, then.steps)
+
+    def reopen(self) -> None:
+        """Train on after `until` was reached, at least to the next look at held-out sequences."""
+        self._confirmed_at = -1
 
     @property
     def settings(self) -> TrainConfig:
@@ -204,6 +216,8 @@ class Trainer:
         if self.device.type == "cuda":
             state["generator.cuda"] = torch.cuda.get_rng_state(self.device)
         state["step"] = torch.tensor(self.step_count)
+        if self._confirmed_at == self.step_count:
+            state["finished"] = torch.tensor(1, dtype=torch.uint8)
         for name, weight in self.family.named_parameters() if self.step_count else ():
             for key, value in self.optimizer.state[weight].items():
                 state[f"optimizer.{key}.{name}"] = value
@@ -216,6 +230,7 @@ class Trainer:
         generators start afresh from the seed and the step, and the run goes on with other batches than it would have had.
         """
         self.step_count = int(state["step"])
+        self._confirmed_at = self.step_count if int(state.get("finished", 0)) else -1
         training = self.config.training
         self.optimizer = build_optimizer(training, self.family.parameters())
         self.captured = self._capturing() if self.captured else None  # what was captured is another optimizer's
@@ -283,5 +298,5 @@ class Trainer:
         scores = self.evaluate(training.eval_n)
         if training.until and scores.exact_match >= training.until:
             scores = self.evaluate()
-            self.finished = scores.exact_match >= training.until
+            self._confirmed_at = self.step_count if scores.exact_match >= training.until else -1
         return scores

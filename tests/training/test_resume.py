@@ -1,10 +1,12 @@
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from playground.training.checkpoint import load_trainer, save_checkpoint
 from playground.training.config import Change
@@ -196,3 +198,47 @@ def test_a_run_that_diverged_at_its_first_step_and_was_healed_can_be_saved_and_r
         weight[3] = 0.0
     save_checkpoint(tmp_path / "healed", trainer, [])
     assert load_trainer(tmp_path / "healed")[0].step().step == 1
+
+
+@pytest.fixture(scope="module")
+def ended_early(small_run, tmp_path_factory):
+    """The checkpoint of a run that ended because it reached its goal."""
+    trainer = Trainer(small_run.replace(until=0.3, eval_every=5, eval_n=20, steps=300, learning_rate=1e-2))
+    metrics = list(trainer)
+    assert trainer.finished
+    assert trainer.step_count < 300
+    folder = tmp_path_factory.mktemp("ended") / "early"
+    save_checkpoint(folder, trainer, metrics)
+    return folder
+
+
+def test_a_run_that_ended_early_does_not_train_on_when_it_is_loaded_again(ended_early):
+    trainer, metrics = load_trainer(ended_early)
+    before = fingerprint(trainer)
+    assert list(trainer) == []
+    assert trainer.finished
+    assert (trainer.step_count, fingerprint(trainer)) == (len(metrics), before)
+
+
+@pytest.mark.parametrize("settings", [{"steps": 310}, {"until": 0.0}, {"until": 1.0}], ids=str)
+def test_a_run_that_ended_early_trains_on_where_its_goal_or_its_steps_change(ended_early, settings):
+    trainer, metrics = load_trainer(ended_early, **settings)
+    assert trainer.step().step == len(metrics) + 1
+    assert not trainer.finished
+    changed, _ = load_trainer(ended_early)
+    for name, value in settings.items():
+        changed.change(name, value)
+    assert changed.should_continue()
+    changed.change("learning_rate", 1e-4)
+    assert next(iter(changed)).step == len(metrics) + 1
+
+
+def test_a_state_without_a_word_of_its_end_is_read_as_before(ended_early, tmp_path):
+    folder = shutil.copytree(ended_early, tmp_path / "old")
+    state = load_file(folder / "training.safetensors")
+    state.pop("finished", None)
+    save_file(state, folder / "training.safetensors")
+    config = json.loads((folder / "config.json").read_text())
+    del config["sha256"]
+    (folder / "config.json").write_text(json.dumps(config))
+    assert load_trainer(folder)[0].should_continue()
