@@ -17,6 +17,8 @@ from typing import Any
 
 import psutil
 
+from playground.training.devices import usable_cores as usable_cores
+
 # torch._dynamo is what the first optimizer of a process imports.
 PRELOAD = ["torch", "torch._dynamo", "playground.runs.worker", "playground.runs.inspector"]
 UNSENT = 256  # messages that may wait for a busy child
@@ -76,11 +78,6 @@ def without_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def usable_cores() -> int:
-    """Processor cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def active_seconds(pid: int, proc: Path = Path("/proc")) -> float:

@@ -36,7 +36,7 @@ from playground.training.config import Change, RunConfig
 from playground.training.files import is_closed, remove_folder, sweep
 from playground.training.manifest import CheckpointError
 from playground.training.threads import ThreadChoice
-from playground.training.trainer import Metrics, Trainer, TrainingDiverged
+from playground.training.trainer import MOST_THREADS, Metrics, Trainer, TrainingDiverged
 
 from .history import History, kept_states, read_lines, state_path, weights_path
 from .run import DIVERGED, KEPT, NOTHING_USABLE, Order
@@ -119,8 +119,6 @@ class Worker:
         self.trouble = ""  # what could not be written
         self.trainer, note, fresh = self.begin(order)
         self.weights = WeightsPacker(self.trainer.family)
-        if order.threads:
-            self.trainer.hold_to(order.threads)
         self.threads = ThreadChoice(self.trainer)
         # A branch waits where it leaves the run that it comes from, once.
         arrives_at = order.origin[1] if order.origin else -1
@@ -149,11 +147,12 @@ class Worker:
             CheckpointError: when there are checkpoints and none of them, nor a state of the history, can be used.
         """
         config, changes = RunConfig.from_fields(order.fields), Change.read(order.changes)
+        most_threads = order.threads or MOST_THREADS
         checkpoints, note, damaged = self.folder / "checkpoints", "", []
         sweep(checkpoints)
         for path in sorted(checkpoints.glob("[0-9]*"), key=_step_of, reverse=True):
             try:
-                trainer, _ = load_trainer(path)
+                trainer, _ = load_trainer(path, most_threads=most_threads)
             except CheckpointError as error:
                 note = note or f"{error}. An earlier one was taken"
                 damaged.append(path)
@@ -168,7 +167,7 @@ class Worker:
                 with suppress(OSError):
                     os.rename(odd, odd.with_name(f"damaged-{odd.name}"))
             return trainer, note, False
-        trainer = Trainer(config, changes)
+        trainer = Trainer(config, changes, most_threads=most_threads)
         lines = list(read_lines(self.folder))
         if (at := self.restore_until(trainer, self.folder, lines[-1]["step"] if lines else 0)) is not None:
             trainer.seconds = next((line.get("seconds", 0.0) for line in reversed(lines) if line["step"] == at), 0.0)

@@ -34,7 +34,7 @@ from .distributed import ALONE, Ranks
 from .files import settle_folder, write_folder
 from .manifest import CheckpointError, Manifest, is_number, parse_json, read_manifest
 from .optimizers import counts_steps, remembered
-from .trainer import Metrics, Trainer
+from .trainer import MOST_THREADS, Metrics, Trainer
 
 MOST_ATTEMPTS = 5  # of reading a checkpoint that another process replaces meanwhile
 T = TypeVar("T")
@@ -127,7 +127,9 @@ def _read_unchanged(folder: Path, read: Callable[[Manifest], T]) -> tuple[Manife
     raise CheckpointError(f"{folder} is replaced again and again while it is read; try again later")
 
 
-def load_trainer(folder: Path, ranks: Ranks = ALONE, **settings: Any) -> tuple[Trainer, list[dict[str, Any]]]:
+def load_trainer(
+    folder: Path, ranks: Ranks = ALONE, most_threads: int = MOST_THREADS, **settings: Any
+) -> tuple[Trainer, list[dict[str, Any]]]:
     """A trainer that goes on where the checkpoint was taken, and the metrics until there. `settings` are
     new ones; for those, what had changed on the way no longer counts. Any number of `ranks` may take it up.
 
@@ -136,21 +138,23 @@ def load_trainer(folder: Path, ranks: Ranks = ALONE, **settings: Any) -> tuple[T
     """
     folder = Path(folder)
     if ranks.size == 1:
-        return _read_unchanged(folder, lambda manifest: _load_trainer(folder, manifest, ranks, settings))[1]
+        return _read_unchanged(folder, lambda manifest: _load_trainer(folder, manifest, ranks, most_threads, settings))[1]
     # Several processes take the same steps, so none of them may read again by itself.
     settle_folder(folder)
     manifest = read_manifest(folder)
     ranks.check_alike(f"checkpoint {folder}", manifest.to_json())
-    return _load_trainer(folder, manifest, ranks, settings)
+    return _load_trainer(folder, manifest, ranks, most_threads, settings)
 
 
-def _load_trainer(folder: Path, manifest: Manifest, ranks: Ranks, settings: dict[str, Any]) -> tuple[Trainer, list[dict[str, Any]]]:
+def _load_trainer(
+    folder: Path, manifest: Manifest, ranks: Ranks, most_threads: int, settings: dict[str, Any]
+) -> tuple[Trainer, list[dict[str, Any]]]:
     path = folder / "training.safetensors"
     if not path.is_file():
         raise CheckpointError(f"{folder} holds weights only and cannot be resumed; train a new run instead")
     check_header(folder / "model.safetensors", _shapes(manifest.config))  # before a model is built that a hostile config describes
     kept = [change for change in manifest.changes if change.setting not in settings]
-    trainer = Trainer(manifest.config.replace(**settings) if settings else manifest.config, kept, ranks=ranks)
+    trainer = Trainer(manifest.config.replace(**settings) if settings else manifest.config, kept, ranks=ranks, most_threads=most_threads)
     if trainer.config.model != manifest.config.model:
         raise CheckpointError(f"{folder} holds another model than the changed settings describe; train a new run instead")
     before, now = manifest.config.training, trainer.config.training

@@ -3,7 +3,6 @@ who else is at work there. Two threads are nearly twice as quick as one, or many
 
 from __future__ import annotations
 
-import os
 import time
 from collections import deque
 from statistics import median
@@ -13,6 +12,7 @@ import torch
 from playground.tasks.held_out import training_batch
 
 from .config import MOST_CHANGES
+from .devices import usable_cores
 from .environment import number
 from .trainer import Trainer
 
@@ -31,7 +31,7 @@ KEPT = 0.9  # where the steps then do not take less than this share of the time,
 
 def numbers() -> list[int]:
     """What is tried: 1, 2, 4, ... and as many as there are cores for this process."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = usable_cores()
     return sorted({count for power in range(8) if (count := 2**power) <= cores} | {cores})
 
 

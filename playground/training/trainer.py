@@ -73,12 +73,19 @@ class Trainer:
     its process. Batches come from a generator of their own; scoring draws from neither, so looking changes nothing.
     `changes` are settings that change at given steps, which is how a run with a hand at its learning rate is repeated.
     A `family` that is there already, a pretrained one say, is trained further instead of the one that the config describes.
+    It never takes more than `most_threads`, whatever the settings say.
     On a GPU, `advance` takes many steps at a time, captured as a CUDA graph unless `capture` is false.
     `ranks` are the processes that train it together (distributed.py): each has a Trainer, and all of them do the same, step by step.
     """
 
     def __init__(
-        self, config: RunConfig, changes: Iterable[Change] = (), family: Family | None = None, capture: bool = True, ranks: Ranks = ALONE
+        self,
+        config: RunConfig,
+        changes: Iterable[Change] = (),
+        family: Family | None = None,
+        capture: bool = True,
+        ranks: Ranks = ALONE,
+        most_threads: int = MOST_THREADS,
     ) -> None:
         self.config = config
         self.changes = list(changes)  # settings that changed on the way, and those that are still to change
@@ -100,9 +107,10 @@ class Trainer:
         self._held_out: dict[int, HeldOut] = {}
         self._pace = 0.0
         self._trouble: TrainingDiverged | None = None  # the update behind the last one that was told of
+        self._threads_set = 0
         self._in_force: tuple[tuple[Change, ...], TrainConfig] = ((), training)
-        self.most_threads = MOST_THREADS
-        torch.set_num_threads(self.threads)
+        self.most_threads = most_threads  # whatever the settings say
+        self._set_threads()
         # Rows are looked up on the processor: recording would fail, and a recording that fails is not always undone.
         may = capture and ranks.size == 1 and config.task.task != ROWS
         self.captured = self._capturing() if may and self.device.type == "cuda" else None
@@ -137,18 +145,23 @@ class Trainer:
         due = tuple(change for change in self.changes if change.step <= self.step_count)
         if due != self._in_force[0]:
             self._in_force = (due, settings_at(self.config.training, due, self.step_count))
-            torch.set_num_threads(self.threads)
         return self._in_force[1]
 
     @property
     def threads(self) -> int:
         """Processor threads in force. One, where nobody chose (see threads.py)."""
-        return min(self._in_force[1].threads or 1, self.most_threads)
+        return min(self.settings.threads or 1, self.most_threads)
+
+    def _set_threads(self) -> None:
+        """Let this process compute with the threads in force."""
+        if self.threads != self._threads_set:
+            self._threads_set = self.threads
+            torch.set_num_threads(self.threads)
 
     def hold_to(self, threads: int) -> None:
         """Take no more threads than these from now on, whatever the settings say."""
         self.most_threads = threads
-        torch.set_num_threads(self.threads)
+        self._set_threads()
 
     def change(self, setting: str, value: float, step: int | None = None) -> None:
         """Change a setting from the next update on, or from the one after `step`; what was still to come after that for the same
@@ -174,6 +187,7 @@ class Trainer:
         if self.captured is None:
             return [self.step()]
         training, started = self.settings, time.perf_counter()
+        self._set_threads()
         steps = range(self.step_count + 1, self.step_count + 1 + min(most, RING, self._uneventful()))
         rates = [learning_rate(training, self.config.model.d_model, step) for step in steps]
         told = self.captured.run(rates)
@@ -195,6 +209,7 @@ class Trainer:
             TrainingDiverged: when loss or gradient is not finite; weights and optimizer are as before the step.
         """
         training, started = self.settings, time.perf_counter()
+        self._set_threads()
         rate = learning_rate(training, self.config.model.d_model, self.step_count + 1)
         batch = self._draw()
         loss, norm, finite = update(self.family, self.optimizer, batch, training, rate, loss_of=self._loss, ranks=self.ranks)

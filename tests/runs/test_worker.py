@@ -95,13 +95,18 @@ def test_a_row_ends_where_the_run_is_to_wait(make, quick):
     assert worker.most() == next(n for n in range(1, 99) if worker.history.wants_weights(192 + n) or worker.history.wants_state(192 + n))
 
 
-def test_a_worker_takes_no_more_threads_than_its_order_allows_whatever_its_settings_say(tmp_path):
+def test_a_worker_takes_no_more_threads_than_its_order_allows_whatever_its_settings_say(tmp_path, monkeypatch):
     owner, pipe = context().Pipe()
     (tmp_path / "checkpoints").mkdir()
     fields = RunConfig.from_fields(SMALL | {"threads": 2}).to_fields()
+    taken, take = [], torch.set_num_threads
+    monkeypatch.setattr(torch, "set_num_threads", lambda threads: (taken.append(threads), take(threads)))
     worker = Worker(pipe, Order(str(tmp_path), fields, changes=[[0, "threads", 8]], threads=1))
     worker.trainer.step()
     assert (worker.trainer.settings.threads, worker.trainer.threads, torch.get_num_threads()) == (8, 1, 1)
+    save_checkpoint(tmp_path / "checkpoints" / "0000001", worker.trainer, [])
+    Worker(pipe, Order(str(tmp_path), fields, changes=[[0, "threads", 8]], threads=1))
+    assert set(taken) == {1}
     owner.close()
 
 

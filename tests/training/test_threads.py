@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from playground.training import threads
+from playground.runs.processes import usable_cores
+from playground.training import devices, threads
 from playground.training.checkpoint import load_trainer, save_checkpoint
 from playground.training.config import Change, RunConfig
 from playground.training.threads import ThreadChoice, numbers, time_of_steps
@@ -135,6 +136,31 @@ def test_a_resumed_run_has_the_threads_it_had(trainer, tries, tmp_path):
     assert torch.get_num_threads() == 2
     inspected, _ = load_trainer(tmp_path / "saved", threads=1)
     assert inspected.threads == 1
+
+
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({}, 64),
+        ({"cpu.max": "max 100000"}, 64),
+        ({"cpu.max": "200000 100000"}, 2),
+        ({"cpu.max": "150000 100000"}, 2),
+        ({"cpu.max": "50000 100000"}, 1),
+        ({"cpu.max": "9900000 100000"}, 64),
+        ({"cpu.max": "garbage"}, 64),
+        ({"cpu.max": "100000 0"}, 64),
+        ({"cpu/cpu.cfs_quota_us": "300000", "cpu/cpu.cfs_period_us": "100000"}, 3),
+        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 64),
+    ],
+    ids=lambda value: str(value) if isinstance(value, int) else " ".join(value.values()),
+)
+def test_no_more_threads_are_tried_than_the_container_has_cores(monkeypatch, tmp_path, files, cores):
+    (tmp_path / "cpu").mkdir()
+    for name, content in files.items():
+        (tmp_path / name).write_text(f"{content}\n")
+    monkeypatch.setattr(devices, "CGROUP", tmp_path, raising=False)
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(64)), raising=False)
+    assert max(numbers()) == usable_cores() == cores
 
 
 def test_only_as_many_are_tried_as_the_run_may_take(trainer, tries):

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from playground.tasks.held_out import held_out_set, training_batch
+from playground.training.config import Change
 from playground.training.trainer import Metrics, Trainer, TrainingDiverged, resolve_device
 from playground.training.update import gradient_norm as joint_norm
 from tests.fingerprint import fingerprint
@@ -197,6 +198,18 @@ def test_threads_are_those_of_the_run(small_run):
     assert torch.get_num_threads() == 2
     Trainer(small_run.replace(threads=1))
     assert torch.get_num_threads() == 1
+
+
+def test_reading_the_settings_leaves_the_threads_of_the_process_as_they_are(small_run):
+    trainer = Trainer(small_run, [Change(0, "threads", 2)])
+    torch.set_num_threads(1)
+    trainer.change("threads", 3)
+    assert trainer.settings.threads == trainer.threads == 3
+    assert trainer.should_continue()
+    assert torch.get_num_threads() == 1
+    trainer.step()
+    assert torch.get_num_threads() == 3
+    torch.set_num_threads(1)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
