@@ -80,7 +80,10 @@ def rows_that_fit(config: ModelConfig, batch: Batch, first: int = 0, every: int 
 
 def cross_entropy(logits_BTV: Tensor, batch: Batch, label_smoothing: float) -> Tensor:
     """Mean cross-entropy of the labels over the tokens of the rows that train, with label smoothing (Szegedy et al. 2016; section
-    5.4 in Vaswani et al. 2017)."""
+    5.4 in Vaswani et al. 2017).
+
+    Smoothing gives every token of the vocabulary its share, PAD and SOS too. `evaluation.symbol_loss` leaves PAD out, as The
+    Annotated Transformer does."""
     labels_BT = batch.labels_BT
     loss_BT = F.cross_entropy(logits_BTV.transpose(1, 2), labels_BT, reduction="none", label_smoothing=label_smoothing)
     weight_BT = (labels_BT != PAD) * batch.weight_B[:, None]

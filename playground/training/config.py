@@ -111,7 +111,7 @@ class TrainConfig:
     beta1: float = setting(0.9, "Adam and AdamW: memory of the gradient's mean.", low=0, high=0.9999)
     beta2: float = setting(0.98, "Adam and AdamW: memory of the gradient's square.", low=0, high=0.999999)
     epsilon: float = setting(1e-9, "Adam and AdamW: keeps the division from blowing up.", low=1e-16, high=1)
-    label_smoothing: float = setting(0.0, "Share of the target probability spread over all symbols.", low=0, high=0.9)
+    label_smoothing: float = setting(0.0, "Share of the target probability spread over all symbols, special ones too.", low=0, high=0.9)
     clip: float = setting(1.0, "Largest gradient norm; longer gradients are shortened to it. 0 turns clipping off.", low=0, high=1e6)
     eval_every: int = setting(10, "Steps between two looks at the held-out sequences.", low=1, high=1_000_000)
     eval_n: int = setting(256, "Held-out sequences in each of these looks; the last one takes 2,000.", low=1, high=10_000)

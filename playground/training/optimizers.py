@@ -16,8 +16,20 @@ def build_optimizer(config: TrainConfig, weights: Iterable[nn.Parameter]) -> tor
     adam    Kingma and Ba 2015, algorithm 1; weight decay is added to the gradient
     adamw   the same with weight decay beside the gradient, not in it (Loshchilov and Hutter 2019, algorithm 2), on all weights alike
     sgd     with momentum (Polyak 1964); weight decay is added to the gradient
+
+    Weight decay acts on norms, biases and embeddings too; minGPT and nanoGPT decay matrices only.
+
+    Raises:
+        RuntimeError: where torch's optimizers do not take a scale and a mask, which `update` gives them.
     """
-    weights, rate, decay = list(weights), config.learning_rate, config.weight_decay
+    optimizer = _build(config, list(weights))
+    if not getattr(optimizer, "_step_supports_amp_scaling", False):
+        raise RuntimeError(f"torch {torch.__version__} is not supported; install the version that requirements.txt names")
+    return optimizer
+
+
+def _build(config: TrainConfig, weights: list[nn.Parameter]) -> torch.optim.Optimizer:
+    rate, decay = config.learning_rate, config.weight_decay
     if config.optimizer == "sgd":
         sgd = torch.optim.SGD(weights, lr=rate, momentum=config.momentum, weight_decay=decay, fused=True)
         for weight in weights if config.momentum else ():

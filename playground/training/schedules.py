@@ -12,7 +12,8 @@ def learning_rate(config: TrainConfig, d_model: int, step: int) -> float:
 
     constant   rises linearly over the warm-up, then stays
     cosine     rises the same way; falls along half a cosine to `final_share` of itself at `decay_steps` (Loshchilov and
-               Hutter 2017, without restarts)
+               Hutter 2017, without restarts). The cosine runs from step 0 and is multiplied by the warm-up; in nanoGPT and
+               torchtitan it starts where the warm-up ends
     noam       learning_rate * d_model^-0.5 * min(step^-0.5, step * warmup^-1.5), equation 3 of Vaswani et al. 2017
     """
     if config.schedule == "noam":

@@ -4,9 +4,11 @@ import pytest
 import torch
 
 from playground.training.checkpoint import CheckpointError, load_trainer, save_checkpoint
-from playground.training.config import RunConfig
+from playground.training.config import RunConfig, TrainConfig
+from playground.training.optimizers import build_optimizer
 from playground.training.trainer import Trainer, TrainingDiverged
 from tests.fingerprint import fingerprint
+from tests.servers import ROOT
 
 SMALL = {
     "d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "max_length": 6, "steps": 12, "warmup": 0, "schedule": "constant",
@@ -107,3 +109,33 @@ def test_a_state_of_sgd_that_does_not_fit_is_refused(tmp_path):
     assert not [name for name in mine.state() if "exp_avg" in name or "optimizer.step" in name]
     with pytest.raises(CheckpointError, match="not what sgd with momentum 0 needs"):
         load_trainer(tmp_path / "sgd", momentum=0.0)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
+def test_torchs_optimizers_take_a_scale_and_a_mask(optimizer):
+    """`grad_scale` and `found_inf` are no documented interface: a new version of torch may drop them."""
+    weight = torch.nn.Parameter(torch.zeros(4))
+    built = build_optimizer(TrainConfig(optimizer=optimizer, learning_rate=0.5, momentum=0.0), [weight])
+    assert built._step_supports_amp_scaling
+
+    def update(found_inf):
+        weight.grad = torch.full((4,), 8.0)
+        built.grad_scale, built.found_inf = torch.tensor(4.0), torch.tensor(found_inf)
+        built.step()
+
+    update(found_inf=1.0)
+    assert not weight.any()
+    update(found_inf=0.0)
+    assert torch.allclose(weight.detach(), torch.tensor(-1.0 if optimizer == "sgd" else -0.5))
+
+
+def test_a_torch_whose_optimizers_take_no_scale_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.optim, "Adam", lambda weights, fused, **settings: torch.optim.Adagrad(weights))
+    with pytest.raises(RuntimeError, match=r"install the version that requirements\.txt names"):
+        build_optimizer(TrainConfig(), [torch.nn.Parameter(torch.zeros(4))])
+
+
+def test_the_private_interfaces_of_torch_were_checked_with_the_pinned_version():
+    """Also `torch._C._cuda_endAllocateToPool` (captured.py), which only a GPU can show: run tests/gpu with a new version."""
+    pinned = next(line for line in (ROOT / "requirements.txt").read_text().splitlines() if line.startswith("torch=="))
+    assert torch.__version__.split("+")[0] == pinned.removeprefix("torch==").split()[0]
