@@ -238,6 +238,25 @@ class Visitor(threading.Thread):
             self.stage.phase.errors.append(f"publishing took more than 120 s: {job['sentence']}")
 
 
+class PassingVisitor(threading.Thread):
+    """Opens the page again and again as a new visitor, and leaves it at once."""
+
+    def __init__(self, stage: Stage, seconds: float = 1.0) -> None:
+        super().__init__(daemon=True)
+        self.stage, self.seconds = stage, seconds
+
+    def run(self) -> None:
+        while not self.stage.over.wait(self.seconds):
+            was_gone = self.stage.gone
+            try:
+                page = self.stage.page(new_owner())
+                page.get("/")
+                if page.load():
+                    self.stage.done["page loads"] += 1
+            except TROUBLE as error:
+                self.stage.met(error, was_gone)
+
+
 def leave(page: Page, subject: str) -> None:
     """Stop a run for good."""
     with suppress(*TROUBLE):

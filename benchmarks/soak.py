@@ -24,7 +24,7 @@ from typing import Any
 import click
 import psutil
 
-from benchmarks.crowd import GOING, Keeper, Phase, Session, Stage, Visitor, leave
+from benchmarks.crowd import GOING, Keeper, PassingVisitor, Phase, Session, Stage, Visitor, leave
 from benchmarks.keeping import keep
 from playground.runs.history import read_lines
 from playground.training.checkpoint import load_trainer
@@ -189,7 +189,8 @@ def soak(stage: Stage, root: Path, seconds: float, token: str, chance: random.Ra
         Session(stage, owners[n % SLOTS] if n < SLOTS else new_owner(), (subjects if n < SLOTS else links)[n % SLOTS])
         for n in range(SESSIONS)
     ]
-    visitors = [Visitor(stage, number, packed, token) for number in range(VISITORS)]
+    visitors: list[Visitor | PassingVisitor] = [Visitor(stage, number, packed, token) for number in range(VISITORS)]
+    visitors.append(PassingVisitor(stage))
     for thread in (*keepers, *sessions, *visitors):
         thread.start()
     wait_for(lambda: all(keeper.status == "training" for keeper in keepers), 300, "four runs that train")

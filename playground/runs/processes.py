@@ -241,5 +241,6 @@ def _report_failures(calls: queue.SimpleQueue[Callable[[], None]]) -> None:
 def _enter(entry: str, pipe: Connection, *arguments: Any) -> None:
     from importlib import import_module
 
+    configure_logging()
     module, function = entry.split(":")
     getattr(import_module(module), function)(pipe, *arguments)

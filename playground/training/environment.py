@@ -41,7 +41,7 @@ NUMBERS = {
     "RUNS_MB": Number(200),
     "RUNS_IN_ALL_MB": Number(5000),
     "ZERO_SECONDS": Number(20, low=1, high=3600),
-    "ADDRESS_MS": Number(400),
+    "ADDRESS_MS": Number(500),
     "OWNER_MS": Number(200),
     "API_STARTS": Number(10),
     "API_HEAVY": Number(20),
