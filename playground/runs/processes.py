@@ -17,6 +17,8 @@ from typing import Any
 
 import psutil
 
+from playground.logs import configure_logging
+
 from playground.training.devices import usable_cores as usable_cores
 
 # torch._dynamo is what the first optimizer of a process imports.
