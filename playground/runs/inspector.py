@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import signal
 from collections import OrderedDict
 from multiprocessing.connection import Connection
@@ -42,6 +43,7 @@ from .view import View
 
 LOADED = 8  # models kept loaded
 SHOWN = 32  # views kept
+NOT_FINITE = "this model computes numbers that are not finite, because its weights are too large; train it anew, or take another one"
 
 
 class Opened:
@@ -60,24 +62,33 @@ class Inspector:
     def handle(self, kind: str, what: dict[str, Any], text: str = "") -> dict[str, Any]:
         """The answer to one request; problems with the model or the text come back as `error`."""
         try:
-            if kind == "warm":
-                return {}
-            if kind == "check":
-                return self.check(Path(what["checkpoint"]))
-            opened = self.at_step(what) if "run" in what else self.checkpoint(Path(what["checkpoint"]))
-            if kind == "show":
-                return self.shown(opened, what, text)
-            if kind == "lengths":
-                return self.lengths(opened, json.loads(text))
-            if kind == "evaluate":
-                return self.evaluate(opened, int(text))
-            if kind == "loss":
-                return self.loss(opened)
-            if kind == "ask":
-                return opened.view.answer(opened.family, text) | {"step": opened.step}
-            return {"stage": opened.view.stage(opened.family), "snapshot": opened.view.snapshot(opened.family, opened.step)}
+            answer = self.compute(kind, what, text)
         except (CheckpointError, RowsError, OSError) as error:
             return {"error": str(error)}
+        return answer if is_finite(answer) else {"error": NOT_FINITE}
+
+    def compute(self, kind: str, what: dict[str, Any], text: str) -> dict[str, Any]:
+        """As `handle`.
+
+        Raises:
+            CheckpointError, RowsError, OSError: for what cannot be read.
+        """
+        if kind == "warm":
+            return {}
+        if kind == "check":
+            return self.check(Path(what["checkpoint"]))
+        opened = self.at_step(what) if "run" in what else self.checkpoint(Path(what["checkpoint"]))
+        if kind == "show":
+            return self.shown(opened, what, text)
+        if kind == "lengths":
+            return self.lengths(opened, json.loads(text))
+        if kind == "evaluate":
+            return self.evaluate(opened, int(text))
+        if kind == "loss":
+            return self.loss(opened)
+        if kind == "ask":
+            return opened.view.answer(opened.family, text) | {"step": opened.step}
+        return {"stage": opened.view.stage(opened.family), "snapshot": opened.view.snapshot(opened.family, opened.step)}
 
     def shown(self, opened: Opened, what: dict[str, Any], text: str) -> dict[str, Any]:
         """A view of a model; asked again about the same, it is not computed again."""
@@ -167,6 +178,15 @@ class Inspector:
         while len(self._opened) > LOADED:
             self._opened.popitem(last=False)
         return self._opened[key]
+
+
+def is_finite(value: object) -> bool:
+    """Whether JSON can hold every number in an answer."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, dict):
+        return all(map(is_finite, value.values()))
+    return not isinstance(value, list | tuple) or all(map(is_finite, value))
 
 
 def inspect(pipe: Connection) -> None:

@@ -116,6 +116,12 @@ class Limits:
             "download the checkpoint to go on elsewhere, or its owner sets PLAYGROUND_MAX_MINUTES"  # fmt: skip
         return f"{self.here} allows {plain(self.minutes)} minute{'s' * (self.minutes != 1)} of training a run; {out}"
 
+    def of_patience(self, seconds: float) -> str:
+        """What a visitor is told whose request would take at least so many seconds."""
+        least = f"this would take {seconds / 60:.0f} minutes or more, and {self.here} allows {self.proof_seconds:g} s"
+        out = "; duplicate it to lift that" if self.on_a_space else ""
+        return f"{least}: use a model with fewer heads, layers or parameters, or a smaller max_length{out}"
+
     def of_room(self) -> str:
         """How many bytes are kept here."""
         kept = {"a visitor": self.own_bytes, "in all": self.all_bytes}

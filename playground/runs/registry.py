@@ -7,6 +7,7 @@ may be held when a run's is taken, never the other way round.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import secrets
@@ -39,6 +40,7 @@ from .limits import WARNED_BEFORE, Limits, kept_by
 from .limits import slots as usual_slots
 from .memory import check_memory
 from .points import Points
+from .pricing import least_seconds
 from .processes import Child, active_seconds
 from .room import Room, bytes_in
 from .run import (
@@ -685,6 +687,10 @@ class Registry:
         if what is None:
             return _settled(passing("this run has no weights yet; ask again in a moment"))
         limit = self.limits.proof_seconds if process is self.prover else self.limits.look_seconds
+        view = json.loads(text).get("view") if kind == "show" else kind
+        seconds = least_seconds(run.config, str(view), int(text) if kind == "evaluate" else 0)
+        if limit and seconds > limit:
+            return _settled({"error": self.limits.of_patience(seconds)})
         with run.lock:
             run.asked = {future for future in run.asked if not future.done()}
             future = process.ask(kind, what, text, client=client or Client(owner=run.owner), time_limit=limit)

@@ -2,6 +2,7 @@
 
 import json
 import random
+import time
 
 import pytest
 from hypothesis import given
@@ -202,3 +203,17 @@ def test_of_many_scores_real_ones_stay_with_the_extremes_and_the_last(count, mos
     elif count:
         assert kept[-1] == scored[-1]
         assert {min(scored, key=lambda s: s[1]), max(scored, key=lambda s: s[1])} <= set(kept)
+
+
+def test_the_time_of_a_curve_grows_with_its_columns_and_not_with_their_square():
+    points = Points({"step": step, "loss": float(step % 7)} for step in range(1, 40_001))
+
+    def seconds(columns):
+        times = []
+        for _ in range(3):
+            before = time.thread_time()
+            points.curve(columns)
+            times.append(time.thread_time() - before)
+        return min(times)
+
+    assert seconds(16_000) < 40 * seconds(1_000)  # 16 times as many columns; their square is 256 times as large

@@ -1,12 +1,17 @@
 """What the Inspect tab is told, through the real processes that look into models."""
 
 import asyncio
+import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import torch
 from starlette.requests import Request
 
+from playground.runs.inspector import Inspector
 from playground.runs.registry import Registry
+from playground.training.checkpoint import load_model, save_checkpoint
+from playground.training.trainer import Trainer
 from playground.ui.inspect import SLOW, inspect_answerers, shown
 from playground.ui.live import live_answerers
 from tests.servers import ROOT
@@ -109,3 +114,19 @@ def test_one_clients_backlog_delays_another_client_by_one_request(registry, name
     backlog = [("ada", "10.0.0.1", what | {"text": f"3 1 {digit}"}) for digit in range(8)]
     order = in_order_of_answers(answerer, [*backlog, ("bob", "10.0.0.2", what | {"text": "9 8 7"})])
     assert order.index("bob") <= 2, order  # one at the process, and one whose answer is on its way
+
+
+@pytest.mark.parametrize("size", [1e30, 3.4e38])
+@pytest.mark.parametrize("view", ["steps", "attention", "parts", "lens", "heads"])
+def test_weights_too_large_to_compute_with_get_a_sentence_or_finite_numbers(tmp_path, view, size):
+    manifest, family = load_model(ROOT / "checkpoints" / "reverse")
+    with torch.no_grad():
+        for weight in family.parameters():
+            weight.fill_(size)
+    trainer = Trainer(manifest.config.replace(device="cpu", threads=1))
+    trainer.family.load_state_dict(family.state_dict())
+    save_checkpoint(tmp_path / "huge", trainer, None)
+    text = json.dumps({"view": view, "text": "3 1 4"})
+    told = Inspector().handle("show", {"checkpoint": str(tmp_path / "huge")}, text)
+    json.dumps(told, allow_nan=False)
+    assert "not finite" in told.get("error", "") or view != "steps"
