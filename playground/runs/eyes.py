@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .inspection_queue import NO_CLIENT, Client, InspectionQueue, InspectionRequest
-from .processes import Child
+from .processes import Child, describe_end
 
 Answer = dict[str, Any]
 BUSY = "the model is still busy with earlier questions; ask again in a moment"
@@ -125,7 +125,7 @@ class Eyes:
             request, self._current, self._child = self._current, None, None
             self._send_next()
         if request:
-            resolve(request.future, passing(f"the process that looks into models ended (exit code {code}); ask again"))
+            resolve(request.future, passing(f"{describe_end('the process that looks into models', code)}; ask again"))
 
 
 def passing(error: str) -> Answer:

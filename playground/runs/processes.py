@@ -82,6 +82,13 @@ def without_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def describe_end(process: str, code: int | None) -> str:
+    """Say how a process ended that owes an answer; None stands for one that never began."""
+    if code is None:
+        return f"{process} could not be started, as the machine is short of memory, processes or open files"
+    return f"{process} ended (exit code {code})"
+
+
 def active_seconds(pid: int, proc: Path = Path("/proc")) -> float:
     """Return the seconds that a process has run or, where Linux reports it, waited for a processor.
 

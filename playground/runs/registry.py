@@ -322,6 +322,20 @@ class Registry:
         except OSError as error:
             return f"{runs} cannot be written ({error.strerror or error}): models can be looked at, none can be trained; {way_out(error)}"
 
+    def claim_folder(self) -> str:
+        """Lock the folder for this server; return a warning where another server has it, else an empty text."""
+        self._claim = filelock.FileLock(self.root / "runs" / ".server.lock")
+        try:
+            self._claim.acquire(timeout=0)
+        except filelock.Timeout:
+            return (
+                f"another server uses {self.root}: names and deletions that one of them writes may be lost to the other; stop one, or set "
+                "PLAYGROUND_CHECKPOINTS to another folder"
+            )
+        except OSError:  # nothing can be written there, which `closed` reports
+            pass
+        return ""
+
     # The line
 
     def _queue(self, run: Run, begin: str) -> None:

@@ -218,7 +218,7 @@ def serve(host: str | None = None, port: int | None = None, *, share: bool = Fal
     registry.lender = lender
     if note:
         print(note, file=sys.stderr, flush=True)
-    if said := registry.closed():
+    for said in filter(None, (registry.closed(), registry.claim_folder())):
         print(said, file=sys.stderr, flush=True)
     find_device(registry)
     registry.eyes.warm_up()

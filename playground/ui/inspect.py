@@ -13,7 +13,7 @@ import gradio as gr
 from starlette.requests import Request
 
 from playground.runs.eyes import resolve
-from playground.runs.processes import Child
+from playground.runs.processes import Child, describe_end
 from playground.runs.registry import Registry
 from playground.runs.run import Run
 
@@ -88,7 +88,7 @@ async def drawn(registry: Registry, what: object) -> dict[str, Any]:
     child = Child(
         "playground.plots.drawn:work", "figures", subject, text, FIGURES_N,
         on_message=lambda answer: resolve(future, answer),
-        on_end=lambda code: resolve(future, {"error": f"the process that draws ended (exit code {code}); try again"}),
+        on_end=lambda code: resolve(future, {"error": f"{describe_end('the process that draws', code)}; try again"}),
     )  # fmt: skip
     try:
         return await answer_of(future, SLOW_WITHIN)

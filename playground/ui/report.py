@@ -10,7 +10,7 @@ from typing import Any
 from starlette.requests import Request
 
 from playground.runs.eyes import resolve
-from playground.runs.processes import Child
+from playground.runs.processes import Child, describe_end
 from playground.runs.registry import Registry
 
 from .asked import Answerer
@@ -39,7 +39,7 @@ def report_answerers(registry: Registry) -> dict[str, Answerer]:
             child = Child(
                 "playground.plots.report:work", "report", str(folder), str(run.folder) if run else "", name, bool(run) and not own,
                 on_message=lambda answer: resolve(future, answer),
-                on_end=lambda code: resolve(future, {"error": f"the process that writes it ended (exit code {code}); try again"}),
+                on_end=lambda code: resolve(future, {"error": f"{describe_end('the process that writes it', code)}; try again"}),
             )  # fmt: skip
             try:
                 told = await answer_of(future, WRITTEN_WITHIN)

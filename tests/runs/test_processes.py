@@ -1,8 +1,10 @@
 """How a child process reports that it could not be started."""
 
+import asyncio
 import errno
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import psutil
@@ -13,7 +15,9 @@ from playground.runs.eyes import Eyes
 from playground.runs.processes import Child, active_seconds
 from playground.runs.registry import Registry
 from playground.training.config import RunConfig
-from tests.servers import wait_for
+from playground.ui.inspect import inspect_answerers
+from playground.ui.report import report_answerers
+from tests.servers import ROOT, wait_for
 
 SMALL = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "batch_size": 8, "max_length": 5, "eval_n": 32, "steps": 20}
 
@@ -84,7 +88,18 @@ def test_a_run_whose_process_cannot_be_started_fails_and_can_be_resumed(tmp_path
 
 def test_a_request_to_a_process_that_cannot_be_started_is_answered(no_descriptors):
     answer = Eyes().ask("warm", {}).result(60)
+    assert "could not be started" in answer["error"]
     assert answer["again"]
+
+
+@pytest.mark.parametrize("name", ["report", "inspect-figures"])
+def test_a_report_and_figures_whose_process_cannot_be_started_get_a_sentence(name, no_descriptors):
+    registry = Registry(ROOT / "checkpoints")
+    answerer = (report_answerers(registry) | inspect_answerers(registry))[name]
+    with ThreadPoolExecutor(1) as thread:
+        told = thread.submit(asyncio.run, answerer({"subject": "checkpoint:reverse", "text": "3 1 4"}, None)).result()
+    assert "could not be started" in told["error"]
+    registry.shutdown()
 
 
 def test_waiting_for_a_processor_counts_as_active(tmp_path):

@@ -1625,3 +1625,12 @@ def test_a_worker_that_gets_no_processor_is_not_taken_for_hung(registry, monkeyp
     active[0] += 30  # it has waited for a processor since
     assert not silent_for_long()
     assert silent_for_long()  # and now it neither works nor waits
+
+
+def test_a_second_server_on_the_same_folder_is_warned_about(serve, tmp_path):
+    first, second = serve(), serve()
+    assert (first.closed(), first.claim_folder()) == ("", "")
+    assert "another server uses" in second.claim_folder()
+    assert str(tmp_path) in second.claim_folder()
+    first._claim.release()
+    assert second.claim_folder() == ""
