@@ -18,7 +18,6 @@ from typing import Any
 import psutil
 
 from playground.logs import configure_logging
-
 from playground.training.devices import usable_cores as usable_cores
 
 # torch._dynamo is what the first optimizer of a process imports.
