@@ -14,6 +14,7 @@ import asyncio
 import base64
 import time
 from array import array
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from functools import wraps
 from importlib.util import find_spec
@@ -51,6 +52,7 @@ MOST_EVALUATED = 2000  # held-out sequences
 EVALUATED_WITHIN = 280.0  # seconds
 MOST_WEIGHTS = 200_000  # numbers in one answer
 LOOKS_AT_ONCE = 4
+WAITS_OF_A_CLIENT, WAITS_IN_ALL = 8, 64  # calls that wait for a job to end
 LONGEST_NAME = 200
 COMPARE, PUSH = "compare:", "push:"  # begin a job's id
 SETTLED = {
@@ -76,6 +78,7 @@ class Endpoints:
     def __init__(self, registry: Registry, answers: Mapping[str, Answerer], opened: bool) -> None:
         self.registry, self.answers = registry, answers
         self.limits = Limits.from_environment(opened)
+        self.waiting = Counter[str]()  # calls that wait for a job, by client
         self.looking = Places(LOOKS_AT_ONCE, 4 * LOOKS_AT_ONCE)
         self.evaluating = Places(int(number("API_AT_ONCE")))  # of everybody together
 
@@ -421,17 +424,26 @@ class Endpoints:
     async def _awaited(self, job: str, owner: str, seconds: float, request: Any) -> dict[str, Any]:
         """How a job stands as soon as it is over, or after so many seconds."""
         of, name = _job(job)
-        deadline = time.monotonic() + seconds
-        while True:
-            what = {"job": name, "owner": owner}
-            told = await self._asked("compare-poll" if of == COMPARE else "hub-job", what, request)
-            if told["status"] not in ("waiting", "working") or time.monotonic() >= deadline:
-                break
-            await asyncio.sleep(POLLED_EVERY)
+        client = client_of(_request(request))
+        deadline = time.monotonic() + seconds * self._may_wait(client)
+        self.waiting[client] += 1
+        try:
+            while True:
+                what = {"job": name, "owner": owner}
+                told = await self._asked("compare-poll" if of == COMPARE else "hub-job", what, request)
+                if told["status"] not in ("waiting", "working") or time.monotonic() >= deadline:
+                    break
+                await asyncio.sleep(POLLED_EVERY)
+        finally:
+            self.waiting -= Counter([client])
         answer = {"job": job, "owner": owner, "status": told["status"], "sentence": told["sentence"], "again": told["again"]}
         if of == COMPARE:
             answer |= {"done": told["done"], "total": told["total"], "rows": standing(told["rows"])}
         return answer | {"result": _unlike_files(told["result"])}
+
+    def _may_wait(self, client: str) -> bool:
+        """Whether one more call of a client may wait for a job; others get the job's status at once."""
+        return self.waiting[client] < WAITS_OF_A_CLIENT and self.waiting.total() < WAITS_IN_ALL
 
     def _owner(self, owner: object) -> str:
         """The key that was given, else that of the machine's one owner, else none.

@@ -191,7 +191,9 @@ def check_directory(packed: Path) -> None:
         data = file.read()
     if len(data) < 22 or data[-22:-18] != b"PK\5\6":
         raise zipfile.BadZipFile("no end of a zip file without a comment")
-    size = struct.unpack("<L", data[-10:-6])[0]
+    size, offset = struct.unpack("<LL", data[-10:-2])
+    if offset + size + 22 > packed.stat().st_size:
+        raise zipfile.BadZipFile("its list of files would begin before the file does")
     if size > LARGEST_DIRECTORY or b"PK\6\7" in data[:-22]:
         raise Refused(f"the zip holds too much; a checkpoint has {', '.join(FILES)}, as Download gives them")
 

@@ -341,3 +341,25 @@ def test_where_the_environment_says_that_there_are_proxies_the_address_is_the_on
     assert client_of(request_of()) == "10.0.0.1"
     monkeypatch.setenv("PLAYGROUND_API_PROXIES", "2")
     assert client_of(request_of(x_forwarded_for="1.1.1.1, 2.2.2.2")) == "1.1.1.1"
+
+
+def test_only_some_calls_wait_for_a_job_and_the_others_are_answered_at_once(endpoints, monkeypatch):
+    polls = []
+
+    async def poll(what, request):
+        polls.append(request.client.host)
+        return {"status": "working", "sentence": "", "again": False, "result": None}
+
+    monkeypatch.setitem(endpoints.answers, "hub-job", poll)
+
+    async def crowd():
+        calls = [asyncio.create_task(endpoints.job("push:x", new_owner(), 240, request=request_of(f"10.0.0.{n % 2}"))) for n in range(100)]
+        done, waiting = await asyncio.wait(calls, timeout=1)
+        for call in waiting:
+            call.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        return len(done), len(waiting), endpoints.waiting.total()
+
+    with ThreadPoolExecutor(1) as thread:
+        done, waiting, left = thread.submit(asyncio.run, crowd()).result()
+    assert (done, waiting, left) == (84, 16, 0)

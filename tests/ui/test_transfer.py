@@ -398,3 +398,16 @@ def test_two_uploads_that_dribble_do_not_keep_others_from_uploading(tmp_path, mo
     registry.shutdown()
     assert (other[0], json.loads(other[1])["error"]) == (400, "it is no zip file; send one as Download gives it")
     assert [(status, "too slow" in json.loads(text)["error"]) for status, text in ended] == [(408, True)]
+
+
+def test_a_zip_whose_list_of_files_lies_outside_of_it_is_no_zip(tmp_path, files):
+    registry = Registry(tmp_path)
+    packed = bytearray(zipped(files))
+    packed[-6:-2] = (len(packed) + 10_000).to_bytes(4, "little")
+
+    async def all_of_it():
+        return await whole(bytes(packed))
+
+    status, text = in_line(told(Starlette(routes=routes(registry)), "POST", PATH, all_of_it))
+    registry.shutdown()
+    assert (status, json.loads(text)["error"]) == (400, "it is no zip file; send one as Download gives it")
