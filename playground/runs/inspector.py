@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import math
 import signal
 from collections import OrderedDict
@@ -40,6 +41,8 @@ from playground.training.trainer import CONFIRMING_N
 from .history import kept_steps, nearest, read_lines, weights_path
 from .points import COLUMNS
 from .view import View
+
+log = logging.getLogger(__name__)
 
 LOADED = 8  # models kept loaded
 SHOWN = 32  # views kept
@@ -199,7 +202,8 @@ def inspect(pipe: Connection) -> None:
             number, kind, what, text = pipe.recv()
             try:
                 answer = inspector.handle(kind, what, text)
-            except Exception as error:  # one odd model must not take everybody's eyes away
+            except Exception as error:  # one odd model must not take the process from other clients
+                log.exception("a request of the kind %r failed", kind)
                 answer = {"error": f"{type(error).__name__}: {error}"}
             pipe.send((number, answer))
         except (EOFError, OSError):

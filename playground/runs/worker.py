@@ -14,6 +14,7 @@ A worker whose parent has gone, or that is told to end by a signal, saves and en
 from __future__ import annotations
 
 import dataclasses
+import logging
 import math
 import os
 import signal
@@ -40,6 +41,8 @@ from playground.training.trainer import MOST_THREADS, Metrics, Trainer, Training
 
 from .history import History, kept_states, read_lines, state_path, weights_path
 from .run import DIVERGED, KEPT, NOTHING_USABLE, Order
+
+log = logging.getLogger(__name__)
 
 TELL_EVERY = 0.1  # seconds between two messages with points
 LOOK_EVERY = 0.2  # seconds between two weights for those who watch, more where writing them is slow
@@ -98,6 +101,7 @@ def attend(pipe: Connection, order: Order, begun: Callable[[Worker], None] = lam
         if isinstance(error, RuntimeError) and "allocate memory" in str(error):  # how torch says it of the processor's memory
             _tell(pipe, ("ended", "failed", OUT_OF_MEMORY.format(str(error).split(": ")[-1][:200]), None))
             return
+        log.exception("the training of %s failed", Path(order.folder).name)
         where = traceback.extract_tb(error.__traceback__)[-1]
         sentence = f"{type(error).__name__}: {error} ({Path(where.filename).name}, line {where.lineno})"
         _tell(pipe, ("ended", "failed", sentence, None))

@@ -9,6 +9,7 @@ import pytest
 from starlette.requests import Request
 
 from playground.runs import eyes as eyes_module
+from playground.runs import inspector
 from playground.runs.eyes import Eyes
 from playground.runs.inspection_queue import (
     MAX_PER_ADDRESS,
@@ -201,3 +202,24 @@ def test_a_client_that_stays_gets_its_answer(eyes, request_):
         return await task
 
     assert asyncio.run(answered()) == {"found": 1}
+
+
+# What the process does with a request that it was not made for
+
+
+def test_an_unexpected_error_of_a_view_is_answered_and_logged(monkeypatch, caplog):
+    requests, answers = [(1, "look", {}, "")], []
+
+    def receive():
+        if not requests:
+            raise EOFError
+        return requests.pop()
+
+    def fail(*_):
+        raise ZeroDivisionError("a defect of a view")
+
+    monkeypatch.setattr(inspector.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(inspector.Inspector, "handle", fail)
+    inspector.inspect(SimpleNamespace(recv=receive, send=answers.append))
+    assert answers == [(1, {"error": "ZeroDivisionError: a defect of a view"})]
+    assert "Traceback" in caplog.text
