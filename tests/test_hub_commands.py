@@ -3,7 +3,6 @@
 import json
 import os
 import pty
-import shutil
 import signal
 import socket
 import subprocess
@@ -157,16 +156,6 @@ def test_what_cannot_be_a_name_is_refused_before_a_job_starts(hub, arguments, sa
     done = hub.playground(*arguments)
     refused(done, 2, says)
     assert len(done.stderr.splitlines()) == 1  # no job has said anything
-
-
-def test_a_family_that_cannot_be_published_is_refused_before_the_network_is_used(hub, tmp_path):
-    other = shutil.copytree(ROOT / "checkpoints/reverse", tmp_path / "other")
-    manifest = json.loads((other / "config.json").read_text())
-    (other / "config.json").write_text(json.dumps(manifest | {"family": "tail"}))
-    with hub.watch() as seen:
-        done = hub.playground("push", other, "ada/tail")
-    assert done.returncode != 0
-    assert not seen
 
 
 def test_a_revision_that_is_not_there_is_answered_with_those_that_are(hub, published, tmp_path):

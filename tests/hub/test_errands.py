@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import struct
 import subprocess
@@ -15,6 +16,7 @@ from huggingface_hub import set_client_factory
 from huggingface_hub.utils import logging
 from huggingface_hub.utils._http import default_client_factory
 
+from playground.families import FAMILIES
 from playground.hub import jobs as jobs_module
 from playground.hub.jobs import BRANCH, ERRANDS_AN_OWNER, ERRANDS_AT_ONCE, Busy, Jobs, begin, cancel
 from playground.hub.work import Errand, work
@@ -303,6 +305,19 @@ def test_what_is_no_sound_model_is_refused_by_its_reason_and_leaves_nothing(hub,
         assert paths == []
     if name in ("garbage", "deep", "other-schema", "odd-key", "too-wide", "too-large"):
         assert set(paths) == {"playground.json", "README.md"}
+
+
+def test_a_family_that_cannot_be_published_is_refused_before_the_network_is_used(errand_here, checkpoint, tmp_path, monkeypatch):
+    monkeypatch.setitem(FAMILIES, "tail", FAMILIES["transformer"])  # as EXTENDING.md adds one
+    other = shutil.copytree(checkpoint, tmp_path / "other")
+    manifest = json.loads((other / "config.json").read_text())
+    (other / "config.json").write_text(json.dumps(manifest | {"family": "tail"}))
+    (tmp_path / "work").mkdir()
+    errand = Errand("push", "ada/tail", "hf_none", "http://127.0.0.1:9", checkpoint=str(other))  # where nobody listens
+    kind, sentence, again = errand_here(errand, tmp_path / "work")
+    assert (kind, again) == ("failed", False)
+    assert "'tail' cannot be published" in sentence
+    assert "python -m playground report" in sentence
 
 
 def test_what_is_larger_than_a_server_allows_is_refused_before_its_weights_are_fetched(hub, published, tmp_path):
