@@ -18,6 +18,7 @@ from benchmarks import (
     ingredients,
     inspecting,
     lengths,
+    one_client,
     page,
     published,
     recurrent,
@@ -117,6 +118,12 @@ SUBSETS: dict[str, tuple[Any, str, str]] = {  # what has measure() and table(row
         "come, start runs that wait in line, pause, inspect, ask, send, fetch and publish, and go. Survived: every owner's run goes on, or "
         "waits in line again. Client, Hub and app share the machine. `python -m benchmarks.soak --minutes 120 --keep` takes as long as one "
         "likes.",
+    ),
+    "one-client": (
+        one_client,
+        "One hostile client against the others",
+        "Each attack comes from one address, and the others' polls are timed. `python -m benchmarks.one_client --seconds 60 --keep` takes "
+        "as long as one likes.",
     ),
     "startup": (startup, "Start-up", "Whole processes, timed from outside; the machine's file cache is warm."),
     "before": (

@@ -1,0 +1,134 @@
+"""python -m benchmarks.one_client --seconds 60: what one hostile client costs the other visitors.
+
+Each attack of tests/faults/attacks.py runs for some time from one address. Meanwhile four other visitors poll at 4 Hz, and one opens
+the page, uploads a checkpoint, starts a run, asks a model and brings a dataset, again and again.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import click
+import psutil
+
+from benchmarks.keeping import keep
+from benchmarks.soak import quantiles
+from playground.ui.visit import new_owner
+from tests.faults.attacks import ATTACKS, Attacker
+from tests.faults.client import Page, Watcher, small_checkpoint
+from tests.servers import ROOT, AppServer
+
+WATCHERS, A_SECOND = 4, 4
+ENVIRONMENT = {"GRADIO_SERVER_NAME": "0.0.0.0", "PLAYGROUND_SLOTS": "2", "PLAYGROUND_LEASE": "20", "PLAYGROUND_THREADS": "1"}
+
+
+def visit(page: Page, packed: bytes) -> list[str]:
+    """Do what a visitor does. Returns what was refused."""
+    refused = []
+    page.get("/")
+    if not page.load():
+        refused.append("the page's load event")
+    subject = page.upload(packed)
+    for name, request in (
+        ("try", {"subject": "checkpoint:reverse", "text": "3 1 4"}),
+        ("inspect", {"subject": "checkpoint:reverse", "view": "attention", "text": "3 1 4"}),
+        ("do", {"subject": subject, "do": "again"}),
+    ):
+        answer = page.call(name, **request)
+        if "error" in answer:
+            refused.append(f"{name}: {answer['error']}")
+        elif name == "do":
+            page.call("do", subject=answer["subject"], do="stop")
+    sent = page.post("/playground/rows", b"a\tb\nc\td\n" * 30, {"X-Owner": page.owner, "X-Name": "pasted"})
+    return refused + ([f"rows: {sent['error']}"] if "others" in sent.get("error", "") else [])
+
+
+def measure(seconds: float = 60.0) -> dict[str, Any]:
+    busy, rows = psutil.cpu_percent(5), []
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        for name in ("none", *ATTACKS):
+            (folder / name.replace(" ", "-")).mkdir()
+            app = AppServer(folder / name.replace(" ", "-"), 0, ROOT, (), None, **ENVIRONMENT)
+            try:
+                packed = small_checkpoint(folder / name.replace(" ", "-"))
+                rows.append({"attack": name} | measure_one(app, name, packed, folder, seconds))
+            finally:
+                app.stop()
+            rows[-1]["tracebacks"] = app.log.read_text(errors="replace").count("Traceback")
+            print(rows[-1], flush=True)
+    return {"seconds": seconds, "busy_before": busy, "rows": rows}
+
+
+def measure_one(app: AppServer, name: str, packed: bytes, folder: Path, seconds: float) -> dict[str, Any]:
+    """Run one attack, and see how the others fare."""
+    Page(app, new_owner()).call("try", subject="checkpoint:reverse", text="3 1 4")
+    attacker, page = Attacker(app), Page(app, new_owner())
+    watchers = [Watcher(Page(app, new_owner(), stays=True), "checkpoint:reverse", A_SECOND) for _ in range(WATCHERS)]
+    if name in ATTACKS:
+        ATTACKS[name](attacker, folder)
+    for watcher in watchers:
+        watcher.start()
+    ends, visits, refused = time.monotonic() + seconds, 0, list[str]()
+    try:
+        while time.monotonic() < ends:
+            try:
+                refused += visit(page, packed)
+            except (OSError, RuntimeError) as error:
+                refused.append(str(error)[:200])
+            visits += 1
+            time.sleep(1)
+    finally:
+        for watcher in watchers:
+            watcher.leaving.set()
+        for watcher in watchers:
+            watcher.join(60)
+        attacker.stop()
+    took = [each for watcher in watchers for each in watcher.took]
+    return {
+        "polls": quantiles(took), "errors": [error for watcher in watchers for error in watcher.errors][:10], "visits": visits,
+        "refused": refused[:10], "sent": {str(status): n for status, n in sorted(attacker.statuses.items())},
+    }  # fmt: skip
+
+
+def table(rows: dict[str, Any]) -> str:
+    """The attacks as Markdown."""
+    lines = [
+        "| attack, from one address | requests of the attacker, by status | others' polls | p50 ms | p95 ms | most ms | visits | refused |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows["rows"]:
+        polls, sent = row["polls"], ", ".join(f"{status}: {n:,}" for status, n in row["sent"].items()) or "none"
+        refused = len(row["refused"]) + len(row["errors"])
+        lines.append(
+            f"| {row['attack']} | {sent} | {polls['n']:,} | {polls['p50']:.0f} | {polls['p95']:.0f} | {polls['most']:.0f} | "
+            f"{row['visits']} | {refused} |"
+        )
+    causes = Counter(cause for row in rows["rows"] for cause in (*row["refused"], *row["errors"]))
+    lines += [
+        "",
+        f"{rows['seconds']:g} s each, on two cores that the attacker's own program shares; before it began, "
+        f"{rows['busy_before']:.0f} % of them were busy with other things. Status 0 is a connection that the server ended, 429 a refusal by the rate limit. "
+        f"Tracebacks in the server's log: {sum(row['tracebacks'] for row in rows['rows'])}."
+        + (f" Refused: {', '.join(f'{cause} ({n})' for cause, n in causes.items())}." if causes else ""),
+    ]
+    return "\n".join(lines)
+
+
+@click.command()
+@click.option("--seconds", type=click.FloatRange(1), default=60.0, show_default=True, help="How long each attack lasts.")
+@click.option("--keep", "kept", is_flag=True, help="Write results/one-client.json, which `python -m benchmarks` puts into RESULTS.md.")
+def main(seconds: float, kept: bool) -> None:
+    """Attack the app from one address, and print what the other visitors notice."""
+    rows = measure(seconds)
+    print(table(rows))
+    if kept:
+        keep("one-client", rows)
+
+
+if __name__ == "__main__":
+    main()
