@@ -4,18 +4,22 @@ import asyncio
 import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from starlette.requests import Request
 
 from playground.lab.laboratory import Laboratory
 from playground.origins import from_text, keep
+from playground.plots.report import write_report
 from playground.runs.registry import Registry
 from playground.tasks.rows import kept_rows
 from playground.training.checkpoint import save_checkpoint
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 from playground.ui import inspect as inspect_page
+from playground.ui import report as report_page
 from playground.ui.app import answerers
 from playground.ui.subject import config_on_show
 from playground.ui.visit import new_owner
@@ -63,7 +67,13 @@ def test_no_route_tells_a_viewer_the_owners_dataset_or_key(shared, monkeypatch):
         on_message({"error": "nothing is drawn here"})
         raise OSError("no process for figures")
 
+    def written_here(entry, name, checkpoint, run, *arguments, on_message, on_end):
+        """In this process: a fork server that an earlier test started knows another folder of rows."""
+        on_message({"html": write_report(Path(checkpoint), Path(run), *arguments)})
+        return SimpleNamespace(kill=lambda: None)
+
     monkeypatch.setattr(inspect_page, "Child", not_drawn)
+    monkeypatch.setattr(report_page, "Child", written_here)
 
     async def walk():
         told = {}
@@ -79,7 +89,7 @@ def test_no_route_tells_a_viewer_the_owners_dataset_or_key(shared, monkeypatch):
 
     with ThreadPoolExecutor(1) as thread:
         told = thread.submit(asyncio.run, walk()).result()
-    assert "Settings" in told["report"]  # it was written
+    assert "Settings" in told["report"], told["report"]  # it was written
     assert '"rows"' in told["about"]  # the task's name is no secret
     for name, answer in told.items():
         for secret in (content, owner, run.owner, run.id):
