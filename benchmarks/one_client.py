@@ -112,7 +112,8 @@ def table(rows: dict[str, Any]) -> str:
     lines += [
         "",
         f"{rows['seconds']:g} s each, on two cores that the attacker's own program shares; before it began, "
-        f"{rows['busy_before']:.0f} % of them were busy with other things. Status 0 is a connection that the server ended, 429 a refusal by the rate limit. "
+        f"{rows['busy_before']:.0f} % of them were busy with other things. Status 0 is a connection that the server ended, 429 a refusal "
+        "by the rate limit. "
         f"Tracebacks in the server's log: {sum(row['tracebacks'] for row in rows['rows'])}."
         + (f" Refused: {', '.join(f'{cause} ({n})' for cause, n in causes.items())}." if causes else ""),
     ]

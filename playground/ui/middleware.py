@@ -29,7 +29,7 @@ from playground.training.manifest import parse_json
 from .asked import MAX_BRACKETS
 from .embed import HEAD, is_embedded
 from .limits import LoadLimits, client_of, too_many
-from .origin import is_own_origin, public_hosts
+from .origin import configured_hosts, is_own_origin, public_hosts
 from .rows import PATH as ROWS_PATH
 from .transfer import LARGEST_UPLOAD
 from .transfer import PATH as CHECKPOINT_PATH
@@ -358,7 +358,7 @@ async def refuse(status: int, message: str, scope: Scope, receive: Receive, send
 
 def build_middleware(is_open: bool, can_sign_in: bool, load: LoadLimits) -> list[Any]:
     """Return the middleware of an instance that is open to others, or of a local one."""
-    hosts = [host.partition(":")[0] for host in public_hosts()]
+    hosts = [host.partition(":")[0] for host in configured_hosts()]  # a Space is probed under other names than its own
     if not is_open or hosts:
         hosts = [*LOCAL_HOSTS, *hosts]
     checks = [Middleware(TrustedHostMiddleware, allowed_hosts=hosts)] if hosts else []

@@ -21,10 +21,15 @@ def is_own_origin(headers: Mapping[str, str]) -> bool:
     return host != "" and host in (headers.get("host"), *public_hosts())
 
 
+def configured_hosts() -> list[str]:
+    """Return the names of this server in PLAYGROUND_HOSTS."""
+    return [name.strip() for name in os.environ.get("PLAYGROUND_HOSTS", "").split(",") if name.strip()]
+
+
 def public_hosts() -> list[str]:
-    """The names of this server that the operator vouches for: PLAYGROUND_HOSTS and a Space's own."""
-    names = f"{os.environ.get('PLAYGROUND_HOSTS', '')},{os.environ.get('SPACE_HOST', '')}"
-    return [name.strip() for name in names.split(",") if name.strip()]
+    """Return the names of this server that the operator vouches for, a Space's own included."""
+    space = os.environ.get("SPACE_HOST", "")
+    return configured_hosts() + [name.strip() for name in space.split(",") if name.strip()]
 
 
 def host_of(origin: str) -> str:

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from playground.ui.limits import LoadLimits
-from playground.ui.middleware import RouteFilter, check_json
+from playground.ui.middleware import RouteFilter, build_middleware, check_json
 from tests.servers import ROOT
 
 # All that Gradio 6.31 registers with this page, as (method, template).
@@ -132,3 +132,17 @@ def test_a_session_copies_no_configuration(built):
 def test_no_middleware_grants_other_origins(built):
     assert "SameOriginOnly" in built["middleware"]
     assert not any("CORS" in name for name in built["middleware"])
+
+
+@pytest.mark.parametrize(
+    ("is_open", "environment", "checked"),
+    [(False, {}, True), (True, {}, False), (True, {"SPACE_HOST": "a-b.hf.space"}, False), (True, {"PLAYGROUND_HOSTS": "x.org"}, True)],
+)
+def test_hosts_are_checked_locally_and_where_they_are_configured(monkeypatch, is_open, environment, checked):
+    """A Space is probed by its address, under a Host of which nothing here knows."""
+    for name in ("SPACE_HOST", "PLAYGROUND_HOSTS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    classes = [middleware.cls.__name__ for middleware in build_middleware(is_open, False, LoadLimits(0, 0))]
+    assert ("TrustedHostMiddleware" in classes) is checked
