@@ -67,7 +67,9 @@ class BoundedProtocol(HttpToolsProtocol):
         self.idle_since = time.monotonic()
         self.header_timer: TimerHandle | None = None
         self.write_timer: TimerHandle | None = None
-        self.header_bytes = 0
+        self.overhead_bytes = 0  # since the last that were part of a body
+        # A connection that becomes a websocket leaves this protocol without connection_lost.
+        self.ws_protocol_class = None
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -85,18 +87,28 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self.is_idle():
-            self.header_bytes += len(data)
-            if self.header_timer is None:
-                self.await_headers()
+        if self.is_idle() and self.header_timer is None:
+            self.await_headers()
+        self.overhead_bytes += len(data)
         super().data_received(data)
-        if self.is_idle() and self.header_bytes > MAX_HEADER_BYTES:
+        if self.overhead_bytes > MAX_HEADER_BYTES:  # of this request, the next one, or a trailer
             self.transport.abort()
 
     def on_headers_complete(self) -> None:
         self.stop_header_timer()
-        self.header_bytes = 0
+        self.overhead_bytes = 0
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self.overhead_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self.overhead_bytes = 0
+        super().on_message_complete()
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Say nothing in the log; a request to upgrade is answered as any other."""
 
     def on_response_complete(self) -> None:
         self.idle_since = time.monotonic()

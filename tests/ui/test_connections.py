@@ -14,7 +14,10 @@ REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 async def answer(scope, receive, send):
-    """Answers with a megabyte for /large, else with "ok"."""
+    """Answers with 20 MB for /large, never for /wait, else with "ok"."""
+    while scope["path"] == "/wait":
+        if (await receive())["type"] == "http.disconnect":
+            return
     body = b"x" * 20_000_000 if scope["path"] == "/large" else b"ok"
     headers = [(b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -96,6 +99,67 @@ def test_headers_have_a_size(serve):
         return await closed(reader)
 
     assert serve(scene) == b""
+
+
+BODY = b"POST /wait HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize("first", [REQUEST.replace(b"/ ", b"/wait ", 1), BODY + b"1\r\na\r\n0\r\n"], ids=["request", "trailer"])
+@pytest.mark.parametrize("size", [100, 2_000_000], ids=["many", "one"])
+def test_headers_behind_a_request_that_is_being_served_have_a_size(serve, first, size):
+    async def scene(connect):
+        reader, writer = await connect()
+        writer.write(first)
+        await asyncio.sleep(0.1)
+        sent = 0
+        writer.write(b"GET / HTTP/1.1\r\n" * (b"POST" not in first))
+        while sent < 2_000_000 and not writer.transport.is_closing():
+            writer.write(b"X: " + b"y" * size + b"\r\n")
+            sent += size
+            await asyncio.sleep(0)
+        return await closed(reader)
+
+    assert serve(scene) == b""
+
+
+def test_a_large_body_is_no_header(serve):
+    async def scene(connect):
+        reader, writer = await connect()
+        writer.write(REQUEST.replace(b"GET", b"POST")[:-2] + b"Content-Length: 900000\r\n\r\n" + b"x" * 900_000)
+        assert await reader.readuntil(b"ok")
+        return await ask(reader, writer)
+
+    assert serve(scene) == b"ok"
+
+
+class WebSocketProtocol(asyncio.Protocol):
+    """Refuses, as the protocol of a websocket library does where the app closes it."""
+
+    def __init__(self, config, server_state, app_state):
+        pass
+
+    def connection_made(self, transport):
+        self.transport = transport
+
+    def data_received(self, data):
+        self.transport.write(b"HTTP/1.1 403 Forbidden\r\n\r\n")
+        self.transport.close()
+
+
+def test_websockets_hold_no_connection(serve, monkeypatch, caplog):
+    monkeypatch.setitem(uvicorn.config.WS_PROTOCOLS, "auto", f"{__name__}:WebSocketProtocol")
+    monkeypatch.setattr(BoundedProtocol, "bound", 6)
+
+    async def scene(connect):
+        for number in range(20):
+            reader, writer = await connect(f"127.0.0.{2 + number % 4}")
+            writer.write(REQUEST[:-2] + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+            await reader.readline()
+            writer.close()
+        return await ask(*await connect())
+
+    assert serve(scene) == b"ok"
+    assert not caplog.records
 
 
 def test_a_response_that_is_not_read_ends(serve, monkeypatch):
