@@ -32,7 +32,7 @@ Answerer = Callable[[object, Request], Awaitable[dict[str, Any]]]
 # and for requests that start a process or a job an amount that spaces them out.
 DEFAULT_LOAD = 10.0
 LOAD = {
-    "poll": 1, "look": 2, "try": 5, "curves": 5, "runs": 3, "about": 5, "do": 20,
+    "poll": 2, "look": 2, "try": 5, "curves": 5, "runs": 3, "about": 5, "do": 20,
     "inspect": 10, "inspect-figures": 200, "report": 200,
     "compare-begin": 50, "compare-poll": 2, "compare-train": 100,
     "lab-poll": 5, "lab-begin": 100, "lab-figures": 200, "lab-verdict": 50, "lab-claim": 50,

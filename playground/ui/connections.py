@@ -20,6 +20,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from playground.logs import FORMAT, RepeatFilter, SafeFormatter
 
+from .limits import network_of
+
 try:
     import resource
 except ImportError:  # Windows
@@ -143,8 +145,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     @property
     def host(self) -> str:
-        """The address of the peer."""
-        return self.client[0] if self.client else ""
+        """The address of the peer, as the limits count it."""
+        return network_of(self.client[0]) if self.client else ""
 
 
 def close_idle(connections: Collection[BoundedProtocol]) -> bool:

@@ -5,7 +5,10 @@ Apply them before the page is launched.
 
 from __future__ import annotations
 
+import asyncio
 import sys
+from collections.abc import Coroutine
+from contextvars import ContextVar
 from copy import copy
 from typing import Any
 
@@ -54,9 +57,53 @@ class SameOriginOnly:
         await self.app(scope, receive, send)
 
 
+STREAM = "/gradio_api/queue/data"
+stream_tasks: ContextVar[list[asyncio.Task[Any]]] = ContextVar("stream_tasks")
+
+
+class TrackingAsyncio:
+    """The module asyncio for gradio.routes; notes the tasks that a stream of events starts."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(asyncio, name)
+
+    @staticmethod
+    def create_task(coroutine: Coroutine[Any, Any, Any], **options: Any) -> asyncio.Task[Any]:
+        """Create a task as asyncio does."""
+        task = asyncio.create_task(coroutine, **options)
+        if (tasks := stream_tasks.get(None)) is not None:
+            tasks.append(task)
+        return task
+
+
+class StreamCleanup:
+    """Ends what a stream of Gradio's events leaves behind when its client disconnects.
+
+    Gradio starts a heartbeat for each stream, and ends it only with a stream that is complete.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] != STREAM:
+            await self.app(scope, receive, send)
+            return
+        tasks: list[asyncio.Task[Any]] = []
+        stream_tasks.set(tasks)
+        try:
+            await self.app(scope, receive, send)
+        except KeyError:
+            pass  # another stream of the same session has ended before, and took its messages along
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
 def apply_patches() -> None:
-    """Replace Gradio's session state and CORS middleware. Safe to call again."""
+    """Replace Gradio's session state, CORS middleware and heartbeats. Safe to call again."""
     for name in ("state_holder", "blocks", "route_utils", "mcp"):
         if module := sys.modules.get(f"gradio.{name}"):
             module.SessionState = SessionState  # type: ignore[attr-defined]
     gradio.routes.CustomCORSMiddleware = SameOriginOnly
+    gradio.routes.asyncio = TrackingAsyncio()  # type: ignore[assignment]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import math
 import os
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import lru_cache
 
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, Response
@@ -25,16 +27,28 @@ WAITING = 16  # that wait for one of so many places
 
 
 def client_of(connection: HTTPConnection) -> str:
-    """Return the address of the client that sent a request.
+    """Return the address of the client that sent a request; of IPv6 the network of 64 bits.
 
     A proxy appends the address of its own client to X-Forwarded-For, so the entries before those of
     the trusted proxies may be forged. The header counts on a Space, and where API_PROXIES is set.
     """
     address = connection.client.host if connection.client else ""
     if "SPACE_ID" not in os.environ and not is_set("API_PROXIES"):
-        return address
+        return network_of(address)
     hops = [hop.strip() for hop in connection.headers.get("x-forwarded-for", "").split(",")]
-    return hops[-min(int(number("API_PROXIES")), len(hops))] or address
+    return network_of(hops[-min(int(number("API_PROXIES")), len(hops))] or address)
+
+
+@lru_cache(maxsize=1000)
+def network_of(address: str) -> str:
+    """Return what limits count as one client: an IPv4 address, or the IPv6 network that one has."""
+    try:
+        ip = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address[:64]
+    if isinstance(ip, ipaddress.IPv4Address):
+        return str(ip)
+    return str(ip.ipv4_mapped or ipaddress.ip_network((ip, 64), strict=False))
 
 
 class TokenBuckets:
@@ -121,11 +135,11 @@ class LoadLimits:
 
     def take_address(self, address: str, load: float) -> float:
         """Count a request's load. Returns the seconds to wait; 0.0 if it may be served."""
-        return self._addresses.take(address, load) if self._addresses and load else 0.0
+        return self._addresses.take(address, load) if self._addresses is not None and load else 0.0
 
     def take_owner(self, owner: object, load: float) -> float:
         """Count a request's load for its owner, if it names one. Returns the seconds to wait."""
-        if not self._owners or not load or not isinstance(owner, str) or not owner:
+        if self._owners is None or not load or not isinstance(owner, str) or not owner:
             return 0.0
         return self._owners.take(owner[:64], load)
 

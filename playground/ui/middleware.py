@@ -28,6 +28,7 @@ from playground.training.manifest import parse_json
 
 from .asked import MAX_BRACKETS
 from .embed import HEAD, is_embedded
+from .gradio_patches import StreamCleanup
 from .limits import LoadLimits, client_of, too_many
 from .origin import configured_hosts, is_own_origin, public_hosts
 from .rows import PATH as ROWS_PATH
@@ -40,6 +41,7 @@ MAX_BODY = 64_000  # bytes; the page's own requests have some 5,000
 MAX_TABLE_BODY = 1_000_000  # bytes of a comparison that carries a table
 BODY_SECONDS = 20.0  # until a body has to have arrived; transfers have deadlines of their own
 MAX_UNREAD_MESSAGES = 200  # of Gradio's queue, for one session
+BYTES_PER_MS = 4000  # of JSON: for so many bytes of lists the event loop works a millisecond
 
 TABLE_PATH = "/playground/ask/compare-begin"
 TRANSFER_PATHS = (CHECKPOINT_PATH, ROWS_PATH)
@@ -96,10 +98,24 @@ class RouteFilter:
             return
         address = client_of(Request(scope))
         CLIENT_ADDRESS.set(address)
-        if seconds := self.load.take_address(address, load):
+        if seconds := self.load.take_address(address, load + body_load(scope)):
             await too_many(seconds)(scope, receive, send)
             return
         await self.app(scope, receive, send)
+
+
+def max_body(path: str) -> int:
+    """Return how many bytes the body of a request to this path may have."""
+    return LARGEST_UPLOAD if path in TRANSFER_PATHS else MAX_TABLE_BODY if path == TABLE_PATH else MAX_BODY
+
+
+def body_load(scope: Scope) -> float:
+    """Return the load of reading a request's JSON; a body of unknown size counts as the largest."""
+    if scope["method"] != "POST" or scope["path"] in TRANSFER_PATHS:
+        return 0.0
+    most = max_body(scope["path"])
+    declared = Headers(scope=scope).get("content-length", "")
+    return min(int(declared) if declared.isdecimal() else most, most) / BYTES_PER_MS
 
 
 class OriginCheck:
@@ -134,8 +150,7 @@ class BodyLimits:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        path, is_transfer = scope["path"], scope["path"] in TRANSFER_PATHS
-        limit = LARGEST_UPLOAD if is_transfer else MAX_TABLE_BODY if path == TABLE_PATH else MAX_BODY
+        is_transfer, limit = scope["path"] in TRANSFER_PATHS, max_body(scope["path"])
         too_large = f"A request to this address may have {limit:,} bytes."
         declared = Headers(scope=scope).get("content-length", "0")
         if not declared.isdigit() or int(declared) > limit:
@@ -369,4 +384,5 @@ def build_middleware(is_open: bool, can_sign_in: bool, load: LoadLimits) -> list
         Middleware(RouteFilter, can_sign_in=can_sign_in, load=load),
         Middleware(BodyLimits),
         Middleware(GradioRequests),
+        Middleware(StreamCleanup),
     ]

@@ -5,9 +5,11 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from starlette.requests import Request
 
 from playground.runs.run import Refused
-from playground.ui.limits import A_MINUTE, MOST_CLIENTS, Limits, Places
+from playground.ui.limits import A_MINUTE, MOST_CLIENTS, Limits, LoadLimits, Places, client_of
+from playground.ui.middleware import RouteFilter
 
 
 def taken(limits, kind, client, *times):
@@ -83,3 +85,47 @@ def test_a_place_is_waited_for_and_a_full_line_is_refused():
     assert most == 2
     assert all("try again in a minute" in str(each) for each in refused)
     assert len(refused) == 4  # two inside, three in line
+
+
+def test_an_ipv6_network_is_one_client():
+    limits = Limits({"calls": 1})
+    addresses = ["2001:db8:1:2::1", "2001:db8:1:2:ffff::9", "2001:db8:1:3::1", "::ffff:192.0.2.7", "192.0.2.7", "192.0.2.8"]
+    requests = [Request({"type": "http", "client": (address, 1), "headers": []}) for address in addresses]
+    assert [taken(limits, "calls", client_of(request), 0.0) for request in requests] == [1, 0, 1, 1, 0, 1]
+    assert len(client_of(Request({"type": "http", "client": ("x" * 60_000, 1), "headers": []}))) < 100
+
+
+def test_a_large_body_is_a_large_load(monkeypatch):
+    monkeypatch.setattr("playground.ui.limits.time.monotonic", lambda: 7.0)
+    served, refused = [], []
+
+    async def app(scope, receive, send):
+        served.append(scope["path"])
+
+    async def send(message):
+        refused.append(message.get("status"))
+
+    filtered = RouteFilter(app, can_sign_in=False, load=LoadLimits(100, 0))
+
+    def ask(path, *headers):
+        scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "client": ("192.0.2.9", 1), "headers": list(headers)}
+        with ThreadPoolExecutor(1) as thread:  # the browser tests' event loop may be running in this one
+            thread.submit(asyncio.run, filtered(scope, None, send)).result()
+
+    for _ in range(150):
+        ask("/playground/ask/poll", (b"content-length", b"64000"))
+    assert len(served) < 100
+    before = len(served)
+    for _ in range(10):
+        ask("/playground/ask/poll")  # chunked: nobody knows how large it is
+    assert len(served) == before
+    assert 429 in refused
+
+
+@pytest.mark.parametrize("take", ["take_address", "take_owner"])
+def test_load_is_limited_from_the_first_request_on(take, monkeypatch):
+    monkeypatch.setattr("playground.ui.limits.time.monotonic", lambda: 7.0)
+    limits = LoadLimits(10, 10)
+    waits = [getattr(limits, take)("ada", 60) for _ in range(3)]
+    assert waits == [0.0, 2.0, 2.0]
+    assert getattr(limits, take)("bob", 60) == 0.0
