@@ -106,4 +106,4 @@ def apply_patches() -> None:
         if module := sys.modules.get(f"gradio.{name}"):
             module.SessionState = SessionState  # type: ignore[attr-defined]
     gradio.routes.CustomCORSMiddleware = SameOriginOnly
-    gradio.routes.asyncio = TrackingAsyncio()  # type: ignore[assignment]
+    gradio.routes.asyncio = TrackingAsyncio()

@@ -37,7 +37,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def app(tmp_path_factory) -> Iterator[AppServer]:
     # Open to all, so that every browser is an owner of its own; this machine alone would be one owner.
-    server = AppServer(tmp_path_factory.mktemp("app"), GRADIO_SERVER_NAME="0.0.0.0", PLAYGROUND_SLOTS="4")
+    server = AppServer(tmp_path_factory.mktemp("app"), GRADIO_SERVER_NAME="0.0.0.0", PLAYGROUND_SLOTS="4", PLAYGROUND_ADDRESS_MS="0")
     yield server
     server.stop()
 

@@ -23,7 +23,13 @@ def hub():
 def app(hub, tmp_path_factory):
     folder = tmp_path_factory.mktemp("app")
     # The server's own token is the canary: open to all, nobody else's errand may bear it.
-    server = AppServer(folder, GRADIO_SERVER_NAME="0.0.0.0", PLAYGROUND_SLOTS="4", **hub.environment(folder / "hf", token=hub.OWNER))
+    server = AppServer(
+        folder,
+        GRADIO_SERVER_NAME="0.0.0.0",
+        PLAYGROUND_SLOTS="4",
+        PLAYGROUND_ADDRESS_MS="0",
+        **hub.environment(folder / "hf", token=hub.OWNER),
+    )
     yield server
     server.stop()
 

@@ -48,7 +48,14 @@ def app(hub, tmp_path_factory):
     folder = tmp_path_factory.mktemp("app")
     (folder / "home").mkdir()
     environment = hub.environment(folder / "home", token=hub.OWNER, HF_HUB_DISABLE_IMPLICIT_TOKEN="0")
-    server = AppServer(folder, **environment, GRADIO_SERVER_NAME="0.0.0.0", PLAYGROUND_API_STARTS="5", PLAYGROUND_API_HEAVY="100")
+    server = AppServer(
+        folder,
+        **environment,
+        GRADIO_SERVER_NAME="0.0.0.0",
+        PLAYGROUND_ADDRESS_MS="0",
+        PLAYGROUND_API_STARTS="5",
+        PLAYGROUND_API_HEAVY="100",
+    )
     yield server
     server.stop()
 

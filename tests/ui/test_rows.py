@@ -35,7 +35,7 @@ CAP = 1  # MB
 @pytest.fixture(scope="module")
 def app(tmp_path_factory):
     """Open to all, so that there is a cap."""
-    server = AppServer(tmp_path_factory.mktemp("app"), GRADIO_SERVER_NAME="0.0.0.0", PLAYGROUND_ROWS_MB=str(CAP))
+    server = AppServer(tmp_path_factory.mktemp("app"), GRADIO_SERVER_NAME="0.0.0.0", PLAYGROUND_ADDRESS_MS="0", PLAYGROUND_ROWS_MB=str(CAP))
     yield server
     server.stop()
 
