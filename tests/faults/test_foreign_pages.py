@@ -76,7 +76,7 @@ def local(tmp_path_factory, environment):
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory, environment):
-    app = AppServer(tmp_path_factory.mktemp("opened"), **environment, GRADIO_SERVER_NAME="0.0.0.0")
+    app = AppServer(tmp_path_factory.mktemp("opened"), **environment, GRADIO_SERVER_NAME="0.0.0.0", PLAYGROUND_ADDRESS_MS="0")
     yield app
     app.stop()
 
