@@ -9,13 +9,20 @@ const bytes = (n) => (n < 1e6 ? Math.max(1, Math.round(n / 1e3)) + " KB" : n < 1
 // As a sentence; a name such as user/name or gpt2 in front stays as it is written.
 const sentenceOf = (text) => (text ? (/^\S*[/_.\d]\S*\s/.test(text) ? text[0] : text[0].toUpperCase()) + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".") : "");
 const base = new URL("playground/", location.origin + location.pathname.replace(/\/?$/, "/"));
-// Ask the server (asked.py). Throws when there is no answer.
+// Ask the server (asked.py). Throws when there is no answer. A rate limit (limits.py) delays the request instead of failing it.
 async function call(name, request, within = 20000) {
-  const reply = await fetch(new URL("ask/" + name, base), {
-    method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(request), signal: AbortSignal.timeout(within),
-  });
-  if (!reply.ok) throw new Error("the server answered " + reply.status);
-  return reply.json();
+  const until = Date.now() + within;
+  for (;;) {
+    const reply = await fetch(new URL("ask/" + name, base), {
+      method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(request), signal: AbortSignal.timeout(within),
+    });
+    const wait = 1000 * (Number(reply.headers.get("Retry-After")) || 1);
+    if (reply.status !== 429 || Date.now() + wait > until) {
+      if (!reply.ok) throw new Error("the server answered " + reply.status);
+      return reply.json();
+    }
+    await sleep(wait);
+  }
 }
 // Ask until an answer comes that is not `again`, ever more slowly and for some minutes, as long as it is wanted. `told` hears why it takes long.
 async function persist(ask, wanted, told) {

@@ -34,6 +34,27 @@ def test_slow_motion_shows_every_step_and_full_speed_is_a_choice_away(app, open_
     shows(page, "stopped")
 
 
+def test_a_rate_limit_delays_an_action_instead_of_failing_it(app, open_page):
+    page = open_page(app.url, visit=False, may_complain=True)  # Chromium logs a status of 429
+    begin(page, app.url, **LONG)
+    answers = []
+
+    def refuse_once(route):
+        answers.append(route.request.post_data_json["do"])
+        if len(answers) == 1:
+            refusal = {"error": "too many requests at once; try again in 1 s", "again": True}
+            route.fulfill(status=429, headers={"Retry-After": "1"}, json=refusal)
+        else:
+            route.continue_()
+
+    page.route("**/ask/do", refuse_once)
+    page.click("#pause")
+    shows(page, "paused")
+    assert answers == ["pause", "pause"]
+    expect(page.locator(".hand-note")).to_be_empty()
+    page.unroute("**/ask/do")
+
+
 def test_the_learning_rate_changes_on_the_way_and_the_change_is_kept_with_its_step(app, open_page):
     page = open_page(app.url, visit=False)
     begin(page, app.url, schedule="constant", warmup=0, **LONG)
