@@ -34,7 +34,7 @@ from .asked import Answerer, asked
 from .compare import ComparePage, compare_view
 from .connections import bound_connections
 from .embed import HEAD, is_embedded
-from .gradio_patches import apply_patches
+from .gradio_patches import apply_patches, bound_sessions
 from .hub import HubPage, can_sign_in, hub_view
 from .inspect import inspect_answerers, inspect_view
 from .lab import LabPage, lab_view
@@ -96,6 +96,7 @@ def build(registry: Registry, endpoints: Endpoints) -> gr.Blocks:
             api_visibility="private",
         )
     page.queue(default_concurrency_limit=4, max_size=MAX_QUEUE)
+    bound_sessions(page._queue)
     return page
 
 

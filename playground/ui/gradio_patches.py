@@ -1,4 +1,4 @@
-"""Changes to Gradio 6.31 that no option of it offers. tests/ui/test_gradio_patches.py holds each.
+"""Changes to Gradio 6.31 that no option of it offers. tests/ui/test_middleware.py holds each.
 
 Apply them before the page is launched.
 """
@@ -15,6 +15,9 @@ from typing import Any
 import gradio
 import gradio.routes
 import gradio.state_holder
+from gradio.queueing import Queue
+from gradio.server_messages import EstimationMessage
+from gradio.utils import LRUCache
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 
@@ -55,6 +58,59 @@ class SameOriginOnly:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self.app(scope, receive, send)
+
+
+class UnreadMessages(asyncio.Queue[Any]):
+    """The unread messages of one session. Of a queue's estimates it keeps only a few."""
+
+    MAX_ESTIMATES = 50
+
+    def put_nowait(self, item: Any) -> None:
+        if not isinstance(item, EstimationMessage) or self.qsize() < self.MAX_ESTIMATES:
+            super().put_nowait(item)
+
+
+class SessionMessages(LRUCache[str, Any]):
+    """The unread messages by session, for Gradio's queue.
+
+    Gradio drops the oldest session, and the next message to it raises KeyError. Where an event of
+    that session waits, the error ends the task that starts events, for all visitors.
+
+    Here a session with an event that waits or runs is dropped last. A message to a dropped
+    session is lost.
+    """
+
+    def __init__(self, queue: Queue, max_size: int) -> None:
+        super().__init__(max_size)
+        self._queue = queue
+
+    def __setitem__(self, session: str, messages: Any) -> None:
+        if session not in self and len(self) >= self.max_size:
+            self._drop_one()
+        super().__setitem__(session, UnreadMessages())
+
+    def __missing__(self, session: str) -> Any:
+        return UnreadMessages()
+
+    def _drop_one(self) -> None:
+        busy = {event.session_hash for event in self._queue.event_ids_to_events.values()}
+        del self[next((session for session in self if session not in busy), next(iter(self)))]
+
+
+class SessionEvents(LRUCache[str, set[str]]):
+    """The ids of unread events by session. Gradio keeps those of every session that never reads."""
+
+    def __missing__(self, session: str) -> set[str]:
+        return set()
+
+
+MAX_UNREAD_SESSIONS = 2000
+
+
+def bound_sessions(queue: Queue) -> None:
+    """Bound what a queue keeps for sessions that do not read their messages."""
+    queue.pending_messages_per_session = SessionMessages(queue, MAX_UNREAD_SESSIONS)
+    queue.pending_event_ids_session = SessionEvents(2 * MAX_UNREAD_SESSIONS)
 
 
 STREAM = "/gradio_api/queue/data"

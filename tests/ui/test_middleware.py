@@ -78,8 +78,38 @@ type(page.default_config).config_for_block = lambda *_: copies.append(1)
 for number in range(300):
     state = app.state_holder[f"session-{number}"]
     state._update_value_in_config(next(iter(page.blocks)), "x")
+
+import asyncio
+from gradio.data_classes import PredictBodyInternal
+
+async def lose_sessions():
+    # One event waits; 4,500 other sessions have events that end, and never read their messages.
+    queue = page._queue
+    functions = [fn for fn in page.fns.values() if fn.validator is None]
+    waiting = next(fn for fn in functions if fn.concurrency_limit is not None)
+    other = next(fn for fn in functions if fn.concurrency_id != waiting.concurrency_id)
+
+    async def push(fn, session):
+        body = PredictBodyInternal(session_hash=session, fn_index=fn._id, data=[])
+        assert (await queue.push(body, None, None))[0]
+
+    await push(waiting, "waiting")
+    for number in range(4500):
+        await push(other, f"other-{number}")
+        event = queue.event_queue_per_concurrency_id[other.concurrency_id].queue.pop()
+        del queue.event_ids_to_events[event._id]
+    try:
+        for _ in range(300):
+            queue.broadcast_estimations(waiting.concurrency_id)
+        estimates = queue.pending_messages_per_session["waiting"].qsize()
+    except KeyError as error:
+        estimates = repr(error)
+    kept, unread = queue.pending_messages_per_session, queue.pending_event_ids_session
+    return {"estimates": estimates, "kept": len(kept), "unread": len(unread)}
+
+lost = asyncio.run(lose_sessions())
 print(json.dumps({
-    "routes": sorted(set(registered(app.routes))), "copies": len(copies), "sessions": len(app.state_holder.session_data),
+    "lost": lost, "routes": sorted(set(registered(app.routes))), "copies": len(copies), "sessions": len(app.state_holder.session_data),
     "middleware": [middleware.cls.__name__ for middleware in app.user_middleware],
 }))
 import os; sys.stdout.flush(); os._exit(0)
@@ -127,6 +157,12 @@ def test_json_that_no_call_needs_is_refused(body):
 def test_a_session_copies_no_configuration(built):
     assert built["copies"] == 0
     assert built["sessions"] <= 100
+
+
+def test_sessions_that_never_read_cost_no_other_session_its_messages(built):
+    assert built["lost"]["estimates"] in range(1, 101), "the queue stops, or keeps every estimate"
+    assert built["lost"]["kept"] <= 2000
+    assert built["lost"]["unread"] <= 4000
 
 
 def test_no_middleware_grants_other_origins(built):
