@@ -263,7 +263,7 @@ function drawGallery() {
     return row;
   }));
 }
-$(".again").addEventListener("click", () => gallery());
+$(".again").addEventListener("click", () => { if (owner) gallery(); }); // without an owner the page is still loading, and lists by itself then
 $(".any").addEventListener("submit", (event) => { event.preventDefault(); const [repo, revision] = address($(".any-repo").value); if (repo) look(repo, revision); });
 // A name, a name@revision, or the address of a repository's page.
 function address(text) {

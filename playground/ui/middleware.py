@@ -53,7 +53,7 @@ SERVED: tuple[tuple[str, str, float], ...] = (
     (PAGE, r"/", 60),
     (PAGE, r"/config/?", 40),
     (PAGE, r"/(assets|static)/(?!.*\.\.)[\w@./+-]+", 1),
-    (PAGE, r"/theme\.css|/favicon\.ico|/manifest\.json|/robots\.txt|/pwa_icon(/\d{1,4})?", 1),
+    (PAGE, r"/theme\.css|/favicon\.ico|/manifest\.json|/robots\.txt|/pwa_icon", 1),
     (PAGE, r"/gradio_api/info/?", 30),
     (PAGE, r"/gradio_api/(startup-events|theme\.css)", 1),
     ("POST", r"/gradio_api/queue/join", 40),

@@ -14,7 +14,7 @@ from tests.servers import ROOT
 # All that Gradio 6.31 registers with this page, as (method, template).
 USED = {
     "GET": {"/", "/config", "/config/", "/static/{path:path}", "/assets/{path:path}", "/favicon.ico", "/theme.css", "/robots.txt",
-            "/pwa_icon", "/pwa_icon/{size}", "/manifest.json", "/gradio_api/info", "/gradio_api/info/", "/gradio_api/startup-events",
+            "/pwa_icon", "/manifest.json", "/gradio_api/info", "/gradio_api/info/", "/gradio_api/startup-events",
             "/gradio_api/theme.css", "/gradio_api/queue/data", "/gradio_api/call/{api_name}/{event_id}",
             "/gradio_api/call/v2/{api_name}/{event_id}", "/gradio_api/mcp/schema"},
     "POST": {"/gradio_api/queue/join", "/gradio_api/mcp", 
@@ -23,7 +23,7 @@ USED = {
     "HEAD": {"/", "/gradio_api/mcp/schema"},
 }  # fmt: skip
 UNUSED = {
-    "GET": {"/openapi.json", "/logout", "/svelte/{path:path}", "/monitoring", "/monitoring/summary", "/monitoring/{key}",
+    "GET": {"/pwa_icon/{size}", "/openapi.json", "/logout", "/svelte/{path:path}", "/monitoring", "/monitoring/summary", "/monitoring/{key}",
             "/gradio_api/deep_link", "/gradio_api/user", "/gradio_api/user/", "/gradio_api/login_check", "/gradio_api/login_check/",
             "/gradio_api/token", "/gradio_api/token/", "/gradio_api/app_id", "/gradio_api/app_id/", "/gradio_api/dev/reload",
             "/gradio_api/runs", "/gradio_api/runs/", "/gradio_api/openapi.json", "/gradio_api/proxy={url_path:path}",
