@@ -23,7 +23,8 @@ USED = {
     "HEAD": {"/", "/gradio_api/mcp/schema"},
 }  # fmt: skip
 UNUSED = {
-    "GET": {"/pwa_icon/{size}", "/openapi.json", "/logout", "/svelte/{path:path}", "/monitoring", "/monitoring/summary", "/monitoring/{key}",
+    "GET": {"/pwa_icon/{size}", "/openapi.json",
+            "/logout", "/svelte/{path:path}", "/monitoring", "/monitoring/summary", "/monitoring/{key}",
             "/gradio_api/deep_link", "/gradio_api/user", "/gradio_api/user/", "/gradio_api/login_check", "/gradio_api/login_check/",
             "/gradio_api/token", "/gradio_api/token/", "/gradio_api/app_id", "/gradio_api/app_id/", "/gradio_api/dev/reload",
             "/gradio_api/runs", "/gradio_api/runs/", "/gradio_api/openapi.json", "/gradio_api/proxy={url_path:path}",
