@@ -24,11 +24,14 @@ def test_a_hidden_page_sleeps_until_it_is_shown(app, open_page):
         page.get_by_role("tab", name=tab, exact=True).first.click()
         page.locator(shown).first.wait_for()
     page.evaluate("hidePage(true)")
-    page.wait_for_timeout(2000)  # what was under way ends
     asked = []
     page.on("request", lambda request: asked.append(request.url))
-    page.evaluate("timers = 0")
-    page.wait_for_timeout(4000)
+    for _ in range(10):  # requests that are under way end first; a busy machine takes its time
+        asked.clear()
+        page.evaluate("timers = 0")
+        page.wait_for_timeout(4000)
+        if page.evaluate("timers") <= 4:
+            break
     assert page.evaluate("timers") <= 4  # seven loops make some eighty in this time
     assert [url for url in asked if not url.endswith("/runs")] == []
     with page.expect_request("**/playground/ask/runs"):

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from urllib.parse import quote
 
 import pytest
+from starlette.requests import Request
 
 from playground.comparison.pretrained import check_name
 from playground.comparison.work import Refused as NoModel
@@ -222,7 +223,10 @@ def test_a_link_of_such_words_opens_a_page_and_shows_them_escaped(watched):
         opened = next(each.fn for each in page.fns.values() if getattr(each.fn, "__name__", "") == "opened")
         wanted = [name.encode("utf-8", "replace").decode() for name in NAMES]  # as a query comes
         queries = [{"inspect": each, "settings": json.dumps({each: 1}), "watch": each} for each in wanted]
-        return [(query["inspect"], opened(query["inspect"], SimpleNamespace(query_params=query))) for query in queries]
+        without_cookies = Request({"type": "http", "headers": []})
+        return [
+            (query["inspect"], opened(query["inspect"], SimpleNamespace(query_params=query, request=without_cookies))) for query in queries
+        ]
 
     with ThreadPoolExecutor(1) as thread:
         told = thread.submit(asyncio.run, opened_with_each()).result()
