@@ -141,7 +141,10 @@ def large_bodies(attacker: Attacker, folder: Path) -> None:
 
 def form_events(attacker: Attacker, folder: Path) -> None:
     """Fill Gradio's queue with the cheap events of the form."""
-    config = json.loads(attacker.send("/config", b"", method="GET")[1] or b'{"dependencies": [], "components": []}')
+    status, answer = attacker.send("/config", b"", method="GET")
+    while status != 200 and not attacker.stopping.wait(1):  # the limits still count the attack before this one
+        status, answer = attacker.send("/config", b"", method="GET")
+    config = json.loads(answer)
     values = {part["id"]: part["props"].get("value") for part in config["components"]}
     events = [each for each in config["dependencies"] if len(each["inputs"]) > 20 and len(each["outputs"]) == 2]
     body = {"data": [values.get(each) for each in events[0]["inputs"]], "fn_index": events[0]["id"]}

@@ -19,6 +19,7 @@ from playground.runs.inspection_queue import (
     InspectionRequest,
 )
 from playground.ui.live import answer_of
+from tests.support.coroutines import run_in_thread
 
 ADA, BOB, EVE = Client("10.0.0.1", "ada"), Client("10.0.0.2", "bob"), Client("10.0.0.1", "eve")
 
@@ -180,14 +181,14 @@ def request_whose(*messages):
 
 def test_a_time_limit_takes_the_request_out_of_the_queue(eyes):
     _, waiting = ask(eyes, ADA, "1", "2")
-    told = asyncio.run(answer_of(waiting, 0.01))
+    told = run_in_thread(answer_of(waiting, 0.01))
     assert told["again"]
     assert waiting.cancelled()
 
 
 def test_a_client_that_disconnects_takes_its_request_out_of_the_queue(eyes):
     _, waiting = ask(eyes, ADA, "1", "2")
-    asyncio.run(answer_of(waiting, 600, request_whose({"type": "http.disconnect"})))
+    run_in_thread(answer_of(waiting, 600, request_whose({"type": "http.disconnect"})))
     assert waiting.cancelled()
 
 
@@ -201,7 +202,7 @@ def test_a_client_that_stays_gets_its_answer(eyes, request_):
         FakeChild.started[0].answer(found=1)
         return await task
 
-    assert asyncio.run(answered()) == {"found": 1}
+    assert run_in_thread(answered()) == {"found": 1}
 
 
 # What the process does with a request that it was not made for

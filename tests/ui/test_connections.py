@@ -1,7 +1,7 @@
 """Deadlines of a connection, and which one is closed where there are too many."""
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
+import os
 
 import pytest
 import uvicorn
@@ -9,6 +9,7 @@ from uvicorn.server import ServerState
 
 from playground.ui import connections
 from playground.ui.connections import BoundedProtocol, max_connections
+from tests.support.coroutines import run_in_thread
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -49,8 +50,7 @@ def serve(monkeypatch):
                 server.close()
                 await asyncio.sleep(0.01)
 
-        with ThreadPoolExecutor(1) as thread:  # the browser tests' event loop may be running in this one
-            return thread.submit(asyncio.run, run_scene()).result()
+        return run_in_thread(run_scene())
 
     return run
 
@@ -59,13 +59,28 @@ async def closed(reader):
     """Wait until the server has closed the connection; returns what it sent."""
     try:
         return await reader.read()
-    except ConnectionResetError:
+    except ConnectionError:
         return b""
 
 
 async def ask(reader, writer):
     writer.write(REQUEST)
     return (await reader.readuntil(b"ok"))[-2:]
+
+
+def test_a_closed_connection_ends_though_a_forked_process_holds_its_socket(serve):
+    async def scene(connect):
+        reader, _ = await connect()
+        await asyncio.sleep(0.05)
+        (protocol,) = BoundedProtocol.open
+        copy = os.dup(protocol.transport.get_extra_info("socket").fileno())
+        try:
+            protocol.transport.close()
+            return await asyncio.wait_for(closed(reader), 5)
+        finally:
+            os.close(copy)
+
+    assert serve(scene) == b""
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HT", REQUEST[:-2]])

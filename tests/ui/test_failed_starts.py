@@ -1,6 +1,5 @@
 """A process that cannot be started: the visitor reads why, nothing stays under way, and the next attempt works."""
 
-import asyncio
 import multiprocessing.context
 from contextlib import contextmanager
 
@@ -14,6 +13,7 @@ from playground.runs.processes import warm_up
 from playground.runs.registry import Registry
 from playground.ui import lab as lab_page
 from tests.servers import wait_for
+from tests.support.coroutines import run_in_thread
 
 OWNER = "o" * 32
 SMALL = {
@@ -113,7 +113,7 @@ def test_figures_fail_with_a_sentence(fail):
     page._drawing, page._to_draw = lab_page.threading.Lock(), lambda owner, what: {}
     for _ in range(2):  # the lock is free again
         with failing(fail, lab_page):
-            told = asyncio.run(page.figures({"owner": OWNER}, None))
+            told = run_in_thread(page.figures({"owner": OWNER}, None))
         assert "no process could be started" in told["error"]
 
 

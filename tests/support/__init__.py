@@ -1,0 +1,1 @@
+"""Helpers that several layers of the tests share."""
