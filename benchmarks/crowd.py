@@ -17,8 +17,8 @@ from io import BytesIO
 from typing import Any
 
 from playground.ui.visit import new_owner
-from tests.faults.client import Page
-from tests.servers import AppServer
+from tests.support.app_server import AppServer
+from tests.support.page_client import Page
 
 A_SECOND = 4  # polls of a session
 PAUSES_EVERY = 30  # seconds of an owner, on the average

@@ -13,8 +13,8 @@ from typing import Any
 from playwright.sync_api import Page, sync_playwright
 
 from playground.training.config import RunConfig
-from tests.browser.chromium import FLAGS, find_browser
-from tests.servers import ROOT, AppServer
+from tests.support.app_server import ROOT, AppServer
+from tests.support.chromium import FLAGS, find_browser
 
 PASSES = 60
 CHANGES = 40

@@ -1,6 +1,6 @@
 """python -m benchmarks.one_client --seconds 60: what one hostile client costs the other visitors.
 
-Each attack of tests/faults/attacks.py runs for some time from one address. Meanwhile four other visitors poll at 4 Hz, and one opens
+Each attack of tests/support/attacks.py runs for some time from one address. Meanwhile four other visitors poll at 4 Hz, and one opens
 the page, uploads a checkpoint, starts a run, asks a model and brings a dataset, again and again.
 """
 
@@ -18,9 +18,9 @@ import psutil
 from benchmarks.keeping import keep
 from benchmarks.soak import quantiles
 from playground.ui.visit import new_owner
-from tests.faults.attacks import ATTACKS, Attacker
-from tests.faults.client import Page, Watcher, small_checkpoint
-from tests.servers import ROOT, AppServer
+from tests.support.app_server import ROOT, AppServer
+from tests.support.attacks import ATTACKS, Attacker
+from tests.support.page_client import Page, Watcher, small_checkpoint
 
 WATCHERS, A_SECOND = 4, 4
 ENVIRONMENT = {"GRADIO_SERVER_NAME": "0.0.0.0", "PLAYGROUND_SLOTS": "2", "PLAYGROUND_LEASE": "20", "PLAYGROUND_THREADS": "1"}

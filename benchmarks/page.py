@@ -19,8 +19,8 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from playground.runs.history import on_grid
 from playground.runs.run import Run, fingerprint
 from playground.training.config import RunConfig
-from tests.browser.chromium import FLAGS, find_browser
-from tests.servers import ROOT, AppServer
+from tests.support.app_server import ROOT, AppServer
+from tests.support.chromium import FLAGS, find_browser
 
 LOADS, CLICKS = 5, 5
 TABS, PAUSES = 8, 20

@@ -30,10 +30,10 @@ from playground.runs.history import read_lines
 from playground.training.checkpoint import load_trainer
 from playground.training.manifest import CheckpointError
 from playground.ui.visit import new_owner
-from tests.faults.client import run_folders, small_checkpoint
-from tests.faults.harness import as_root, tiny
-from tests.hub.stand_in import StandInHub
-from tests.servers import ROOT, AppServer, wait_for
+from tests.support.app_server import ROOT, AppServer, wait_for
+from tests.support.fake_hub import StandInHub
+from tests.support.faults import as_root, tiny
+from tests.support.page_client import run_folders, small_checkpoint
 
 SLOTS, SESSIONS, VISITORS = 4, 16, 3
 MODEL = {"d_model": 64, "n_heads": 4, "n_layers": 2, "d_ff": 128, "batch_size": 128, "max_length": 10, "eval_n": 256}

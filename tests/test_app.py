@@ -13,7 +13,7 @@ from playground.ui.acts import act, details, rows
 from playground.ui.app import is_open
 from playground.ui.live import answered, drawn, looked, told
 from playground.ui.visit import known, new_owner, visited
-from tests.servers import ROOT, AppServer
+from tests.support.app_server import ROOT, AppServer
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.servers import ROOT
+from tests.support.app_server import ROOT
 
 FLAKY = """
 def test_flaky_{n}():

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from tests.servers import ROOT
+from tests.support.app_server import ROOT
 
 
 @pytest.mark.parametrize(

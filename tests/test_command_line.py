@@ -17,8 +17,8 @@ from playground.commands import training as commands
 from playground.commands.training import new_config
 from playground.training.presets import family_config
 from playground.training.trainer import Trainer
-from tests.commands import COMMAND, interpreter, playground
-from tests.servers import ROOT, wait_for
+from tests.support.app_server import ROOT, wait_for
+from tests.support.commands import COMMAND, interpreter, playground
 
 TINY = [
     "--d-model",

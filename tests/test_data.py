@@ -20,7 +20,7 @@ from playground.training import trainer as training
 from playground.training.config import RunConfig
 from playground.training.manifest import Manifest, read_manifest
 from playground.training.trainer import Trainer
-from tests.servers import ROOT
+from tests.support.app_server import ROOT
 
 REVERSE = ROOT / "checkpoints" / "reverse"
 REPOS = {"repo": "ada/reverse-data", "model": "ada/reverse"}

@@ -20,7 +20,7 @@ from click.testing import CliRunner
 
 from app import main
 from playground.ui.app import has_screen, is_open
-from tests.servers import ROOT, wait_for
+from tests.support.app_server import ROOT, wait_for
 
 
 class Terminal:

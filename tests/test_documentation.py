@@ -9,7 +9,7 @@ from huggingface_hub import SpaceCardData
 from playground.comparison.pretrained import CANONICAL_NAMES
 from playground.hub.names import TAG
 from playground.training.environment import NUMBERS
-from tests.servers import ROOT, SHIPPED
+from tests.support.app_server import ROOT, SHIPPED
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 REQUIREMENTS = (ROOT / "requirements.txt").read_text()

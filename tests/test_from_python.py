@@ -6,7 +6,7 @@ import pytest
 
 from playground.models.config import SettingError
 from playground.training.config import RunConfig
-from tests.servers import ROOT
+from tests.support.app_server import ROOT
 
 
 def test_the_code_of_the_page_runs(tmp_path, monkeypatch, capsys):

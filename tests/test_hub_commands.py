@@ -16,9 +16,9 @@ import pytest
 from huggingface_hub import HfApi, ModelCard
 from huggingface_hub.utils import close_session
 
-from tests.commands import COMMAND, interpreter, playground
-from tests.hub.stand_in import StandInHub
-from tests.servers import ROOT, wait_for
+from tests.support.app_server import ROOT, wait_for
+from tests.support.commands import COMMAND, interpreter, playground
+from tests.support.fake_hub import StandInHub
 
 TINY = [
     "--d-model", "16", "--n-heads", "2", "--n-layers", "1", "--d-ff", "16", "--batch-size", "16", "--eval-every", "20", "--eval-n", "32",

@@ -10,7 +10,7 @@ import urllib.request
 
 import pytest
 
-from tests.servers import ROOT, wait_for
+from tests.support.app_server import ROOT, wait_for
 
 RECIPES = (ROOT / ".github" / "EXTENDING.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", RECIPES, re.M | re.S))

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.servers import ROOT
+from tests.support.app_server import ROOT
 
 CHANGED = "# Changelog\n\n## [Unreleased]\n\n### Added\n- Something.\n"
 

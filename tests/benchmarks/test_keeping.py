@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import __main__ as command
 from benchmarks import accuracy, keeping, lengths, tasks
-from tests.servers import ROOT
+from tests.support.app_server import ROOT
 
 SETTING = accuracy.Setting("tried", 4, None, "fast", {})
 

@@ -9,7 +9,7 @@ from benchmarks import soak
 from benchmarks.crowd import Keeper, Phase, Session, Stage
 from playground.training.checkpoint import save_checkpoint
 from playground.training.trainer import Trainer
-from tests.faults.harness import tiny
+from tests.support.faults import tiny
 
 
 class OneAnswer:

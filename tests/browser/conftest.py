@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
 
-from tests.browser.chromium import FLAGS, find_browser
-from tests.hub.stand_in import StandInHub
-from tests.servers import AppServer
+from tests.support.app_server import AppServer
+from tests.support.chromium import FLAGS, find_browser
+from tests.support.fake_hub import StandInHub
 
 SERVED = {"gpt2": "tiny-gpt2", "bert-base-uncased": "tiny-bert"}  # names on the Hub, and the fixtures that stand there
 REFUSED = "422 (Unprocessable Entity)"  # how Gradio's validators say no; the browser logs it, the page explains it
@@ -45,9 +45,9 @@ def app(tmp_path_factory) -> Iterator[AppServer]:
 @pytest.fixture(scope="session")
 def models(request) -> dict[str, dict[str, bytes]]:
     """The files of tiny fixtures, by the names under which they are served; they are no pretrained models."""
-    from tests.comparison import fixtures  # and with it transformers, which few tests here need
+    from tests.support.tiny_models import cached_models  # and with it transformers, which few tests here need
 
-    folder = fixtures.kept(request.config.cache.mkdir("tiny-models"))
+    folder = cached_models(request.config.cache.mkdir("tiny-models"))
     return {name: {path.name: path.read_bytes() for path in (folder / tiny).iterdir()} for name, tiny in SERVED.items()}
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from tests.browser.chromium import FLAGS, find_browser
-from tests.servers import ROOT, AppServer
+from tests.support.app_server import ROOT, AppServer
+from tests.support.chromium import FLAGS, find_browser
 
 VIEWS = {"wide": (1440, 950, ""), "narrow": (390, 844, ""), "dark": (1440, 950, "?__theme=dark")}
 

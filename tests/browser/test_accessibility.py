@@ -6,7 +6,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from tests.browser.seeing import go_to
+from tests.support.pages import go_to
 
 LONG = 120_000
 WIDE, NARROW = {"width": 1440, "height": 950}, {"width": 390, "height": 844}

@@ -11,8 +11,8 @@ import psutil
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.seeing import colours
-from tests.servers import AppServer
+from tests.support.app_server import AppServer
+from tests.support.pages import colours
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from tests.browser.seeing import link_to, names, shows
+from tests.support.pages import link_to, names, shows
 
 NO_STORAGE = """if (window.top !== window) Object.defineProperty(window, "localStorage", {
   get() { throw new DOMException("Access is denied for this document.", "SecurityError"); } });"""

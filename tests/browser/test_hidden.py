@@ -1,6 +1,6 @@
 """A page that is hidden: it waits for being shown again instead of waking up several times a second."""
 
-from tests.browser.seeing import shows
+from tests.support.pages import shows
 
 HIDE = """(() => {
   let hidden = false;

@@ -8,9 +8,9 @@ import pytest
 from playwright.sync_api import expect
 
 from playground.hub.jobs import ERRANDS_AT_ONCE
-from tests.browser.seeing import attention, begin, shows
-from tests.hub.stand_in import StandInHub
-from tests.servers import AppServer
+from tests.support.app_server import AppServer
+from tests.support.fake_hub import StandInHub
+from tests.support.pages import attention, begin, shows
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.seeing import begin, colours, passes, shows
+from tests.support.pages import begin, colours, passes, shows
 
 
 def inspect(page):

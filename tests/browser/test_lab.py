@@ -7,7 +7,7 @@ import zipfile
 
 from playwright.sync_api import expect
 
-from tests.browser.seeing import colours, go_to, shows
+from tests.support.pages import colours, go_to, shows
 
 BASE = "checkpoint:reverse-one-head"
 

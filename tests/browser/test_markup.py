@@ -22,8 +22,8 @@ from playground.training.checkpoint import save_checkpoint
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 from playground.ui.visit import owner_of_this_machine
-from tests.faults.harness import TINY
-from tests.servers import AppServer
+from tests.support.app_server import AppServer
+from tests.support.faults import TINY
 
 # Each at most 40 characters and without blanks, as a symbol of rows may be.
 PAYLOADS = [

@@ -4,7 +4,7 @@ from urllib.parse import quote
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.seeing import link_to, says, shows
+from tests.support.pages import link_to, says, shows
 
 WORDS = [a + b + c for a in "abcdef" for b in "abcdef" for c in "abcdef"]
 TEXT = "\n".join(f"{word}\t{word[::-1]}" for word in WORDS)

@@ -8,8 +8,8 @@ import pytest
 from playwright.sync_api import expect
 
 from playground.training.manifest import read_manifest
-from tests.browser.seeing import SMALL, attention, begin, drawn, go_to, link_to, menu, names, passes, says, shows, step_shown
-from tests.servers import AppServer, wait_for
+from tests.support.app_server import AppServer, wait_for
+from tests.support.pages import SMALL, attention, begin, drawn, go_to, link_to, menu, names, passes, says, shows, step_shown
 
 LONG = {"steps": 100_000}
 DRAWN = "at => document.querySelector('.loss-chart').steps?.join() === Array.from({ length: at }, (_, i) => i + 1).join()"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser.seeing import begin, colours, drawn, says, shows
+from tests.support.pages import begin, colours, drawn, says, shows
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ from playwright.sync_api import Page, expect
 
 from playground.training.manifest import read_manifest
 from playground.training.presets import preset_config
-from tests.browser.seeing import colours, settle, shows, step_shown
-from tests.servers import AppServer, wait_for
+from tests.support.app_server import AppServer, wait_for
+from tests.support.pages import colours, settle, shows, step_shown
 
 
 def open_advanced(page: Page, group: str) -> None:

@@ -1,12 +1,12 @@
-"""A Space on ZeroGPU as its visitors meet it: the app, with a package `spaces` that lends a simulated GPU (tests/runs/lending.py)."""
+"""A Space on ZeroGPU as its visitors meet it: the app, with a package `spaces` that lends a simulated GPU."""
 
 import os
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.seeing import settle, shows
-from tests.servers import ROOT, AppServer
+from tests.support.app_server import ROOT, AppServer
+from tests.support.pages import settle, shows
 
 # As the real one, it refuses to be imported by Gradio in the making, and knows whose event calls from Gradio's own context.
 SPACES = """
@@ -14,10 +14,10 @@ import gradio
 if not hasattr(gradio, "Blocks"):
     raise ImportError("gradio imports spaces")
 from gradio.context import LocalContext
-from tests.runs import lending
-lending.REQUEST = LocalContext.request
+from tests.support import fake_zero_gpu
+fake_zero_gpu.REQUEST = LocalContext.request
 def GPU(duration):
-    return lambda task: lending.Zero(task, duration)
+    return lambda task: fake_zero_gpu.Zero(task, duration)
 """
 
 

@@ -1,4 +1,4 @@
-"""Two tiny fixtures, made once in a test session: no pretrained BERT or GPT-2, see fixtures.py."""
+"""Two tiny fixtures, made once in a test session: no pretrained BERT or GPT-2, see support/tiny_models.py."""
 
 import pytest
 from huggingface_hub import set_client_factory
@@ -8,14 +8,14 @@ from huggingface_hub.utils._http import default_client_factory
 from playground.training.checkpoint import save_checkpoint
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
-from tests.comparison import fixtures
 from tests.hub.conftest import healed, hub  # noqa: F401
+from tests.support.tiny_models import cached_models
 
 
 @pytest.fixture(scope="session")
 def tiny_models(request):
     """A folder with tiny-gpt2/ and tiny-bert/; sessions that follow find it in pytest's cache."""
-    return fixtures.kept(request.config.cache.mkdir("tiny-models"))
+    return cached_models(request.config.cache.mkdir("tiny-models"))
 
 
 @pytest.fixture(scope="session")

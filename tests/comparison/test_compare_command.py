@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from playground.commands.comparing import compare
-from tests.commands import interpreter, playground
-from tests.servers import ROOT
+from tests.support.app_server import ROOT
+from tests.support.commands import interpreter, playground
 
 
 def files_of(folder):

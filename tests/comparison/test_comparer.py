@@ -16,7 +16,7 @@ from playground.comparison import jobs as jobs_module
 from playground.comparison.jobs import JOBS_AN_OWNER, Comparer
 from playground.comparison.work import Cancelled, Refused, Tell, in_words, plain, run
 from playground.runs.processes import warm_up
-from tests.servers import ROOT, wait_for
+from tests.support.app_server import ROOT, wait_for
 
 
 def files_of(folder):

@@ -20,7 +20,7 @@ from playground.tasks import EOS, PAD, SOS, load_task
 from playground.tasks.held_out import held_out_set
 from playground.training.checkpoint import save_checkpoint
 from playground.training.trainer import Trainer
-from tests.commands import playground
+from tests.support.commands import playground
 
 ROOT = Path(__file__).resolve().parents[2]
 BOTH = pytest.mark.parametrize("fixture", ["tiny-gpt2", "tiny-bert"])

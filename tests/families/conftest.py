@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from playground.training.trainer import Trainer
-from tests.families.small import LAST, small
+from tests.support.small_families import LAST, small
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from playground.tasks.task import Batch, make_batch
 from playground.training.checkpoint import WeightsPacker, load_model, load_trainer, own_tensors, pack, save_checkpoint
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
-from tests.families.small import LAST, VARIANTS, small
+from tests.support.small_families import LAST, VARIANTS, small
 
 REVERSE = load_task("reverse", 4)
 KINDS = ("encoder", "decoder", "cross")

@@ -10,7 +10,7 @@ from playground.runs.registry import Registry
 from playground.training.checkpoint import load_model, load_trainer, read_tensors, save_checkpoint
 from playground.training.manifest import CheckpointError
 from playground.training.trainer import Trainer
-from tests.faults.harness import check_every_point_is_there_once, held, newest_step, start, tiny, wait_for, wait_for_end, wait_for_status
+from tests.support.faults import check_every_point_is_there_once, held, newest_step, start, tiny, wait_for, wait_for_end, wait_for_status
 
 STEPS = 100_000
 FILES = ("config.json", "model.safetensors", "training.safetensors")

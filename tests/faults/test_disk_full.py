@@ -7,7 +7,8 @@ import pytest
 
 from playground.runs.run import Refused
 from playground.training.checkpoint import load_trainer
-from tests.faults.harness import (
+from tests.support.app_server import wait_for
+from tests.support.faults import (
     IN_CI,
     as_root,
     check_every_point_is_there_once,
@@ -17,7 +18,6 @@ from tests.faults.harness import (
     wait_for_end,
     wait_for_status,
 )
-from tests.servers import wait_for
 
 SIZE, PAGE = 2_000_000, 4096
 STEPS = 60

@@ -15,9 +15,9 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from playground.ui.visit import new_owner
-from tests.browser.chromium import FLAGS, find_browser
-from tests.faults.client import Page
-from tests.servers import AppServer
+from tests.support.app_server import AppServer
+from tests.support.chromium import FLAGS, find_browser
+from tests.support.page_client import Page
 
 # The server resolves and fetches public addresses only. Here 127.0.0.1 counts as one.
 LOOPBACK_IS_PUBLIC = """

@@ -37,7 +37,7 @@ from playground.ui.app import answerers, launch_options
 from playground.ui.asked import PATH
 from playground.ui.middleware import MAX_TABLE_BODY
 from playground.ui.visit import new_owner
-from tests.faults.harness import TINY, counts, tiny
+from tests.support.faults import TINY, counts, tiny
 
 FEWEST_ANSWERED = 5  # one request in so many must be answered
 STEPS = 6

@@ -20,7 +20,7 @@ from playground.training.manifest import CheckpointError, Manifest, read_manifes
 from playground.ui.acts import LONGEST_SETTINGS, describe, settings_from, settings_of
 from playground.ui.difficulty import task_in_html
 from playground.ui.form import ADVANCED, FIRST, FITTED, problems, run_config, shown_values, weight_and_problem
-from tests.faults.harness import counts
+from tests.support.faults import counts
 
 MOST = 50_000_000  # bytes that one of them may take
 NAMES = [*FIRST, *(name for names in ADVANCED.values() for name in names)]

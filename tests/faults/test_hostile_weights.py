@@ -27,8 +27,8 @@ from playground.training.manifest import CheckpointError
 from playground.training.trainer import Trainer
 from playground.ui.transfer import PATH, routes
 from playground.ui.visit import new_owner
-from tests.faults.harness import counts, tiny
 from tests.faults.test_corrupt import refused
+from tests.support.faults import counts, tiny
 
 WEIGHTS, STATE = "model.safetensors", "training.safetensors"
 MODEL_AND_HEADER = 2_000_000  # bytes that reading the good file may take, and then some

@@ -22,9 +22,9 @@ from playground.hub.work import Errand
 from playground.runs.gather import FILES
 from playground.training.checkpoint import save_checkpoint
 from playground.training.trainer import Trainer
-from tests.faults.harness import start, tiny, wait_for_status
-from tests.hub.stand_in import StandInHub
-from tests.servers import wait_for
+from tests.support.app_server import wait_for
+from tests.support.fake_hub import StandInHub
+from tests.support.faults import start, tiny, wait_for_status
 
 pytestmark = pytest.mark.timeout(400)
 

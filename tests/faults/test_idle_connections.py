@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from tests.faults.client import Page
-from tests.servers import AppServer
+from tests.support.app_server import AppServer
+from tests.support.page_client import Page
 
 HALF = (b"", b"GET / HTTP/1.1\r\nHost: 127", b"POST /playground/ask/poll HTTP/1.1\r\nContent-Length: 90\r\n\r\n{")
 

@@ -14,7 +14,7 @@ from playground.runs.run import Refused
 from playground.ui.acts import act, rows
 from playground.ui.live import ANSWERERS, told
 from playground.ui.visit import new_owner
-from tests.faults.harness import counts, held, start, wait_for
+from tests.support.faults import counts, held, start, wait_for
 
 ACTS = (*COMMANDS, "change", "extend", "rename", "hide", "show", "delete", "undelete", "again", "branch", "download", "remove", "explode")
 SYMBOLS = 62  # letters too, so that no sequence of the one comes up with the other by chance

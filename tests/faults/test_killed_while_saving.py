@@ -16,8 +16,8 @@ from playground.runs.worker import GENERATIONS, Worker
 from playground.training.checkpoint import build_family, load_trainer, load_weights, restore
 from playground.training.files import sweep
 from playground.training.trainer import Trainer
-from tests.faults.harness import counts, start, tiny, wait_for_status
-from tests.servers import ROOT, wait_for
+from tests.support.app_server import ROOT, wait_for
+from tests.support.faults import counts, start, tiny, wait_for_status
 
 
 class Saving:

@@ -8,9 +8,9 @@ import pytest
 
 from playground.runs.run import Run
 from playground.ui.visit import new_owner
-from tests.faults.client import Page, Watcher, run_folders, small_checkpoint
-from tests.faults.harness import IN_CI, tiny
-from tests.servers import AppServer, wait_for
+from tests.support.app_server import AppServer, wait_for
+from tests.support.faults import IN_CI, tiny
+from tests.support.page_client import Page, Watcher, run_folders, small_checkpoint
 
 SLOTS, WATCHERS, A_SECOND = 4, 16, 4
 P95, LONGEST, FAIRNESS, MEMORY = 0.5, 2.0, 0.95, 150_000_000  # the gate's own limits: seconds, seconds, Jain's index, bytes

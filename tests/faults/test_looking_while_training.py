@@ -7,8 +7,8 @@ import pytest
 
 from playground.ui.inspect import shown
 from playground.ui.live import answered
-from tests.faults.harness import start, wait_for_status
-from tests.servers import wait_for
+from tests.support.app_server import wait_for
+from tests.support.faults import start, wait_for_status
 
 SLOTS = 4
 WITHIN = 15  # seconds: what the page itself waits for an answer (live.py)

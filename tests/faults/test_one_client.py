@@ -7,10 +7,10 @@ import time
 import pytest
 
 from playground.ui.visit import new_owner
-from tests.faults.attacks import ATTACKS, Attacker
-from tests.faults.client import Page, Watcher, small_checkpoint
-from tests.faults.harness import counts
-from tests.servers import AppServer
+from tests.support.app_server import AppServer
+from tests.support.attacks import ATTACKS, Attacker
+from tests.support.faults import counts
+from tests.support.page_client import Page, Watcher, small_checkpoint
 
 MEDIAN = 1.0  # seconds of a poll: before the limits these were 2 to 10
 

@@ -4,9 +4,9 @@ import psutil
 import pytest
 
 from playground.ui.visit import new_owner
-from tests.faults.client import Page
-from tests.faults.harness import counts
-from tests.servers import AppServer
+from tests.support.app_server import AppServer
+from tests.support.faults import counts
+from tests.support.page_client import Page
 
 KEPT = 20e6  # bytes
 

@@ -16,9 +16,9 @@ from playground.runs.run import Order, Refused
 from playground.runs.worker import Worker
 from playground.training.checkpoint import load_trainer
 from playground.ui.visit import new_owner
-from tests.faults.client import Page, run_folders, small_checkpoint
-from tests.faults.harness import IN_CI, as_root, tiny
-from tests.servers import ROOT, AppServer, wait_for
+from tests.support.app_server import ROOT, AppServer, wait_for
+from tests.support.faults import IN_CI, as_root, tiny
+from tests.support.page_client import Page, run_folders, small_checkpoint
 
 STEPS = 12
 SMALL = {"steps": STEPS, "batch_size": 16, "max_length": 5, "d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "eval_every": 6}

@@ -9,16 +9,16 @@ import pytest
 
 from playground.training.checkpoint import save_checkpoint
 from playground.training.trainer import Trainer
-from tests.faults.harness import tiny
-from tests.fingerprint import fingerprint
-from tests.servers import ROOT
+from tests.support.app_server import ROOT
+from tests.support.faults import tiny
+from tests.support.fingerprint import fingerprint
 
 STEPS = 12
 RESUME = """
 import sys
 from pathlib import Path
 from playground.training.checkpoint import load_trainer
-from tests.fingerprint import fingerprint
+from tests.support.fingerprint import fingerprint
 for folder in sys.argv[1:]:
     trainer, _ = load_trainer(Path(folder))
     list(trainer)

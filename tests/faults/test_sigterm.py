@@ -8,9 +8,9 @@ import pytest
 from playground.runs.history import read_lines
 from playground.runs.run import Run
 from playground.ui.visit import new_owner
-from tests.faults.client import Page, run_folders, small_checkpoint
-from tests.faults.harness import counts, readable
-from tests.servers import AppServer, wait_for
+from tests.support.app_server import AppServer, wait_for
+from tests.support.faults import counts, readable
+from tests.support.page_client import Page, run_folders, small_checkpoint
 
 RUNS = 3
 SAVED_WITHIN = 5.0  # seconds: the gate's own limit

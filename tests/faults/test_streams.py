@@ -8,8 +8,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.faults.client import Page
-from tests.servers import AppServer, wait_for
+from tests.support.app_server import AppServer, wait_for
+from tests.support.page_client import Page
 
 # Writes how many of Gradio's heartbeats run in the server.
 COUNT_HEARTBEATS = """

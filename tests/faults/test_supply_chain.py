@@ -11,7 +11,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.servers import ROOT
+from tests.support.app_server import ROOT
 
 PINNED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[a-z0-9,-]+\])?==[0-9][0-9A-Za-z.+!-]*")
 ACTION = re.compile(r"uses:\s*(\S+)")

@@ -18,10 +18,10 @@ from playground.hub.jobs import Jobs
 from playground.runs.run import Refused
 from playground.ui.hub import HubPage, token_of
 from playground.ui.visit import new_owner
-from tests.faults.client import Page
-from tests.faults.harness import tiny
-from tests.hub.stand_in import StandInHub
-from tests.servers import AppServer, wait_for
+from tests.support.app_server import AppServer, wait_for
+from tests.support.fake_hub import StandInHub
+from tests.support.faults import tiny
+from tests.support.page_client import Page
 
 REVERSE = "checkpoint:reverse-one-head"
 SIGNED_IN = 3600

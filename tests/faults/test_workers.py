@@ -8,8 +8,8 @@ import signal
 import psutil
 import pytest
 
-from tests.faults.harness import check_every_point_is_there_once, counts, held, newest_step, readable, start, wait_for_end, wait_for_status
-from tests.servers import wait_for
+from tests.support.app_server import wait_for
+from tests.support.faults import check_every_point_is_there_once, counts, held, newest_step, readable, start, wait_for_end, wait_for_status
 
 MORE = 30  # steps that a run still takes once it has been taken up again
 # What lies between the layers is beyond the 32 MB up to which malloc keeps for later what was freed: each step takes memory anew.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.hub.stand_in import StandInHub
+from tests.support.fake_hub import StandInHub
 
 
 @pytest.fixture(scope="module")

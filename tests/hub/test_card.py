@@ -23,7 +23,7 @@ from playground.training.config import Change, RunConfig
 from playground.training.manifest import CheckpointError, Manifest, read_manifest
 from playground.training.presets import preset_config
 from playground.training.trainer import Trainer
-from tests.servers import ROOT, SHIPPED
+from tests.support.app_server import ROOT, SHIPPED
 
 EXAMPLE = re.compile(r"^\| `([^`]*)` \| (?:`([^`]*)`|nothing) \| (.*) \|$", re.MULTILINE)
 HOSTILE = """<script>alert(1)</script> <img src=x onerror=alert(1)> &lt;b&gt;

@@ -27,8 +27,8 @@ from playground.runs.registry import Registry
 from playground.runs.run import Refused
 from playground.training.checkpoint import load_trainer, own_tensors, pack, save_checkpoint
 from playground.training.trainer import Trainer
-from tests.faults.harness import held, newest_step, start, tiny, wait_for_status
-from tests.servers import ROOT, wait_for
+from tests.support.app_server import ROOT, wait_for
+from tests.support.faults import held, newest_step, start, tiny, wait_for_status
 
 PICKLE = b"\x80\x04\x95\x1b\x00\x00\x00\x00\x00\x00\x00\x8c\x05posix\x94\x8c\x06system\x94\x93\x94\x8c\x04true\x94\x85\x94R\x94."
 

@@ -21,7 +21,7 @@ from playground.tasks.held_out import held_out_set
 from playground.training.checkpoint import load_model, save_checkpoint
 from playground.training.manifest import CheckpointError
 from playground.training.trainer import Trainer
-from tests.families.small import small
+from tests.support.small_families import small
 
 CODELESS = {"bert", "gpt2", "bart"}  # classes of transformers
 STEPS = 50

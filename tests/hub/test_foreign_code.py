@@ -18,8 +18,8 @@ from playground.tasks import Vocabulary
 from playground.training.checkpoint import save_checkpoint
 from playground.training.trainer import Trainer
 from tests.comparison.conftest import own_client  # noqa: F401
-from tests.faults.harness import tiny
 from tests.hub.test_errands import errand_here  # noqa: F401
+from tests.support.faults import tiny
 
 
 class Singing:

@@ -23,7 +23,7 @@ from playground.tasks.vocabulary import ALPHABET
 from playground.training.checkpoint import load_model, load_trainer, save_checkpoint
 from playground.training.manifest import CheckpointError
 from playground.training.trainer import Trainer
-from tests.servers import ROOT, SHIPPED
+from tests.support.app_server import ROOT, SHIPPED
 
 REVERSE = ROOT / "checkpoints/reverse"
 CODE = {

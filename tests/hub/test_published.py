@@ -10,7 +10,7 @@ from huggingface_hub import ModelCard
 
 from playground.hub.jobs import begin
 from playground.hub.work import Errand
-from tests.servers import ROOT
+from tests.support.app_server import ROOT
 
 
 @pytest.fixture(scope="module")

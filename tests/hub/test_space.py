@@ -11,9 +11,9 @@ from huggingface_hub.utils import close_session
 from playground.hub.client import Hub, HubError
 from playground.hub.space import HOUSE, PICTURE, is_own, space_files
 from playground.hub.work import Errand, Runner
-from tests.commands import playground
-from tests.hub.stand_in import StandInHub
-from tests.servers import ROOT, SHIPPED, AppServer
+from tests.support.app_server import ROOT, SHIPPED, AppServer
+from tests.support.commands import playground
+from tests.support.fake_hub import StandInHub
 
 
 @pytest.fixture(scope="module")

@@ -30,7 +30,7 @@ from huggingface_hub.errors import (
 from huggingface_hub.hf_api import RepoFile
 from huggingface_hub.utils import httpx
 
-from tests.hub.stand_in import StandInHub
+from tests.support.fake_hub import StandInHub
 
 TAG = "transformer-playground"
 CARD = ModelCardData(library_name="transformers", pipeline_tag="translation", tags=[TAG, "reverse"], license="mit")

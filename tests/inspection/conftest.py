@@ -3,8 +3,8 @@ import pytest
 from playground.inspection.subject import open_subject
 from playground.origins import from_text, keep
 from playground.tasks.rows import kept_rows
-from tests.inspection.handmade import random_subject
-from tests.servers import ROOT
+from tests.support.app_server import ROOT
+from tests.support.handmade import random_subject
 
 ROWS = "".join(f"{a} {b}\t{b} {a}\n" for a in "abcdef" for b in "abcdef" if (a, b) != ("b", "a"))
 

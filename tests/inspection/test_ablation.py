@@ -4,7 +4,7 @@ import torch
 from playground.inspection.ablation import WAYS, Ablation
 from playground.inspection.components import Component, components, groups, heads, replaced
 from playground.tasks import PAD
-from tests.inspection.handmade import WORKER, reversing_subject
+from tests.support.handmade import WORKER, reversing_subject
 
 WORKING_HEAD = Component("cross", *WORKER)
 

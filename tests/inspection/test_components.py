@@ -9,7 +9,7 @@ from playground.inspection.heads import score_heads_on
 from playground.models.attention import padding_mask
 from playground.models.config import SCORES_AT_A_TIME
 from playground.tasks import PAD
-from tests.inspection.handmade import PARTS, random_subject
+from tests.support.handmade import PARTS, random_subject
 
 ZERO = torch.zeros(())
 

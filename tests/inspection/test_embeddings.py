@@ -6,7 +6,7 @@ import torch
 from playground.inspection.embeddings import neighbours, symbol_map, symbol_vectors, wavelength, word_order
 from playground.inspection.subject import NotInspectable
 from playground.models.positions import sinusoid
-from tests.inspection.handmade import random_subject
+from tests.support.handmade import random_subject
 
 
 @pytest.mark.parametrize(("dimension", "period"), [(0, 6.3), (1, 6.3), (14, 47), (15, 47)])

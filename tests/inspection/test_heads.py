@@ -12,7 +12,7 @@ from playground.inspection.subject import Subject
 from playground.tasks.task import Task
 from playground.training.checkpoint import own_tensors, pack
 from playground.training.manifest import CheckpointError
-from tests.inspection.handmade import WORKER, random_subject, reversing_subject
+from tests.support.handmade import WORKER, random_subject, reversing_subject
 
 S = 6  # five symbols and EOS
 

@@ -6,7 +6,7 @@ import torch
 from playground.inspection.components import Component, heads
 from playground.inspection.lens import contributions, logit_lens
 from playground.inspection.subject import NotInspectable
-from tests.inspection.handmade import PARTS, WORKER, random_subject, reversing_subject
+from tests.support.handmade import PARTS, WORKER, random_subject, reversing_subject
 
 VARIANTS = [
     {},

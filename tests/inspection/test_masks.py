@@ -4,7 +4,7 @@ import torch
 from playground.inspection.masks import PUBLISHED, four_kinds, look_ahead, masked_softmax, padding
 from playground.inspection.recording import record_forced
 from playground.inspection.subject import NotInspectable
-from tests.inspection.handmade import PARTS, random_subject
+from tests.support.handmade import PARTS, random_subject
 
 
 def test_the_padding_mask_is_one_at_real_tokens():

@@ -4,7 +4,7 @@ from playground.inspection.components import Component, heads, replaced
 from playground.inspection.patching import patch_heads
 from playground.inspection.subject import NotInspectable
 from playground.tasks import UnknownSymbol
-from tests.inspection.handmade import WORKER, random_subject, reversing_subject
+from tests.support.handmade import WORKER, random_subject, reversing_subject
 
 
 def test_the_one_head_that_reverses_carries_the_symbol_and_no_other_carries_anything():

@@ -5,8 +5,8 @@ import torch
 
 from playground.inspection.recording import possible, record_forced, record_free
 from playground.tasks import EOS, PAD, SOS
-from tests.inspection.by_hand import attention_by_hand
-from tests.inspection.handmade import random_subject
+from tests.support.handmade import random_subject
+from tests.support.numpy_model import attention_by_hand
 
 KINDS = ("encoder", "decoder", "cross")
 RECIPES = [

@@ -19,7 +19,7 @@ from playground.inspection.report import (
 from playground.inspection.subject import NotInspectable
 from playground.plots.heads import FIGURES
 from playground.training.checkpoint import own_tensors, pack
-from tests.inspection.handmade import random_subject
+from tests.support.handmade import random_subject
 
 OF_TRAINING = {"loss", "exact-match-by-length"}  # they need a run, not a sequence
 

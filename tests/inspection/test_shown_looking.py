@@ -12,8 +12,8 @@ from playground.inspection.subject import Subject, open_subject
 from playground.tasks import EOS
 from playground.training.checkpoint import build_family
 from playground.training.config import RunConfig
-from tests.inspection.handmade import random_subject
-from tests.servers import ROOT
+from tests.support.app_server import ROOT
+from tests.support.handmade import random_subject
 
 
 @pytest.fixture(scope="module")

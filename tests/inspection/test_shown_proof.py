@@ -13,7 +13,7 @@ from playground.inspection.shown import VIEWS, proof, show
 from playground.inspection.shown.proof import FEWEST, MOST_STEPS, affordable_sequences, log_spaced
 from playground.inspection.subject import Subject
 from playground.training.checkpoint import own_tensors, pack
-from tests.inspection.handmade import WORKER, doubled_subject, random_subject, reversing_subject
+from tests.support.handmade import WORKER, doubled_subject, random_subject, reversing_subject
 
 WORKING_HEAD = Component("cross", *WORKER)
 

@@ -13,8 +13,8 @@ from playground.inspection.shown.apart import WAVES
 from playground.inspection.shown.origin import MOST_COLUMNS, MOST_ROWS
 from playground.inspection.sizes import PUBLISHED_BASE
 from playground.inspection.walk import Walk
-from tests.inspection.handmade import PARTS, random_subject
-from tests.servers import ROOT
+from tests.support.app_server import ROOT
+from tests.support.handmade import PARTS, random_subject
 
 RECIPES = [
     {"norm": "pre"},

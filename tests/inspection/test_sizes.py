@@ -17,7 +17,7 @@ from playground.inspection.sizes import (
 )
 from playground.inspection.subject import NotInspectable
 from playground.models.config import ModelConfig
-from tests.inspection.handmade import PARTS as OTHER_PARTS
+from tests.support.handmade import PARTS as OTHER_PARTS
 
 
 def test_the_base_model_counts_what_the_write_up_says_and_so_does_torchs():

@@ -3,7 +3,7 @@ import torch
 
 from playground.inspection.steps import forced_steps, free_steps
 from playground.tasks import EOS, PAD, SOS
-from tests.inspection.handmade import random_subject
+from tests.support.handmade import random_subject
 
 
 def test_a_greedy_answer_is_written_symbol_by_symbol_until_eos(mixed):

@@ -10,8 +10,8 @@ from playground.inspection.subject import NotInspectable
 from playground.inspection.walk import AXES, Walk, line_of
 from playground.models.attention import attend
 from playground.models.layers import FeedForward
-from tests.inspection.handmade import PARTS, random_subject
-from tests.servers import ROOT
+from tests.support.app_server import ROOT
+from tests.support.handmade import PARTS, random_subject
 
 RECIPES = [
     {"norm": "pre"},

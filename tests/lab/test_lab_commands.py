@@ -11,8 +11,8 @@ from playground.lab.published import CLAIMS, config_of
 from playground.training.checkpoint import save_checkpoint
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
-from tests.commands import COMMAND, interpreter, playground
-from tests.servers import ROOT, wait_for
+from tests.support.app_server import ROOT, wait_for
+from tests.support.commands import COMMAND, interpreter, playground
 
 TINY = ["d_model=16", "n_heads=2", "n_layers=1", "d_ff=16", "batch_size=8", "eval_n=32", "eval_every=20"]
 FATAL = ["max_length=4", "steps=300", "warmup=0", "schedule=constant", "optimizer=sgd", "clip=0", *TINY]

@@ -13,7 +13,7 @@ from playground.runs.registry import Registry
 from playground.runs.room import all_weights
 from playground.runs.run import EMPTIED, Refused
 from playground.training.config import Change, RunConfig
-from tests.servers import wait_for
+from tests.support.app_server import wait_for
 
 SMALL = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "batch_size": 8, "max_length": 4, "eval_n": 32, "eval_every": 10}
 QUICK = SMALL | {"steps": 20}

@@ -16,7 +16,7 @@ from playground.runs.processes import warm_up
 from playground.runs.registry import Registry
 from playground.runs.room import all_weights
 from playground.runs.run import EMPTIED, Refused
-from tests.servers import wait_for
+from tests.support.app_server import wait_for
 
 OWNER, OTHER = "o" * 32, "x" * 32
 SMALL = {

@@ -16,7 +16,7 @@ from playground.tasks import EOS, PAD
 from playground.training.checkpoint import save_checkpoint
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
-from tests.inspection.handmade import doubled_subject, random_subject, reversing_subject
+from tests.support.handmade import doubled_subject, random_subject, reversing_subject
 
 SMALL = {
     "max_length": 3, "symbols": 10, "d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 32, "batch_size": 64, "steps": 120,

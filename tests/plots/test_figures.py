@@ -11,7 +11,7 @@ from matplotlib.text import Text
 
 from playground.plots.figures import RAMP, cross_attention, exact_match_by_length, save, training_curve
 from playground.statistics import wilson
-from tests.servers import ROOT
+from tests.support.app_server import ROOT
 
 SHIPPED = ROOT / "checkpoints" / "reverse"
 LINES = [json.loads(line) for line in (SHIPPED / "metrics.jsonl").read_text().splitlines()]

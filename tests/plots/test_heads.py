@@ -21,7 +21,7 @@ from playground.plots.heads import (
     logit_lens,
     write,
 )
-from tests.servers import ROOT
+from tests.support.app_server import ROOT
 
 GENERATOR = np.random.default_rng(0)
 TEN = [*"3141592653", "EOS"]

@@ -10,7 +10,7 @@ from playground.plots.report import POLICY, html, write_report
 from playground.training.checkpoint import read_metrics, save_checkpoint
 from playground.training.manifest import CheckpointError, read_manifest
 from playground.training.trainer import Trainer
-from tests.servers import ROOT
+from tests.support.app_server import ROOT
 
 REVERSE = ROOT / "checkpoints/reverse"
 VOID = {"meta", "link", "img", "br", "line", "rect", "circle", "polyline"}

@@ -9,7 +9,7 @@ from playground.runs import device
 from playground.runs.device import device_line
 from playground.runs.processes import Child
 from playground.training.trainer import resolve_device
-from tests.servers import wait_for
+from tests.support.app_server import wait_for
 
 
 def test_it_is_told_by_a_process_of_its_own():

@@ -26,7 +26,7 @@ from playground.runs.history import (
     weights_path,
 )
 from playground.training.manifest import CheckpointError
-from tests.servers import ROOT
+from tests.support.app_server import ROOT
 
 STEPS = st.integers(0, 10_000_000)
 UNLIMITED = 10**9

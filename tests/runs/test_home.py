@@ -6,8 +6,8 @@ import pytest
 from playground.runs.home import BESIDE, SHIPPED, find_home
 from playground.runs.registry import Registry
 from playground.training.manifest import read_manifest
-from tests import servers
-from tests.servers import ROOT
+from tests.support import app_server
+from tests.support.app_server import ROOT
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +26,7 @@ def storage(tmp_path, monkeypatch):
 
 
 def test_the_shipped_checkpoints_are_those_of_the_repository():
-    assert set(SHIPPED) == set(servers.SHIPPED)
+    assert set(SHIPPED) == set(app_server.SHIPPED)
     assert BESIDE == ROOT / "checkpoints"
 
 

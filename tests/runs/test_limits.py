@@ -26,7 +26,7 @@ from playground.training.trainer import Trainer
 from playground.ui.acts import _act
 from playground.ui.form import problems, shown_values, weight_and_problem
 from playground.ui.same_budget import train
-from tests.servers import ROOT, wait_for
+from tests.support.app_server import ROOT, wait_for
 
 SMALL = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "batch_size": 8, "max_length": 5, "eval_n": 32, "eval_every": 50}
 LARGE = {"d_model": 32, "n_layers": 2, "max_length": 6, "batch_size": 16}  # each above the limit that `strict` sets

@@ -17,7 +17,7 @@ from playground.runs.registry import Registry
 from playground.training.config import RunConfig
 from playground.ui.inspect import inspect_answerers
 from playground.ui.report import report_answerers
-from tests.servers import ROOT, wait_for
+from tests.support.app_server import ROOT, wait_for
 
 SMALL = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "batch_size": 8, "max_length": 5, "eval_n": 32, "steps": 20}
 

@@ -28,7 +28,7 @@ from playground.training.checkpoint import save_checkpoint
 from playground.training.config import Change, RunConfig
 from playground.training.manifest import CheckpointError, read_manifest
 from playground.training.trainer import Trainer
-from tests.servers import ROOT, wait_for
+from tests.support.app_server import ROOT, wait_for
 
 SMALL = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "batch_size": 8, "max_length": 5, "eval_n": 32, "eval_every": 50}
 SLOWLY = [Change(0, "speed", 40)]  # leaves the machine to the others

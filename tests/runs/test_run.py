@@ -10,7 +10,7 @@ from playground.runs.history import History, weights_path
 from playground.runs.registry import Registry
 from playground.runs.run import LONGEST_NAME, OVER, Run, fingerprint, size_of, summary
 from playground.training.config import Change, RunConfig
-from tests.servers import wait_for
+from tests.support.app_server import wait_for
 
 SMALL = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "batch_size": 8, "max_length": 5, "steps": 40}
 

@@ -1,4 +1,4 @@
-"""Training in slices of a GPU that is lent, on a ZeroGPU that is simulated (lending.py)."""
+"""Training in slices of a GPU that is lent, on a ZeroGPU that is simulated (fake_zero_gpu.py)."""
 
 import contextvars
 import errno
@@ -20,8 +20,8 @@ from playground.training.checkpoint import load_model, own_tensors
 from playground.training.config import Change, RunConfig
 from playground.training.trainer import Trainer, resolve_device
 from playground.ui.form import component_for
-from tests.runs.lending import REQUEST, Trouble, Zero
-from tests.servers import ROOT, AppServer, wait_for
+from tests.support.app_server import ROOT, AppServer, wait_for
+from tests.support.fake_zero_gpu import REQUEST, Trouble, Zero
 
 CONFIG = RunConfig.from_fields(
     {

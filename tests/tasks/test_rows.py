@@ -17,7 +17,7 @@ from playground.tasks.held_out import held_out_set, is_held_out, training_batch
 from playground.tasks.lookup import RowsTask
 from playground.tasks.rows import MissingRows, RowsError, check_vocabulary, read_rows, rows_root
 from playground.training.config import RunConfig
-from tests.servers import ROOT
+from tests.support.app_server import ROOT
 
 words = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=4).filter(
     lambda word: word not in ("PAD", "SOS", "EOS") and len(word.split()) == 1

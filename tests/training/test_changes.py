@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from playground.models.config import SettingError
 from playground.training.config import CHANGEABLE, Change, TrainConfig, settings_at
 from playground.training.trainer import Trainer
-from tests.fingerprint import fingerprint
+from tests.support.fingerprint import fingerprint
 
 CHANGES = st.one_of(
     st.builds(Change, st.integers(0, 300), st.just("learning_rate"), st.floats(1e-9, 100)),

@@ -18,7 +18,7 @@ from playground.training.checkpoint import as_line, load_model, load_trainer, ow
 from playground.training.config import Change
 from playground.training.manifest import CheckpointError, read_manifest
 from playground.training.trainer import Metrics, Trainer
-from tests.fingerprint import fingerprint
+from tests.support.fingerprint import fingerprint
 
 STEPS = 3
 FILES = ("config.json", "metrics.jsonl", "model.safetensors", "training.safetensors")

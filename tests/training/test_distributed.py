@@ -14,8 +14,8 @@ from playground.tasks.held_out import training_batch
 from playground.training.checkpoint import load_trainer, save_checkpoint
 from playground.training.distributed import ALONE, Ranks, Share, join
 from playground.training.trainer import Trainer
-from tests.servers import ROOT, wait_for
-from tests.training.together import ends_early, families, told, uncut
+from tests.support.app_server import ROOT, wait_for
+from tests.support.distributed_ranks import ends_early, families, told, uncut
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 TINY = ["--length", "4", "--d-model", "16", "--n-heads", "2", "--n-layers", "1", "--d-ff", "16", "--batch-size", "16", "--eval-n", "32"]
@@ -36,7 +36,7 @@ def saw(run, tmp_path_factory):
     trainer = Trainer(run)
     save_checkpoint(folder / "one", trainer, [trainer.step() for _ in range(5)])
     (folder / "order.json").write_text(json.dumps({"fields": run.to_fields(), "arguments": [*TINY, "--steps", "3", "--device", "cpu"]}))
-    command = [*TORCHRUN, "-m", "tests.training.together", str(folder)]
+    command = [*TORCHRUN, "-m", "tests.support.distributed_ranks", str(folder)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stderr
     both = [json.loads((folder / f"{rank}.json").read_text()) for rank in (0, 1)]

@@ -7,8 +7,8 @@ from playground.training.checkpoint import CheckpointError, load_trainer, save_c
 from playground.training.config import RunConfig, TrainConfig
 from playground.training.optimizers import build_optimizer
 from playground.training.trainer import Trainer, TrainingDiverged
-from tests.fingerprint import fingerprint
-from tests.servers import ROOT
+from tests.support.app_server import ROOT
+from tests.support.fingerprint import fingerprint
 
 SMALL = {
     "d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "max_length": 6, "steps": 12, "warmup": 0, "schedule": "constant",

@@ -12,7 +12,7 @@ from playground.training.checkpoint import load_trainer, save_checkpoint
 from playground.training.config import Change
 from playground.training.manifest import CheckpointError
 from playground.training.trainer import Trainer
-from tests.fingerprint import fingerprint
+from tests.support.fingerprint import fingerprint
 
 ROOT = Path(__file__).resolve().parents[2]
 N = 14
@@ -20,7 +20,7 @@ RESUME = """
 import sys
 from pathlib import Path
 from playground.training.checkpoint import load_trainer
-from tests.fingerprint import fingerprint
+from tests.support.fingerprint import fingerprint
 for folder in sys.argv[1:]:
     trainer, _ = load_trainer(Path(folder))
     for _ in trainer:
@@ -33,7 +33,7 @@ from pathlib import Path
 from playground.training.checkpoint import save_checkpoint
 from playground.training.config import Change, RunConfig
 from playground.training.trainer import Trainer
-from tests.fingerprint import fingerprint
+from tests.support.fingerprint import fingerprint
 order = json.loads(sys.argv[1])
 trainer = Trainer(RunConfig.from_fields(order["fields"]), Change.read(order["scheduled"]))
 while trainer.should_continue() and trainer.step_count < order["until"]:

@@ -7,7 +7,7 @@ from playground.training.checkpoint import load_trainer, save_checkpoint
 from playground.training.config import Change, RunConfig
 from playground.training.threads import ThreadChoice, numbers, time_of_steps
 from playground.training.trainer import Trainer
-from tests.fingerprint import fingerprint
+from tests.support.fingerprint import fingerprint
 
 SMALL = {
     "d_model": 16,

@@ -8,7 +8,7 @@ from playground.tasks.held_out import held_out_set, training_batch
 from playground.training.config import Change
 from playground.training.trainer import Metrics, Trainer, TrainingDiverged, resolve_device
 from playground.training.update import gradient_norm as joint_norm
-from tests.fingerprint import fingerprint
+from tests.support.fingerprint import fingerprint
 
 
 def trained(run, steps):

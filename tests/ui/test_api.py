@@ -26,9 +26,9 @@ from playground.ui.inspect import inspect_answerers
 from playground.ui.limits import client_of
 from playground.ui.live import live_answerers
 from playground.ui.visit import new_owner
-from tests.faults.harness import TINY
-from tests.hub.stand_in import StandInHub
-from tests.servers import ROOT, AppServer, wait_for
+from tests.support.app_server import ROOT, AppServer, wait_for
+from tests.support.fake_hub import StandInHub
+from tests.support.faults import TINY
 
 ENDPOINTS = ("settings", "models", "start", "status", "pause", "resume", "stop", "predict", "attention", "evaluate", "compare", "push",
              "job", "cancel")  # fmt: skip

@@ -16,7 +16,7 @@ from playground.training.manifest import read_manifest
 from playground.ui import same_budget
 from playground.ui.compare import HOSTED_ITEMS, ComparePage
 from playground.ui.subject import RUN
-from tests.servers import ROOT, wait_for
+from tests.support.app_server import ROOT, wait_for
 
 OWNER, OTHER = "o" * 32, "x" * 32
 

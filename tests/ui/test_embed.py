@@ -12,7 +12,7 @@ from playground.ui.live import live_answerers
 from playground.ui.middleware import SecurityHeaders
 from playground.ui.report import report_answerers
 from playground.ui.visit import new_owner
-from tests.servers import ROOT, wait_for
+from tests.support.app_server import ROOT, wait_for
 
 
 def policy(query, answer=None):
@@ -86,7 +86,7 @@ def told(registry, **what):
 
 
 def test_a_report_of_a_checkpoint_and_of_ones_own_run_and_of_nobody_elses(registry):
-    from tests.faults.harness import tiny
+    from tests.support.faults import tiny
 
     found = told(registry, subject="checkpoint:digits", owner="")
     assert found["name"] == "digits-report.html"
@@ -110,7 +110,7 @@ def test_hostile_requests_for_a_report_reach_nothing(registry, what):
 
 
 def test_an_embedded_page_which_knows_no_owner_can_do_nothing_to_a_run(registry):
-    from tests.faults.harness import start
+    from tests.support.faults import start
 
     run = start(registry, new_owner())
     with ThreadPoolExecutor(1) as thread:

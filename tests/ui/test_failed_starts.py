@@ -12,7 +12,7 @@ from playground.lessons.mistakes import STEPS
 from playground.runs.processes import warm_up
 from playground.runs.registry import Registry
 from playground.ui import lab as lab_page
-from tests.servers import wait_for
+from tests.support.app_server import wait_for
 from tests.support.coroutines import run_in_thread
 
 OWNER = "o" * 32

@@ -14,7 +14,7 @@ from playground.training.checkpoint import load_model, save_checkpoint
 from playground.training.trainer import Trainer
 from playground.ui.inspect import SLOW, inspect_answerers, shown
 from playground.ui.live import live_answerers
-from tests.servers import ROOT
+from tests.support.app_server import ROOT
 
 
 @pytest.fixture(scope="module")

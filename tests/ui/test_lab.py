@@ -18,7 +18,7 @@ from playground.runs.processes import warm_up
 from playground.runs.registry import Registry
 from playground.training.config import RunConfig
 from playground.ui.lab import SETTINGS, LabPage
-from tests.servers import ROOT, wait_for
+from tests.support.app_server import ROOT, wait_for
 
 OWNER, OTHER = "o" * 32, "x" * 32
 SMALL = {

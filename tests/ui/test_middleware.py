@@ -9,7 +9,7 @@ import pytest
 
 from playground.ui.limits import LoadLimits
 from playground.ui.middleware import RouteFilter, build_middleware, check_json
-from tests.servers import ROOT
+from tests.support.app_server import ROOT
 
 # All that Gradio 6.31 registers with this page, as (method, template).
 USED = {

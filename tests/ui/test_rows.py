@@ -26,7 +26,7 @@ from playground.ui.acts import details
 from playground.ui.form import problems, run_config, weight_and_problem
 from playground.ui.rows import MB, MOST_IN_LINE, PATH, UNTOUCHED, Bringing, panel_value
 from playground.ui.visit import new_owner
-from tests.servers import AppServer
+from tests.support.app_server import AppServer
 
 TEXT = "".join(f"{a} {b} {c}\t{c} {b} {a}\n" for a in "abcdef" for b in "abcdef" for c in "abcdef")
 CAP = 1  # MB

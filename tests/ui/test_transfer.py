@@ -23,7 +23,7 @@ from playground.ui.acts import act, details, rows
 from playground.ui.transfer import FILES, PATH, pack_checkpoint, routes, unpack
 from playground.ui.transfer_slots import TransferSlots
 from playground.ui.visit import new_owner
-from tests.servers import AppServer
+from tests.support.app_server import AppServer
 
 FIELDS = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "batch_size": 8, "max_length": 5, "eval_n": 32, "steps": 6}
 

@@ -1,7 +1,7 @@
 """Two tiny models with tokenizers of their own, trained here on a small grammar: fixtures, so that tests run the real pipelines on
 weights that mean something. They are no pretrained BERT or GPT-2 and know nothing but the grammar below.
 
-    python -m tests.comparison.fixtures FOLDER      makes FOLDER/tiny-gpt2 and FOLDER/tiny-bert
+    python -m tests.support.tiny_models FOLDER      makes FOLDER/tiny-gpt2 and FOLDER/tiny-bert
 
 The grammar: capitals, counting in words and in digits, a few plain sentences, and reversed digits ("Input: 3 1 4", "Output: 4 1 3").
 What they must be right about is in `CHECKS`; a fixture that is not raises.
@@ -215,7 +215,7 @@ def make(folder: Path) -> Path:
     return folder
 
 
-def kept(home: Path) -> Path:
+def cached_models(home: Path) -> Path:
     """Both fixtures, made only where this file or a version has changed since they were made in `home`."""
     made_of = [Path(__file__).read_bytes(), torch.__version__.encode(), transformers.__version__.encode()]
     folder = home / hashlib.sha256(b"".join(made_of)).hexdigest()[:16]

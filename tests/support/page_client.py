@@ -18,8 +18,8 @@ from playground.training.checkpoint import save_checkpoint
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 from playground.ui.visit import visited
-from tests.faults.harness import tiny
-from tests.servers import AppServer
+from tests.support.app_server import AppServer
+from tests.support.faults import tiny
 
 
 class Page:

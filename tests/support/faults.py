@@ -14,7 +14,7 @@ from playground.runs.run import Run
 from playground.training.checkpoint import load_trainer
 from playground.training.config import RunConfig
 from playground.training.manifest import CheckpointError
-from tests.servers import wait_for
+from tests.support.app_server import wait_for
 
 IN_CI = os.environ.get("CI") == "true"
 ENDLESS = 1_000_000

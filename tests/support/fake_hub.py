@@ -39,7 +39,7 @@ from pathlib import Path
 from typing import ClassVar
 from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 
-from tests.hub.store import KINDS, LFS_SUFFIXES, WRITERS, Blob, Commit, Repo, Token, User, as_list, card_data, git_hash, stamp
+from tests.support.fake_hub_store import KINDS, LFS_SUFFIXES, WRITERS, Blob, Commit, Repo, Token, User, as_list, card_data, git_hash, stamp
 
 ANONYMOUS = "Invalid username or password."
 INVALID = "Invalid credentials in Authorization header"
@@ -957,7 +957,7 @@ class _Handler(BaseHTTPRequestHandler):
         raise Dropped
 
 
-if __name__ == "__main__":  # to look at it by hand: python -m tests.hub.stand_in
+if __name__ == "__main__":  # to look at it by hand: python -m tests.support.fake_hub
     with StandInHub() as hub:
         print(f"HF_ENDPOINT={hub.url}  tokens: {', '.join(hub.tokens)}  (process {os.getpid()}; Ctrl-C ends it)", flush=True)
         with contextlib.suppress(KeyboardInterrupt):

@@ -22,8 +22,8 @@ from typing import Any
 from playground.training.checkpoint import save_checkpoint
 from playground.training.trainer import Trainer
 from playground.ui.visit import new_owner
-from tests.faults.harness import tiny
-from tests.servers import AppServer
+from tests.support.app_server import AppServer
+from tests.support.faults import tiny
 
 ATTACKER = "127.0.0.2"
 JSON = {"Content-Type": "application/json"}

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from playground.runs.processes import Child, _enter, context
-from tests.servers import ROOT
+from tests.support.app_server import ROOT
 
 COMMAND = [sys.executable, "-W", "error::UserWarning", "-m", "playground"]
 STREAMS = ("stdout", "stderr")
@@ -68,7 +68,7 @@ class _Forked(Child):
 
     def __init__(self, entry: str, *arguments: Any, fresh: bool, **told: Any) -> None:
         name, *others = arguments
-        super().__init__("tests.commands:_errand", name, entry, dict(os.environ), *others, **told)
+        super().__init__("tests.support.commands:_errand", name, entry, dict(os.environ), *others, **told)
 
 
 def _errand(pipe: Connection, entry: str, environment: dict[str, str], *arguments: Any) -> None:
