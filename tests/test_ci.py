@@ -60,7 +60,7 @@ def test_a_suite_that_passes_runs_once(run_ci):
 
 
 @pytest.mark.parametrize(("flaky", "code"), [(2, 0), (3, 1)])
-def test_tests_that_pass_only_on_the_retry_are_listed_and_more_than_two_fail_the_run(run_ci, flaky, code):
+def test_tests_passing_on_retry_are_listed_and_over_two_fail_ci(run_ci, flaky, code):
     done = run_ci(flaky)
     assert flaky_names(done) == [f"test_suite.py::test_flaky_{n}" for n in range(flaky)]
     assert done.returncode == code, done.stdout + done.stderr

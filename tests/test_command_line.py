@@ -149,7 +149,7 @@ def test_predict_prints_the_answer_alone_on_its_last_line():
     assert playground("predict", "checkpoints/reverse-one-head", "1,2,3,4").stdout == "4 3 2 1\n"
 
 
-def test_inspect_draws_what_happens_inside_with_the_data_beside_each_figure(trained, tmp_path):
+def test_inspect_command_writes_each_figure_with_its_data(trained, tmp_path):
     checkpoint, _ = trained
     (checkpoint / "history").mkdir()
     for step in (0, 10, 20, 30, 40):  # as a run keeps them; step 40 is beyond this checkpoint
@@ -221,7 +221,7 @@ def test_inspect_draws_what_happens_inside_with_the_data_beside_each_figure(trai
         (("sing",), "No such command"),
     ],
 )
-def test_a_bad_argument_ends_with_code_2_and_one_line_that_says_what_to_change(arguments, says):
+def test_invalid_argument_exits_2_with_one_line_remedy(arguments, says):
     done = playground(*arguments)
     assert done.returncode == 2
     assert done.stdout == ""
@@ -245,7 +245,7 @@ def catches_sigterm(pid):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_a_run_between_two_steps_and_it_resumes_to_the_same_weights(tmp_path, number):
+def test_signal_ends_training_and_resume_gives_the_same_weights(tmp_path, number):
     command = ["train", "--length", "4", "--dropout", "0.1", *TINY]
     begun = [sys.executable, "-m", "playground", *command, "--steps", "100000", "--out", tmp_path / "cut"]
     with subprocess.Popen(begun, cwd=ROOT, stderr=subprocess.PIPE, text=True) as run:
@@ -295,7 +295,7 @@ def test_a_run_that_diverges_keeps_the_weights_before_it_and_says_so(tmp_path):
     assert json.loads((tmp_path / "wild" / "config.json").read_text())["step"] > 0
 
 
-def test_predict_takes_several_sequences_as_arguments_or_lines_and_answers_in_json():
+def test_predict_takes_arguments_or_lines_and_prints_json():
     several = playground("predict", "checkpoints/reverse", "3 1 4", "271")
     assert (several.returncode, several.stdout) == (0, "4 1 3\n1 7 2\n")
     command = [*COMMAND, "predict", "checkpoints/reverse", "-", "--json"]

@@ -67,7 +67,7 @@ def test_the_rows_are_those_that_a_trainer_consumes_in_its_order(monkeypatch, tm
     assert expected[0]["source"] != expected[1]["source"]
 
 
-def test_more_steps_begin_with_the_same_rows_and_lie_in_a_file_of_their_own(tmp_path, small_run):
+def test_longer_training_set_extends_shorter_one_in_its_own_file(tmp_path, small_run):
     few, more = training_set(small_run, 3, tmp_path), training_set(small_run, 5, tmp_path)
     assert more.to_list()[: len(few)] == few.to_list()
     assert {file["filename"] for each in (few, more) for file in each.cache_files} == {str(path) for path in tmp_path.iterdir()}
@@ -183,7 +183,7 @@ def rows_manifest(monkeypatch, tmp_path, origin=None):
     return Manifest(RunConfig.from_fields(rows.settings() | sizes), 2, 1.0, "cpu")
 
 
-def test_rows_that_somebody_brought_get_no_licence_and_are_not_called_machine_made(monkeypatch, tmp_path):
+def test_user_dataset_has_no_license_or_machine_generated_tag(monkeypatch, tmp_path):
     write_dataset(tmp_path / "data", rows_manifest(monkeypatch, tmp_path), **REPOS)
     card = DatasetCard.load(tmp_path / "data" / "README.md")
     assert card.data.license is None

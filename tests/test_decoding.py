@@ -73,7 +73,7 @@ def test_decoding_that_fails_leaves_the_mode_as_it_was(monkeypatch, training):
     assert model.encoder_layers.training == training
 
 
-def test_greedy_decoding_equals_running_the_whole_decoder_even_where_the_model_itself_writes_pad():
+def test_greedy_decoding_with_pad_output_equals_full_decoder_passes():
     model = untrained(d_model=32)
     with torch.no_grad():
         model.output.bias[PAD] += 1
@@ -92,7 +92,7 @@ def test_greedy_decoding_equals_running_the_whole_decoder_at_every_age(ages):
     assert (written_BT == EOS).any(1).all()
 
 
-def test_only_padding_stands_behind_eos_and_rows_that_go_on_are_not_disturbed(ages):
+def test_generation_pads_after_eos_and_leaves_other_sequences_alone(ages):
     source_BS = sources(200, 5)
     for model in (ages[15], ages[30], ages[60]):
         together_BT = decode(model, source_BS, 6)
@@ -138,7 +138,7 @@ def test_each_sampled_token_depends_on_the_ones_sampled_before():
         assert float((seen_V - share_V).abs().sum()) < 5 / len(of_first_B) ** 0.5
 
 
-def test_the_same_generator_seed_draws_the_same_answers_and_another_seed_others():
+def test_sampling_is_reproducible_by_generator_seed():
     model = untrained()
     draws = [decode(model, sources(), 8, temperature=1.0, generator=torch.Generator().manual_seed(seed)) for seed in (1, 1, 2)]
     assert torch.equal(draws[0], draws[1])
@@ -160,7 +160,7 @@ def test_a_temperature_near_zero_is_greedy(temperature, ages):
     assert torch.equal(decode(ages[240], sources(50, 5), 6, temperature=temperature, generator=generator), greedy_BT)
 
 
-def test_more_tokens_than_the_model_has_positions_are_refused_with_both_numbers():
+def test_max_tokens_above_max_positions_is_rejected():
     with pytest.raises(ValueError, match="max_tokens is 13, but the model has max_positions 12"):
         decode(untrained(), sources(), 13)
 

@@ -71,7 +71,7 @@ class Terminal:
         return code
 
 
-def test_it_opens_the_browser_says_where_it_trains_can_be_installed_and_ends_on_ctrl_c(tmp_path):
+def test_app_opens_browser_is_installable_and_exits_on_ctrl_c(tmp_path):
     app = Terminal(tmp_path)
     address = app.says(re.escape(app.url))[0]
     line = app.says(r"Training on (cpu, \d+ cores?: .*\w|cuda:0, .*GB)")[0]
@@ -91,7 +91,7 @@ def test_it_opens_the_browser_says_where_it_trains_can_be_installed_and_ends_on_
     assert "Traceback" not in app.said
 
 
-def test_ctrl_c_while_it_still_begins_ends_it_without_a_word_of_its_processes(tmp_path):
+def test_ctrl_c_during_startup_ends_without_traceback(tmp_path):
     app = Terminal(tmp_path)
     wait_for(psutil.Process(app.process.pid).children, 60, "the first process of its own, which imports torch for seconds")
     assert app.end() in (0, 1)  # 1: "Aborted!", before there is anything to save

@@ -50,7 +50,7 @@ def test_the_front_matter_says_what_the_hub_understands():
     assert TAG in card["tags"]  # by which a deployment knows a Space of the playground's
 
 
-def test_the_models_that_the_front_matter_names_are_those_that_compare_proposes():
+def test_front_matter_models_are_the_default_compare_models():
     assert {name.split("/")[1] for name in front_matter()["models"]} == {"bert-base-uncased", "gpt2"}
 
 

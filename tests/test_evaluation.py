@@ -69,7 +69,7 @@ def test_each_length_has_its_own_scores():
     assert scores.token_accuracy == pytest.approx(((asked.lengths_B + 1) * even_B).sum().item() / (asked.lengths_B + 1).sum().item())
 
 
-def test_a_right_symbol_counts_at_its_place_only_and_what_is_missing_counts_as_wrong():
+def test_token_accuracy_is_by_position_and_counts_missing_as_wrong():
     asked = held_out_set(REVERSE, 300, 1, 5)
     right = tokens = 0
     for row in asked.batch.source_BS.tolist():
@@ -106,7 +106,7 @@ def test_the_lengths_add_up_to_the_whole(ages):
         assert scores.token_accuracy * sum(tokens) == pytest.approx(sum(right))
 
 
-def test_a_length_without_held_out_sequences_has_no_score_rather_than_a_score_of_zero():
+def test_length_without_held_out_sequences_scores_none_not_zero():
     scores = evaluate(ALWAYS, held_out_set(load_task("reverse", 2), 50, 4, 8))
     by_length = {each.length: each for each in scores.by_length}
     assert (by_length[4].n, by_length[4].available, by_length[4].exact_match, by_length[4].token_accuracy) == (0, 0, None, None)

@@ -59,7 +59,7 @@ def test_the_docstring_of_the_package_lists_what_is_in_the_folder():
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_file_imports_only_from_floors_below_its_own_and_from_its_own_folder(path):
+def test_file_imports_only_lower_layers_and_its_own_package(path):
     for name in imports(path):
         top, *inner = name.split(".")
         if top == "playground" and inner and inner[0] in FLOORS:

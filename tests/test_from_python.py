@@ -22,7 +22,7 @@ def test_the_code_of_the_page_runs(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("part", ["task", "training"])
-def test_a_part_of_a_run_that_is_no_config_is_refused_with_the_way_to_write_it(part):
+def test_run_config_part_of_wrong_type_is_rejected_with_remedy(part):
     with pytest.raises(SettingError, match=rf"{part} is 'reverse'; .* use RunConfig.from_fields") as refused:
         RunConfig(**{part: "reverse"})
     assert refused.value.field == part

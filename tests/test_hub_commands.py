@@ -367,14 +367,14 @@ def test_without_a_token_push_says_what_to_do(hub):
         (StandInHub.EXPIRED, "ada/late", "it may have expired: make a new one"),
     ],
 )
-def test_a_token_that_may_not_write_there_is_told_so_before_anything_is_made(hub, token, repo, says):
+def test_token_without_write_access_is_rejected_before_packaging(hub, token, repo, says):
     done = hub.playground("push", "checkpoints/reverse", repo, token=token)
     refused(done, 1, says)
     assert "Putting the model together" not in done.stderr
     assert ("model", repo) not in hub.repos
 
 
-def test_a_token_is_asked_for_without_an_echo_and_taken_instead_of_the_machines_own(hub, shelf):
+def test_token_prompt_has_no_echo_and_overrides_machine_token(hub, shelf):
     ours, theirs = pty.openpty()
     with hub.watch() as seen:
         asking = subprocess.Popen(

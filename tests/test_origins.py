@@ -288,7 +288,7 @@ def test_two_columns_of_a_dataset_are_streamed(streamed):
         from_hub("ada/nowhere")
 
 
-def test_a_parquet_file_that_unpacks_to_too_much_is_refused_before_it_is_unpacked(streamed, monkeypatch):
+def test_parquet_with_oversized_row_group_is_rejected_before_reading(streamed, monkeypatch):
     monkeypatch.setattr("playground.data.LARGEST_GROUP", 200_000)
     table = {"source": [f"{i:03d}" for i in range(300)], "target": [f"{i:03d}x" for i in range(300)], "extra": ["x" * 9000] * 300}
     plain = io.BytesIO()

@@ -72,7 +72,7 @@ def test_a_peer_reads_its_source_and_a_batch_of_short_rows_only(name, built):
 
 
 @pytest.mark.parametrize("name", PEERS)
-def test_a_peer_learns_to_copy_by_our_trainer_and_answers_with_its_own_words(name):
+def test_peer_learns_copy_with_trainer_and_its_own_decoding(name):
     fields = {"task": "copy", "symbols": 4, "min_length": 2, "max_length": 4, "n_layers": 1, "d_model": 32, "n_heads": 2, "d_ff": 64}
     fields |= {"steps": 120, "decay_steps": 120, "batch_size": 64, "learning_rate": 4e-3, "eval_every": 1000, "device": "cpu"}
     config = preset_config("fast", fields)

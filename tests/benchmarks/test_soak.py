@@ -75,7 +75,7 @@ def test_a_lost_point_and_a_damaged_checkpoint_count(run_folder):
     assert told["checkpoints_unreadable"] == 1
 
 
-def test_a_session_counts_steps_that_it_is_told_twice_and_errors_only_while_there_is_a_server():
+def test_session_counts_duplicate_steps_and_only_live_server_errors():
     stage = OneAnswer(points(1, 2, whole=True), points(2, 3), RuntimeError("500"), points(1, whole=True, epoch=2))
     session = Session(stage, "ada", "run:x")
     session.run()

@@ -73,7 +73,7 @@ def test_an_exponent_is_found_again():
     assert growth.exponent(sizes, [1.0, 1.0, 32.0, 64.0]) == pytest.approx(1.0)  # the upper half alone counts
 
 
-def test_memory_holds_weights_averages_and_gradients_at_least_and_is_the_same_each_time():
+def test_training_memory_is_reproducible_and_covers_adam_state():
     one = growth.trainer(4, 64)
     one.step()
     weights = sum(weight.nbytes for weight in one.family.parameters())

@@ -72,7 +72,7 @@ def test_a_gap_is_filled_once_the_visitor_has_seen_what_that_takes(app, hub, ope
     assert shares(other, ".part-fill")[0][0] == "paris"
 
 
-def test_a_text_grows_token_by_token_and_each_says_what_else_could_have_stood_there(app, open_page):
+def test_generation_view_lists_alternatives_and_seed_is_reproducible(app, open_page):
     page = open_page(app.url)
     to_view(page, "Free use", "Continue")
     page.fill(".part-continue textarea", "The capital of Japan is")
@@ -105,7 +105,7 @@ def test_a_text_grows_token_by_token_and_each_says_what_else_could_have_stood_th
     assert drawn[0] == drawn[1] != text
 
 
-def test_heads_by_chance_say_anything_and_one_that_is_trained_is_asked_before_and_after(app, open_page):
+def test_random_head_is_marked_untrained_and_trained_head_classifies(app, open_page):
     page = open_page(app.url)
     to_view(page, "Free use", "Classify")
     page.click(".part-classify .main")
@@ -177,7 +177,7 @@ def test_what_cannot_be_fetched_says_why_and_a_download_is_cancelled(app, hub, m
     expect(page.locator(".part-continue .words")).to_contain_text("on this machine", ignore_case=True)
 
 
-def test_heads_of_two_models_stand_beside_each_other_and_scores_lead_to_weights(app, open_page):
+def test_attention_panels_compare_models_and_scores_give_weights(app, open_page):
     page = open_page(app.url)
     to_view(page, "Attention")
     choose(page, ".panel-0", ENCODER)

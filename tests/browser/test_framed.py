@@ -68,7 +68,7 @@ def train(frame):
     shows(frame, "training", "waiting", "done")
 
 
-def test_a_reload_finds_the_run_where_the_browser_denies_the_frame_its_storage(app, framing):
+def test_reload_restores_run_when_framed_storage_is_denied(app, framing):
     page = framing()
     owners = set()
     page.on("request", lambda sent: owners.add(sent.post_data_json.get("owner")) if "/playground/ask/poll" in sent.url else None)

@@ -43,7 +43,7 @@ def test_a_link_opens_a_stop_whose_answer_is_measured_and_remembered(app, open_p
     expect(page.locator(".runs tbody tr .name")).to_have_text("Train short, test long: trained to 5")
 
 
-def test_a_link_with_another_option_or_without_the_seed_shows_no_result_of_the_former(app, open_page):
+def test_lesson_link_with_changed_options_hides_previous_result(app, open_page):
     result = {"told": "length 9", "says": "", "answer": 9, "right": False, "pictures": []}
     measured = {"status": "done", "sentence": "", "done": 1, "total": 1, "runs": [], "curves": [], "prediction": 21, "result": result}
     stop = {"prediction": 21, "options": {"positions": "rope", "seed": 1}, "id": "measured", "told": measured}
@@ -121,7 +121,7 @@ def test_a_mystery_is_solved(app, open_page):
     expect(page.locator(".diff .plus")).to_have_count(2)
 
 
-def test_links_for_teachers_open_what_they_say_and_answers_are_hidden_until_asked_for(app, open_page):
+def test_teacher_links_open_exercises_and_hide_the_answer_key(app, open_page):
     page = open_page(f"{app.url}/?learn=teach")
     expect(page.locator(".teach h3").first).to_have_text("Exercises by link")
     assert page.locator(".told").text_content() == ""

@@ -83,7 +83,7 @@ def test_rows_that_are_not_here_are_asked_for(app, open_page):
     assert page.text_content("#problem").strip().startswith("The rows of this task (000000000000…) are not kept here")
 
 
-def test_a_file_has_columns_to_choose_and_what_is_kept_can_be_taken_again_or_removed(app, open_page):
+def test_csv_upload_has_column_choice_and_stored_dataset_is_reusable(app, open_page):
     page = open_page(app.url)
     open_panel(page)
     table = "id,from,to\n" + "".join(f"{n},{word},{word.upper()}\n" for n, word in enumerate(WORDS))
@@ -110,7 +110,7 @@ def test_a_file_has_columns_to_choose_and_what_is_kept_can_be_taken_again_or_rem
     expect(page.locator(".bring .problem")).to_contain_text("'<img src=x>' is no dataset; name one as user/name")
 
 
-def test_the_tab_key_parts_source_from_target_and_other_tasks_show_their_examples(app, open_page):
+def test_tab_key_separates_source_and_target_and_tasks_have_examples(app, open_page):
     page = open_page(app.url)
     open_panel(page)
     page.click(".bring .text")

@@ -55,7 +55,7 @@ def test_a_rate_limit_delays_an_action_instead_of_failing_it(app, open_page):
     page.unroute("**/ask/do")
 
 
-def test_the_learning_rate_changes_on_the_way_and_the_change_is_kept_with_its_step(app, open_page):
+def test_learning_rate_change_applies_at_its_step_and_persists(app, open_page):
     page = open_page(app.url, visit=False)
     begin(page, app.url, schedule="constant", warmup=0, **LONG)
     passes(page, 20)
@@ -199,7 +199,7 @@ def test_the_list_renames_hides_deletes_repeats_and_lends_settings(app, open_pag
     expect(page.locator("#field-d_ff input")).to_have_value("24")
 
 
-def test_a_new_name_is_taken_when_one_types_elsewhere_and_the_keyboard_stays_there(app, open_page):
+def test_rename_commits_on_blur_and_keeps_focus_in_the_next_field(app, open_page):
     page = open_page(app.url, visit=False)
     begin(page, app.url, steps=30)
     shows(page, "done")

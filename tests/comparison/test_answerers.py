@@ -77,7 +77,7 @@ RIGHT = {
 }
 
 
-def test_who_is_always_right_scores_one_who_copies_scores_as_the_baseline_and_who_rambles_scores_nothing(tokenizer):
+def test_perfect_copying_and_invalid_outputs_score_as_expected(tokenizer):
     told = {}
     for name, rule in RIGHT.items():
         tally, _ = asked(rank=0).ask(writer(StubPipe(tokenizer, rule)))
@@ -133,7 +133,7 @@ def test_ranking_what_is_written_on_equals_a_sum_over_tokens(tiny_gpt2, tokenize
 
 
 @torch.no_grad()
-def test_candidates_of_several_lengths_and_more_than_one_batch_are_summed_rightly(tiny_gpt2, tokenizer, causal, monkeypatch):
+def test_choice_log_probs_are_independent_of_batching(tiny_gpt2, tokenizer, causal, monkeypatch):
     monkeypatch.setattr("playground.comparison.answerers.ROWS_AT_A_TIME", 2)
     item = Item(("3", "1", "4"), ("4", "1", "3"))
     candidates = [("4",), ("4", "1", "3"), ("4", "1"), ("9", "9", "9", "9", "9")]
@@ -164,7 +164,7 @@ def test_pseudo_log_likelihood_equals_a_sum_over_slots(tiny_bert, masked):
 
 
 @torch.no_grad()
-def test_the_scratch_model_is_ranked_by_teacher_forcing_and_scored_as_evaluate_scores_it(digits):
+def test_checkpoint_model_scores_match_teacher_forcing_and_evaluate(digits):
     _, family = load_model(digits)
     scratch = Scratch("digits", TASK, family)
     item = QUESTIONS.items[0]
@@ -198,7 +198,7 @@ def test_the_scratch_models_answer_counts_only_when_it_ends(digits):
         assert (answer.read == ("4", "1", "3")) is right
 
 
-def test_a_fixture_that_knows_the_grammar_is_asked_through_the_real_pipeline(causal):
+def test_trained_fixture_reverses_through_the_real_pipeline(causal):
     """It has learned three reversed digits: better than every baseline, by writing them itself."""
     table = asked(rank=6)
     tally = table.ask(writer(causal, shots=0))[0]
@@ -263,7 +263,7 @@ def leak_of(pipe):
     return leak, rows, at_once[0], one_by_one[0]
 
 
-def test_the_leak_is_measured_who_knows_no_rule_is_perfect_when_the_others_are_shown(tiny_bert):
+def test_masking_one_token_at_a_time_leaks_target_by_elimination(tiny_bert):
     leak, rows, at_once, one_by_one = leak_of(StubFiller(AutoTokenizer.from_pretrained(tiny_bert)))
     zeros = sum(item.answer.count("0") for item in QUESTIONS.items)
     assert (at_once.right_symbols, one_by_one.right_symbols) == (zeros, 75)
@@ -317,7 +317,7 @@ def test_chance_guesses_among_all_symbols_where_targets_hold_them_all():
     assert (table.rows[0]["exact_match"], table.rows[0]["token_accuracy"]) == (pytest.approx(1e-3), 0.1)
 
 
-def test_no_constant_answer_does_better_than_the_baseline_of_constant_answers():
+def test_majority_baseline_is_the_best_constant_prediction():
     items = draw_questions(load_task("parity"), 40, 1, 8).items
     tally = Tally()
     for item in items:
@@ -337,7 +337,7 @@ class KnowsOnlySymbols(Copy):
         return [-20.0 + 1e-7 * (number % 3) for number in range(len(candidates))]
 
 
-def test_float_noise_between_candidates_is_no_first_place_and_ties_get_what_guessing_gets():
+def test_rank_ties_from_float_noise_score_at_chance_level():
     table = asked(rank=12)
     table.ask(KnowsOnlySymbols())
     row = table.rows[0]
@@ -364,7 +364,7 @@ def test_a_job_that_is_cancelled_ends_in_the_middle_of_an_answer(causal):
         stub.scores(QUESTIONS.items[0], [("1", "2", "3")])
 
 
-def test_what_goes_wrong_in_between_becomes_part_of_a_row_that_keeps_its_scores(tokenizer):
+def test_error_during_benchmark_is_recorded_and_scores_remain(tokenizer):
     pipe = StubPipe(tokenizer, RIGHT["right"])
 
     def breaks(question):

@@ -25,7 +25,7 @@ def name(request):
     return ENCODER if request.param == "encoder" else request.getfixturevalue(request.param)
 
 
-def test_weights_are_those_of_the_model_s_own_attention_and_scores_lead_to_them(name):
+def test_attention_weights_match_transformers_and_softmax_of_scores(name):
     inside = open_inside(name, Tell())
     ids = inside.tokenizer(THE_CAT)["input_ids"]
     look = look_inside(inside.model, ids)
@@ -112,7 +112,7 @@ def test_words_are_found_whole_in_any_case_and_with_their_blank():
 
 
 @pytest.mark.parametrize(("softcap", "shown"), [(None, True), (50.0, False)])
-def test_scores_that_a_model_changes_before_the_softmax_are_not_shown_as_its_own(softcap, shown):
+def test_models_that_softcap_attention_scores_are_rejected(softcap, shown):
     from transformers import Gemma2Config, Gemma2Model
 
     sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1}

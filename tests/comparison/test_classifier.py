@@ -52,7 +52,7 @@ def test_a_head_learns_and_the_folder_that_it_leaves_is_a_model(kind, request, t
     assert run("classify", {"model": result["folder"], "text": QUICK["sentence"]}, Tell())["labels"][0]["label"] == "pro"
 
 
-def test_the_same_seed_gives_the_same_model_and_the_head_alone_leaves_the_rest_as_it_was(tiny_bert):
+def test_seed_determines_model_and_head_training_freezes_encoder(tiny_bert):
     import torch
 
     one, two = (train(tiny_bert, train="head", epochs=2) for _ in range(2))

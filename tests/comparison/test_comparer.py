@@ -174,7 +174,7 @@ def test_an_idle_process_gives_its_memory_back(comparer, monkeypatch):
     assert over(comparer, comparer.begin("cached", {}, "ada"))["status"] == "done"
 
 
-def test_where_strangers_come_folders_are_no_models_and_downloads_are_smaller(served, digits, tiny_gpt2):
+def test_hosted_comparer_rejects_local_folders_and_limits_downloads(served, digits, tiny_gpt2):
     comparer = Comparer(hosted=True)
     try:
         told = over(comparer, comparer.begin("about", {"models": [tiny_gpt2]}, "ada"))["result"]
@@ -217,7 +217,7 @@ def test_whatever_goes_wrong_becomes_a_sentence():
         run("no such kind", {}, Tell())
 
 
-def test_an_unexpected_error_is_logged_with_its_traceback_and_an_expected_one_is_not(caplog):
+def test_only_unexpected_errors_are_logged_with_traceback(caplog):
     def fail():
         raise KeyError("layers")
 
@@ -341,7 +341,7 @@ def test_cancelled_fine_tuning_is_over_when_its_weights_are_on_the_disk(comparer
     assert not over(comparer, known)["result"]["models"][0]["sentence"]
 
 
-def test_while_it_saves_a_cancelled_fine_tuning_is_at_work_and_not_for_ever(monkeypatch):
+def test_cancelled_finetuning_may_save_until_the_timeout(monkeypatch):
     comparer, killed = Idle(), []
     job = comparer._jobs[comparer.begin("finetune", {}, "ada")]
     job.status, job.at_work = "working", True
@@ -381,7 +381,7 @@ def test_fine_tuning_is_kept_when_the_server_is_killed(digits, tiny_gpt2, tmp_pa
 
 
 @pytest.mark.parametrize(("hosted", "behind", "ends"), [(True, "ben", True), (True, "ada", False), (False, "ben", False)])
-def test_where_strangers_share_the_machine_a_job_has_a_turn_while_others_wait(hosted, behind, ends):
+def test_hosted_job_is_cancelled_after_its_turn_if_other_owners_wait(hosted, behind, ends):
     comparer = Idle(hosted=hosted)
     long = comparer._jobs[comparer.begin("table", {}, "ada")]
     long.status, long.at_work, long.began_at = "working", True, time.monotonic()

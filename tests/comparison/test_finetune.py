@@ -85,7 +85,7 @@ def family(tiny_models):
 
 
 @BOTH
-def test_a_fine_tuned_fixture_does_what_worked_examples_do_not_teach_it_and_is_a_model_of_the_table_at_once(fixture, asked, root):
+def test_finetuned_model_beats_few_shot_and_joins_the_benchmark(fixture, asked, root):
     heard = Heard()
     told = finetune.finetune(asked(fixture, steps=STEPS[fixture], batch_size=32, learning_rate=2e-3, n=64), heard.tell)
     assert told["after"]["exact_match"] >= 0.95 > 0.6 > told["before"]["exact_match"]
@@ -123,7 +123,7 @@ def test_rows_are_the_tokens_of_the_prompts_that_the_table_sends(fixture, family
 
 
 @BOTH
-def test_an_answer_is_the_same_alone_and_among_longer_ones_and_solves_agrees_with_solve(fixture, family):
+def test_generation_is_batch_invariant_and_agrees_with_exact_match(fixture, family):
     model, _ = family(fixture)
     model.train()
     batch = held_out_set(model.task, 24, 2, 5).batch
@@ -138,7 +138,7 @@ def test_an_answer_is_the_same_alone_and_among_longer_ones_and_solves_agrees_wit
 
 
 @BOTH
-def test_attention_rows_sum_to_one_look_at_nothing_that_is_not_there_and_fit_the_axes(fixture, family):
+def test_attention_rows_sum_to_one_and_exclude_padding_and_future(fixture, family):
     model, _ = family(fixture)
     batch = held_out_set(model.task, 6, 2, 4).batch
     record, axes = model.record(batch), model.axes(batch)
@@ -158,7 +158,7 @@ def test_attention_rows_sum_to_one_look_at_nothing_that_is_not_there_and_fit_the
             assert float(weights_BHQM.triu(1)[there_BHQM].abs().max()) == 0
 
 
-def test_rows_that_are_held_out_train_nothing_and_the_prompt_is_not_learned(family):
+def test_held_out_examples_contribute_no_loss(family):
     model, _ = family("tiny-gpt2")
     model.eval()
     model.requires_grad_(False)
@@ -211,7 +211,7 @@ def test_whoever_cancels_before_the_first_step_leaves_nothing(asked, root):
     assert not (root / "compared").exists()
 
 
-def test_what_does_not_fit_into_memory_is_refused_with_the_number_before_it_is_loaded(asked, monkeypatch):
+def test_finetuning_beyond_free_memory_is_rejected_before_loading(asked, monkeypatch):
     monkeypatch.setattr(finetune, "free_memory", lambda: 3_000_000)
     plan = finetune.plan(asked(batch_size=64), Tell())
     assert plan["bytes"] == sum(plan["parts"].values()) > plan["free"] == 3_000_000
@@ -223,7 +223,7 @@ def test_what_does_not_fit_into_memory_is_refused_with_the_number_before_it_is_l
     assert heard.rows == []
 
 
-def test_more_sequences_and_longer_ones_take_more_memory_and_weights_take_sixteen_bytes(asked, tiny_models):
+def test_memory_plan_scales_with_batch_and_has_16_bytes_per_weight(asked, tiny_models):
     small, large = (finetune.plan(asked(batch_size=size), Tell())["parts"] for size in (4, 8))
     assert large["activations"] == 2 * small["activations"]
     parameters = pretrained.find(str(tiny_models / "tiny-gpt2"), Tell()).parameters
@@ -280,7 +280,7 @@ def test_too_large_a_learning_rate_is_said_and_nothing_is_saved(asked, root, mon
     assert not (root / "compared").exists()
 
 
-def test_where_strangers_come_less_is_allowed_names_cannot_be_guessed_and_the_oldest_goes(asked, root, monkeypatch, tiny_models):
+def test_hosted_finetuning_limits_steps_and_evicts_the_oldest_model(asked, root, monkeypatch, tiny_models):
     monkeypatch.setattr(pretrained, "_in_cache", lambda name: tiny_models / "tiny-gpt2" if name == "tiny-gpt2" else None)
     monkeypatch.setenv("PLAYGROUND_LOCAL_MODELS", "0")
     monkeypatch.setattr(finetune, "HOSTED_KEPT", 2)
@@ -309,7 +309,7 @@ def test_the_command_line_leaves_a_model_and_does_not_replace_it_unasked(asked, 
     assert "already holds a fine-tuned model; choose another folder, or add --overwrite" in again.stderr
 
 
-def test_whoever_brings_one_more_loses_their_own_oldest_and_nobody_elses_for_an_hour(tmp_path, monkeypatch):
+def test_eviction_takes_own_models_first_and_others_after_an_hour(tmp_path, monkeypatch):
     monkeypatch.setattr(finetune, "HOSTED_KEPT", 3)
 
     def keep(name, owner, minutes):

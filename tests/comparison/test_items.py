@@ -16,7 +16,7 @@ def held_out(items, task=REVERSE):
     return is_held_out(padded, torch.tensor([len(row) for row in rows])).tolist()
 
 
-def test_items_are_held_out_distinct_shared_over_the_lengths_and_never_palindromes():
+def test_evaluation_examples_are_held_out_distinct_and_balanced():
     questions = draw_questions(REVERSE, 60, 1, 6)
     assert len({item.question for item in questions.items}) == 60
     assert all(held_out(questions.items))
@@ -51,7 +51,7 @@ def test_worked_examples_are_no_items_and_could_be_training_data(low, high):
     assert all(item.answer == item.question[::-1] != item.question for item in questions.examples)
 
 
-def test_candidates_are_distinct_hold_the_answer_and_are_made_of_the_same_symbols():
+def test_choices_are_distinct_permutations_that_include_the_target():
     item = Item(("3", "1", "4", "5"), ("5", "4", "1", "3"))
     candidates = candidates_for(item)
     assert [each.made for each in candidates[:5]] == ["as it is", "reversed", "rotated by 1", "rotated by 2", "rotated by 3"]
@@ -62,7 +62,7 @@ def test_candidates_are_distinct_hold_the_answer_and_are_made_of_the_same_symbol
     assert 6 <= len(candidates) <= 8
 
 
-def test_candidates_that_are_the_same_count_once_and_the_answer_is_always_among_them():
+def test_identical_choices_are_merged_and_include_the_target():
     assert len(candidates_for(Item(("3", "3", "3"), ("3", "3", "3")))) == 1
 
 
@@ -78,7 +78,7 @@ def test_candidates_are_as_long_as_the_answer_whatever_the_rule(name):
         assert candidates == candidates_for(item, items)
 
 
-def test_without_another_answer_of_its_length_there_is_nothing_to_choose_from():
+def test_choices_come_only_from_targets_of_equal_length():
     single, other = Item(("3", "1", "2"), ("0",)), Item(("5", "6"), ("5", "6", "5"))
     assert [each.symbols for each in candidates_for(single, [single, other])] == [("0",)]
     assert {each.symbols for each in candidates_for(single, [single, Item(("5", "6"), ("1",))])} == {("0",), ("1",)}

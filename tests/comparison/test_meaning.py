@@ -26,7 +26,7 @@ def test_two_banks_begin_as_one_word_and_layers_draw_them_apart():
     assert all(layer["others"] < layer["alike"] for layer in found["layers"])
 
 
-def test_the_bank_of_the_river_is_nearer_to_a_shore_than_the_bank_of_the_loan_is():
+def test_river_bank_embedding_is_nearer_to_shore_than_loan_bank():
     found = run("banks", {"model": ENCODER, "beside": ["shore"]}, Tell())
     assert found["beside"] == ["shore"]
     assert all(layer["beside"][0][0] > layer["beside"][0][1] for layer in found["layers"][1:])
@@ -43,7 +43,7 @@ def test_cosines_equal_those_by_hand(tiny_bert):
     assert [layer["alike"] for layer in found["layers"]] == pytest.approx(by_hand, abs=1e-5)
 
 
-def test_a_word_of_several_tokens_is_their_mean_and_the_reader_s_direction_is_said(tiny_gpt2):
+def test_multi_token_word_is_averaged_and_causal_direction_is_noted(tiny_gpt2):
     found = run("banks", {"model": tiny_gpt2, "text": "a zebra saw the zebra", "word": "Zebra", "beside": []}, Tell())
     assert len(found["places"][0]) > 1
     assert any("knows nothing of what follows" in note for note in found["notes"])
@@ -117,7 +117,7 @@ def test_ranks_count_who_is_nearer(monkeypatch, tiny_bert, queen, ranks):
         meaning.analogy({"model": tiny_bert, "expected": "man"}, Tell())
 
 
-def test_a_reference_word_is_read_with_its_blank_and_never_as_the_very_first_token(tiny_gpt2):
+def test_reference_word_has_leading_space_and_is_not_first_token(tiny_gpt2):
     text = "the bank refused my loan. the bank by the river was steep."
     found = run("banks", {"model": tiny_gpt2, "text": text, "beside": ["river"]}, Tell())
     inside = open_inside(tiny_gpt2, Tell())
@@ -144,7 +144,7 @@ def test_other_pairs_are_without_the_very_first_token(tiny_gpt2):
         assert layer["others"] == pytest.approx(by_hand, abs=1e-5)
 
 
-def test_what_is_behind_a_final_norm_is_not_compared_with_what_is_before_it(tiny_gpt2, tiny_bert):
+def test_states_after_final_norm_are_not_compared_with_earlier_ones(tiny_gpt2, tiny_bert):
     """transformers gives the last layer of a GPT-2 behind its final norm only; a BERT has none."""
     text = "the bank refused my loan. the bank by the river was steep."
     causal, masked = (run("banks", {"model": name, "text": text, "beside": []}, Tell()) for name in (tiny_gpt2, tiny_bert))

@@ -50,7 +50,7 @@ def refusal(name, tell=None, **settings):
     return str(refused.value), refused.value.again
 
 
-def test_a_model_without_an_owner_is_fetched_once_and_comes_from_the_cache_then(served, cache):
+def test_model_is_downloaded_once_and_then_loaded_from_cache(served, cache):
     told = []
     found = find("gpt2", Tell(lambda *entry: told.append(entry)))
     assert (found.where, found.commit) == ("downloaded", served.repo("gpt2").head.oid)
@@ -71,7 +71,7 @@ def test_a_model_without_an_owner_is_fetched_once_and_comes_from_the_cache_then(
     assert cached_names() == ["gpt2"]
 
 
-def test_the_weights_come_last_so_that_what_is_cut_off_is_not_taken_for_whole(served):
+def test_weights_are_downloaded_last_to_mark_completeness(served):
     with served.watch() as seen:
         find("bert-base-uncased", Tell())
     asked = [request.path.rpartition("/")[2] for request in seen if "/resolve/" in request.path]
@@ -171,7 +171,7 @@ def test_a_download_that_hangs_can_be_cancelled_and_is_given_up(served, monkeypa
     assert again
 
 
-def test_without_a_network_that_is_said_within_three_seconds_and_what_is_cached_is_named(served, monkeypatch):
+def test_unreachable_hub_fails_fast_and_lists_cached_models(served, monkeypatch):
     find("bert-base-uncased", Tell())
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
@@ -247,7 +247,7 @@ def cannot_open(folder, task="text-generation"):
     return str(refused.value)
 
 
-def test_absurd_configs_and_broken_weights_are_refused_before_they_fill_the_machine(tiny_gpt2, tiny_bert, tmp_path):
+def test_oversized_configs_and_corrupt_weights_are_rejected(tiny_gpt2, tiny_bert, tmp_path):
     assert "says n_layer is 1e+05; at most 200" in cannot_open(changed(tiny_gpt2, tmp_path / "deep", n_layer=100_000))
     assert "asks for -4 layers" in cannot_open(changed(tiny_gpt2, tmp_path / "negative", n_layer=-4))
     assert "parameters and its weights hold" in cannot_open(changed(tiny_gpt2, tmp_path / "wide", n_embd=65536))
@@ -297,7 +297,7 @@ INDEX = {
 
 
 @pytest.mark.parametrize("index", INDEX.values(), ids=INDEX)
-def test_an_index_that_nobody_can_read_is_no_weights_and_hides_no_other_model(served, cache, tiny_gpt2, index):
+def test_bad_weight_index_is_rejected_and_hides_no_other_model(served, cache, tiny_gpt2, index):
     find("gpt2", Tell())
     odd = changed(tiny_gpt2, cache / "models--ada--odd" / "snapshots" / "0")
     (odd / "model.safetensors").rename(odd / "model-00001-of-00001.safetensors")
@@ -317,7 +317,7 @@ COUNTS = {
 
 
 @pytest.mark.parametrize("name", COUNTS)
-def test_a_config_that_counts_too_much_is_refused_before_transformers_reads_it(tiny_gpt2, tmp_path, monkeypatch, name):
+def test_excessive_config_counts_are_rejected_before_transformers(tiny_gpt2, tmp_path, monkeypatch, name):
     from transformers import AutoConfig
 
     monkeypatch.setattr(AutoConfig, "from_pretrained", lambda *_, **__: pytest.fail("this may take all the memory there is"))
@@ -343,7 +343,7 @@ def test_without_memory_models_are_let_go_and_then_it_is_said(tiny_gpt2, tiny_be
     let_go()
 
 
-def test_what_keeps_a_model_or_a_tokenizer_from_loading_is_logged_with_its_traceback(tiny_bert, tmp_path, monkeypatch, caplog):
+def test_model_and_tokenizer_load_errors_are_logged_with_traceback(tiny_bert, tmp_path, monkeypatch, caplog):
     def fail(*_):
         raise TypeError("a mistake in this program")
 
@@ -404,7 +404,7 @@ def test_what_kind_a_model_is_stands_in_its_config(config, kind):
     assert kind_of(config) == kind
 
 
-def test_the_playgrounds_own_cache_is_capped_and_the_least_recently_used_model_goes(served, cache, tiny_gpt2, monkeypatch):
+def test_own_model_cache_evicts_the_least_recently_used_model(served, cache, tiny_gpt2, monkeypatch):
     size = sum(len(content) for path, content in files_of(tiny_gpt2).items())
     for name in ("ada/a", "ada/b", "ada/c", "ada/d"):
         served.put(name, files_of(tiny_gpt2))

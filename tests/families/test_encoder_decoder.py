@@ -32,7 +32,7 @@ def gradients(family, batch):
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.4])
-def test_the_loss_is_the_mean_smoothed_cross_entropy_of_the_tokens_of_rows_that_count(smoothing):
+def test_loss_is_mean_smoothed_cross_entropy_of_weighted_examples(smoothing):
     model, rows = family(), batch()
     log_BTV = model(rows.source_BS, rows.decoder_input_BT).log_softmax(-1)
     terms = []

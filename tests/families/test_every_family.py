@@ -233,7 +233,7 @@ def test_held_out_rows_and_padding_teach_nothing(name, grown):
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_looking_leaves_mode_weights_and_generator_as_they_were_and_is_free_of_dropout(name, grown):
+def test_inference_disables_dropout_and_leaves_model_state_unchanged(name, grown):
     quiet = grown(name)[30]
     model = load_family(VARIANTS[name]["family"])(small(name, dropout=0.5).model).train()
     model.load_state_dict(quiet.state_dict())

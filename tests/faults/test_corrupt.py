@@ -118,7 +118,7 @@ def two_generations(registries, left_behind, tmp_path):
 
 @pytest.mark.parametrize("harm", [flipped, cut, lost])
 @pytest.mark.parametrize("name", FILES)
-def test_a_run_whose_newest_checkpoint_is_damaged_goes_on_from_the_one_before_and_says_so(two_generations, name, harm):
+def test_damaged_newest_checkpoint_falls_back_to_the_previous_one(two_generations, name, harm):
     registry, run, (newest, before) = two_generations
     step = load_trainer(before)[0].step_count
     assert step < load_trainer(newest)[0].step_count
@@ -136,7 +136,7 @@ def test_a_run_whose_newest_checkpoint_is_damaged_goes_on_from_the_one_before_an
     assert newest_step(run) == step + 20
 
 
-def test_a_run_all_of_whose_checkpoints_are_damaged_goes_on_from_its_history_and_says_so(two_generations):
+def test_run_with_all_checkpoints_damaged_resumes_from_history(two_generations):
     registry, run, folders = two_generations
     for folder in folders:
         cut(folder / "model.safetensors")

@@ -117,7 +117,7 @@ def begin(registry):
 
 
 @pytest.mark.parametrize("free", [0, PAGE, 2 * PAGE, 6 * PAGE])
-def test_a_disk_that_is_full_at_the_start_is_named_and_the_run_begins_once_there_is_room(registry, disk, free):
+def test_full_disk_at_start_is_reported_and_run_starts_once_freed(registry, disk, free):
     disk.leave(free)
     run, said = begin(registry)
     assert FULL in said
@@ -166,7 +166,7 @@ def test_a_disk_that_fills_while_a_checkpoint_is_written_pauses_the_run(registry
     check_it_ends_with_every_point(registry, disk, run)
 
 
-def test_a_disk_that_fills_while_the_runs_record_is_written_is_named_and_the_record_is_written_later(registry, disk):
+def test_record_write_on_full_disk_is_reported_and_retried(registry, disk):
     run = paused_at(registry, 5)
     disk.leave(0)
     registry.edit(run, name="Renamed on a full disk")
@@ -176,7 +176,7 @@ def test_a_disk_that_fills_while_the_runs_record_is_written_is_named_and_the_rec
     assert type(run).read(run.folder).name == "Renamed on a full disk"
 
 
-def test_a_disk_that_is_full_when_a_run_stops_keeps_it_waiting_until_it_can_be_saved(registry, disk):
+def test_run_stopped_on_full_disk_waits_until_it_can_save(registry, disk):
     run = paused_at(registry, 5)
     assert one_step(registry, run)
     disk.leave(0)

@@ -262,7 +262,7 @@ def test_changes_on_the_way(count):
 FAST_ENOUGH = {"dropout": 0.0, "n_heads": 64, "kv_heads": 0, "d_k": 0, "d_v": 0, "n_layers": 2}  # the rest as large as can be
 
 
-def test_the_largest_settings_that_can_be_are_weighed_and_shaped_without_being_built():
+def test_largest_valid_settings_are_estimated_without_allocation():
     """What passes as settings may still describe more than any machine has: no number of it is allocated until the file was seen."""
     _shapes(RunConfig())  # what torch and a family import is not what is measured
     for family in FAMILIES:

@@ -137,7 +137,7 @@ def handmade(good):
 
 
 @pytest.mark.parametrize("name", HANDMADE)
-def test_handmade_weights_of_a_repository_are_refused_before_they_are_mapped(handmade, tmp_path, monkeypatch, name):
+def test_crafted_hub_weights_are_rejected_before_memory_mapping(handmade, tmp_path, monkeypatch, name):
     files, says = handmade[name]
     package = tmp_path / "package"
     package.mkdir()

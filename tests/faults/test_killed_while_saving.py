@@ -52,7 +52,7 @@ class Saving:
 
 
 @counts(50, 1000)
-def test_no_saved_checkpoint_is_lost_and_none_is_unreadable_when_a_worker_is_killed_while_it_saves(tmp_path, count):
+def test_worker_killed_while_saving_loses_no_checkpoint(tmp_path, count):
     chance, config, folder = random.Random(count), tiny(), tmp_path / "run"
     checkpoints = folder / "checkpoints"
     acknowledged, cut = 0, 0
@@ -106,7 +106,7 @@ def die_while_saving(folder, point):
     os._exit(0)
 
 
-def test_a_worker_that_dies_while_it_lets_go_of_an_old_checkpoint_leaves_no_half_of_one(tmp_path):
+def test_worker_killed_while_pruning_leaves_no_partial_checkpoint(tmp_path):
     codes = []
     for point in range(20):
         process = context().Process(target=die_while_saving, args=(tmp_path / str(point), point))
@@ -158,7 +158,7 @@ for number in range(int(run.name) + 1, 10**9):
 
 
 @counts(10, 200)
-def test_no_record_of_a_run_is_lost_when_the_server_is_killed_while_it_writes_it(registries, tmp_path, count):
+def test_server_killed_while_writing_loses_no_run_record(registries, tmp_path, count):
     registry = registries()
     run = start(registry, steps=2)
     wait_for_status(run, "done")

@@ -77,7 +77,7 @@ def checkout(tmp_path):
         assert as_root("umount", "-l", str(folder))
 
 
-def test_a_checkout_that_can_only_be_read_is_looked_at_and_says_where_runs_could_be_kept(tmp_path, checkout):
+def test_read_only_checkout_serves_models_and_names_storage_setting(tmp_path, checkout):
     """Everything as it comes, the folder of checkpoints too."""
     with going(tmp_path, checkout=checkout, PLAYGROUND_CHECKPOINTS="") as app:
         page = Page(app, new_owner())
@@ -93,7 +93,7 @@ def test_a_checkout_that_can_only_be_read_is_looked_at_and_says_where_runs_could
         assert f"{checkout}/checkpoints/runs cannot be written ({READ_ONLY}): models can be looked at, none can be trained; set" in log
 
 
-def test_a_checkout_and_a_home_that_can_only_be_read_and_one_core_are_enough_with_a_folder_for_runs(tmp_path, checkout, one_core):
+def test_read_only_checkout_and_home_with_one_core_can_train(tmp_path, checkout, one_core):
     with going(tmp_path, checkout=checkout, by=[sys.executable, "-c", TOO_SLOW_FOR_GRADIO], HOME=str(checkout)) as app:
         train(app)
         assert os.sched_getaffinity(app.process.pid) == one_core
@@ -110,7 +110,7 @@ def one_core():
     os.sched_setaffinity(0, usable)
 
 
-def test_a_server_starts_over_what_a_killed_one_left_on_a_disk_that_can_only_be_read(tmp_path, registries):
+def test_server_starts_with_stale_temp_files_on_read_only_disk(tmp_path, registries):
     runs = tmp_path / "disk" / "runs"
     runs.mkdir(parents=True)
     if not as_root("mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", str(runs)):

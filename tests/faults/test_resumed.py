@@ -50,7 +50,7 @@ def chance_models(n):
     [(MODELS, (0, 1, 7)), pytest.param(tuple(chance_models(20)), range(10), marks=[pytest.mark.soak, pytest.mark.timeout(3600)])],
     ids=["5 models x 3 cuts", "20 models x 10 cuts"],
 )
-def test_a_run_of_any_model_cut_anywhere_and_resumed_in_a_new_process_ends_with_the_same_bits(tmp_path, models, cuts):
+def test_resumed_run_is_bit_identical_for_any_model_and_cut(tmp_path, models, cuts):
     folders, uncut = [], []
     for number, model in enumerate(models):
         trainer = Trainer(tiny(**{"steps": STEPS} | model))

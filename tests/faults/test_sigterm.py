@@ -33,7 +33,7 @@ def further(page, subject, step):
 
 
 @counts(1, 20)
-def test_an_app_that_is_told_to_end_saves_every_run_and_the_next_one_takes_them_up(tmp_path, count):
+def test_sigterm_saves_every_run_and_next_app_resumes_them(tmp_path, count):
     for turn in range(count):
         folder = tmp_path / str(turn)
         app, page, subjects = app_with_runs_going(folder)

@@ -51,7 +51,7 @@ def diverging(registry, run):
 
 @counts(1, 20)
 @pytest.mark.parametrize("fault", [killed, out_of_memory, hung, raising, diverging])
-def test_a_broken_worker_is_reported_its_checkpoint_offered_and_the_other_run_untouched(registries, count, fault):
+def test_failed_worker_is_reported_and_other_run_is_unaffected(registries, count, fault):
     fields = {out_of_memory: LARGE, diverging: {"clip": 0.0, "n_layers": 4, "d_model": 16}}.get(fault, {})
     for _ in range(count):
         registry = registries(hung_after=3.0 if fault is hung else 60.0, slots=2)
@@ -92,7 +92,7 @@ def check_no_point_is_missing(run):
     assert newest_step(run) == points.last
 
 
-def test_a_worker_that_is_killed_before_its_first_checkpoint_says_so_and_the_run_begins_again(registries):
+def test_run_killed_before_its_first_checkpoint_restarts_on_resume(registries):
     registry = registries()
     run = start(registry, steps=200)
     wait_for(lambda: run.step, 60, "the first points")
@@ -104,7 +104,7 @@ def test_a_worker_that_is_killed_before_its_first_checkpoint_says_so_and_the_run
     check_every_point_is_there_once(registry, run, 200)
 
 
-def test_a_worker_that_is_killed_while_paused_says_so_and_goes_on_from_there(registries):
+def test_worker_killed_while_paused_resumes_from_its_checkpoint(registries):
     registry = registries()
     run = start(registry)
     wait_for(lambda: run.step, 60, "the first points")
@@ -119,7 +119,7 @@ def test_a_worker_that_is_killed_while_paused_says_so_and_goes_on_from_there(reg
     check_every_point_is_there_once(registry, run, step + MORE)
 
 
-def test_what_is_changed_after_a_worker_broke_down_holds_from_the_step_that_was_shown(registries):
+def test_change_after_worker_failure_applies_from_displayed_step(registries):
     registry = registries()
     run = start(registry)
     wait_for(lambda: run.step, 60, "the first points")
@@ -141,7 +141,7 @@ def test_what_is_changed_after_a_worker_broke_down_holds_from_the_step_that_was_
     assert 5e-4 not in rates[:shown]
 
 
-def test_what_is_changed_while_a_branch_waits_for_a_place_leaves_its_past_alone(registries):
+def test_change_on_queued_branch_leaves_its_history_unchanged(registries):
     registry = registries(slots=1)
     run = start(registry)
     wait_for(lambda: run.step > 10, 60, "some steps")

@@ -446,7 +446,7 @@ def test_evaluation_json_is_what_evaluate_measured(young):
     assert written == json.loads(json.dumps(measured))
 
 
-def test_a_card_of_rows_shows_hostile_symbols_as_they_are_and_is_written_without_the_rows(tmp_path, monkeypatch):
+def test_model_card_escapes_symbols_and_builds_without_the_dataset(tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path / "here"))
     hostile = ["<script>", "`a", "b```", "|", '"q', "[x](http://e)", "**b**", "\\\\"]
     rows = from_text("".join(f"{a} {b} {c}\t{c} {b}\n" for a in hostile for b in hostile for c in hostile))

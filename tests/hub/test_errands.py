@@ -118,7 +118,7 @@ def test_an_old_revision_is_pulled_as_it_was(hub, checkpoint, published, tmp_pat
     assert contents(tmp_path / "in") == contents(checkpoint)
 
 
-def test_a_push_changes_nothing_here_and_tells_the_token_to_nobody_but_the_hub(hub, checkpoint, tmp_path):
+def test_push_modifies_no_local_file_and_leaks_no_token(hub, checkpoint, tmp_path):
     before, said = contents(checkpoint), []
     job = carry_out(Errand("push", "ada/told", hub.ADA, hub.url, checkpoint=str(checkpoint), private=True), said.append)
     assert contents(checkpoint) == before
@@ -289,7 +289,7 @@ def errand_here(monkeypatch):
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_what_is_no_sound_model_is_refused_by_its_reason_and_leaves_nothing(hub, published, hostile, errand_here, tmp_path, name):
+def test_invalid_hub_model_is_rejected_with_reason_and_cleaned_up(hub, published, hostile, errand_here, tmp_path, name):
     changed, reason = hostile[name]
     hub.put(f"cy/{name}", published | changed)
     (tmp_path / "work").mkdir()
@@ -307,7 +307,7 @@ def test_what_is_no_sound_model_is_refused_by_its_reason_and_leaves_nothing(hub,
         assert set(paths) == {"playground.json", "README.md"}
 
 
-def test_a_family_that_cannot_be_published_is_refused_before_the_network_is_used(errand_here, checkpoint, tmp_path, monkeypatch):
+def test_unpublishable_architecture_is_rejected_before_network_use(errand_here, checkpoint, tmp_path, monkeypatch):
     monkeypatch.setitem(FAMILIES, "tail", FAMILIES["transformer"])  # as EXTENDING.md adds one
     other = shutil.copytree(checkpoint, tmp_path / "other")
     manifest = json.loads((other / "config.json").read_text())
@@ -320,7 +320,7 @@ def test_a_family_that_cannot_be_published_is_refused_before_the_network_is_used
     assert "python -m playground report" in sentence
 
 
-def test_what_is_larger_than_a_server_allows_is_refused_before_its_weights_are_fetched(hub, published, tmp_path):
+def test_model_above_server_limits_is_rejected_before_download(hub, published, tmp_path):
     before = len(hub.requests)
     for kind in ("pull", "reproduce"):
         into = str(tmp_path / "in") if kind == "pull" else ""
@@ -536,7 +536,7 @@ def test_a_run_is_published_as_it_goes_on_and_once_more_at_its_end(hub, registry
         jobs.keep_pushing(run, "ada", "ada/going-on", hub.ADA, private=True, minutes=5)
 
 
-def test_a_last_push_that_fails_for_good_is_told_until_its_owner_has_read_it(hub, registry, monkeypatch):
+def test_permanent_push_failure_is_reported_until_dismissed(hub, registry, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
     monkeypatch.setattr(jobs_module, "EVERY", (0.001, 120))
     jobs, run = Jobs(registry), start(registry, "ada")
@@ -568,7 +568,7 @@ def ended_for_good(registry, monkeypatch, hub):
     return jobs, run
 
 
-def test_a_run_that_is_deleted_is_forgotten_also_after_its_last_push_failed(hub, registry, monkeypatch):
+def test_deleted_run_is_dropped_even_if_its_last_push_failed(hub, registry, monkeypatch):
     jobs, run = ended_for_good(registry, monkeypatch, hub)
     jobs._push_again(jobs._kept[run.id])
     assert jobs.kept(run) is not None
@@ -652,7 +652,7 @@ def test_imports_that_take_long_on_a_busy_machine_are_announced(hub, checkpoint,
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-def test_publishing_as_it_goes_on_ends_when_it_is_stopped_or_the_run_deleted(hub, registry, monkeypatch):
+def test_auto_publishing_ends_when_stopped_or_run_is_deleted(hub, registry, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
     jobs, runs = Jobs(registry), [start(registry, "ada") for _ in range(2)]
     for run in runs:

@@ -171,7 +171,7 @@ def test_a_broken_checkpoint_is_not_packed(tmp_path):
     assert not any((tmp_path / "package").iterdir())
 
 
-def test_a_family_that_transformers_cannot_load_is_refused_with_what_to_do_instead(tmp_path, monkeypatch):
+def test_package_of_unsupported_architecture_is_rejected_with_remedy(tmp_path, monkeypatch):
     monkeypatch.setitem(FAMILIES, "tail", FAMILIES["transformer"])  # as EXTENDING.md adds one
     other = shutil.copytree(REVERSE, tmp_path / "other")
     manifest = json.loads((other / "config.json").read_text())
@@ -346,7 +346,7 @@ def test_a_pickle_is_not_loaded(copied):
 # A stranger's process, and the Hub in between
 
 
-def test_a_process_without_the_project_loads_it_from_the_hub_and_reverses_100_of_100(hub, package, tmp_path):
+def test_hub_model_loads_without_project_code_and_reverses_correctly(hub, package, tmp_path):
     api = HfApi(endpoint=hub.url, token=hub.ADA)
     api.create_repo("ada/reverse-digits")
     operations = [CommitOperationAdd(path_in_repo=path.name, path_or_fileobj=path) for path in sorted(package.iterdir())]

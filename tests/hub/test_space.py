@@ -93,7 +93,7 @@ def test_its_readme_names_a_thumbnail_that_is_there(hub, deployed):
     assert readme.replace(f"thumbnail: {thumbnail}\n", "") == (HOUSE / "README.md").read_text(encoding="utf-8")
 
 
-def test_a_later_deployment_takes_away_what_is_no_longer_ours_and_leaves_what_the_owner_added(hub, deployed, tmp_path):
+def test_redeployment_removes_stale_files_and_keeps_user_files(hub, deployed, tmp_path):
     hub.put("ada/play", {"playground/old.py": "gone = 1", "notes.md": "mine", "app.py": "edited"}, kind="space")
     ours, theirs = Pipe()
     told = Runner(Hub(StandInHub.ADA, hub.url), Errand("deploy", "ada/play", StandInHub.ADA, private=True), theirs, tmp_path).deploy()

@@ -110,7 +110,7 @@ def pushed(hub, ada):
     return url, commit, seen
 
 
-def test_a_push_is_one_commit_whose_large_files_go_to_storage_without_a_token(hub, ada, pushed):
+def test_push_is_one_commit_and_uploads_large_files_without_token(hub, ada, pushed):
     url, commit, seen = pushed
     assert url == f"{hub.url}/ada/reverse"
     assert url.repo_id == "ada/reverse"

@@ -27,7 +27,7 @@ def free_running(ablation, values):
 
 
 @pytest.mark.parametrize("how", WAYS)
-def test_where_one_head_does_all_the_work_losing_it_loses_everything_and_losing_any_other_nothing(handmade, how):
+def test_head_ablation_matters_only_for_the_working_head(handmade, how):
     assert len(handmade.batch.source_BS) == 512
     assert handmade.before.exact_match == 1
     assert handmade.before.log_probability > -0.01
@@ -77,7 +77,7 @@ def test_the_shipped_one_head_model_falls_from_all_right_to_chance(one_head):
 
 
 @pytest.mark.parametrize("how", WAYS)
-def test_the_shipped_mixed_model_has_a_cross_attention_head_whose_loss_costs_about_half_or_more(shipped, how):
+def test_shipped_model_has_a_cross_head_with_large_ablation_drop(shipped, how):
     worst = max(
         (shipped.without([head], how) for head in heads(shipped.family.config, "cross")), key=lambda effect: effect.exact_match_lost
     )
@@ -94,7 +94,7 @@ def test_a_ranking_begins_with_what_the_right_answer_misses_most(mixed):
     assert all(effect.before == ablation.before and effect.how == "zero" and not effect.kept for effect in ranking)
 
 
-def test_exact_match_is_that_of_free_running_decoding_whatever_is_taken_away(mixed):
+def test_ablated_exact_match_equals_free_running_decoding(mixed):
     ablation = Ablation(mixed, 100)
     shares = []
     for how in WAYS:

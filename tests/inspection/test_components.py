@@ -96,7 +96,7 @@ def test_a_component_replaced_by_its_own_output_changes_nothing():
 
 
 @pytest.mark.parametrize("side", ["encoder", "decoder", "cross", "decoder feed-forward", "target positions"])
-def test_a_row_for_each_position_is_taken_where_the_decoder_stands_when_it_goes_symbol_by_symbol(side):
+def test_position_replacements_match_step_by_step_decoding(side):
     subject = random_subject()
     family, batch = subject.family, subject.held_out(8).batch
     width = 4 if side in ("encoder", "decoder", "cross") else 16
@@ -110,7 +110,7 @@ def test_a_row_for_each_position_is_taken_where_the_decoder_stands_when_it_goes_
     torch.testing.assert_close(torch.cat(steps, dim=1), together_BTD, atol=1e-5, rtol=1e-5)
 
 
-def test_means_are_taken_at_each_position_over_the_rows_that_have_a_token_there():
+def test_mean_outputs_average_real_tokens_at_each_position():
     subject = random_subject()
     family, batch = subject.family, subject.held_out(40).batch
     found = means(family, batch)
@@ -203,7 +203,7 @@ def test_blocks_that_watch_a_model_nest_and_leave_no_attribute_behind():
 
 
 @pytest.mark.parametrize("measure", ["heads", "means", "ablation"])
-def test_a_pass_holds_no_more_scores_at_a_time_than_scoring_does_however_short_the_answers_are(measure):
+def test_passes_respect_the_attention_score_limit_for_short_targets(measure):
     subject = random_subject(task="parity", min_length=120, max_length=128, max_positions=130, n_heads=8)
     sizes = []
     family = subject.family

@@ -10,7 +10,7 @@ from tests.support.handmade import random_subject
 
 
 @pytest.mark.parametrize(("dimension", "period"), [(0, 6.3), (1, 6.3), (14, 47), (15, 47)])
-def test_wavelengths_are_those_that_the_write_up_names_and_those_of_the_waves(dimension, period):
+def test_wavelengths_match_the_tutorial_and_the_sinusoids(dimension, period):
     assert wavelength(dimension, 64) == pytest.approx(period, rel=0.004)
     wave_P = sinusoid(1000, 64)[:, dimension].double()
     angle_P = 2 * math.pi * torch.arange(1000).double() / wavelength(dimension, 64)

@@ -61,7 +61,7 @@ def test_attention_that_is_a_pattern_scores_one_on_it_and_has_no_entropy(scored,
 
 
 @pytest.mark.parametrize("kind", ["encoder", "cross", "decoder"])
-def test_uniform_attention_scores_one_on_uniform_and_chance_on_everything_else(scored, kind):
+def test_uniform_attention_scores_one_on_uniform_baseline_elsewhere(scored, kind):
     weights = torch.ones(S, S).tril() if kind == "decoder" else torch.ones(S, S)
     score = scored(kind, weights / weights.sum(-1, keepdim=True))
     assert score.patterns["uniform"] == pytest.approx(1)
@@ -74,7 +74,7 @@ def test_uniform_attention_scores_one_on_uniform_and_chance_on_everything_else(s
     assert score.chance["first"] == pytest.approx(sum(1 / k for k in range(2, 7)) / 5 if kind == "decoder" else 1 / 6)
 
 
-def test_attention_on_a_single_place_has_the_chance_of_uniform_in_common_with_a_flat_row(scored):
+def test_single_position_attention_has_baseline_uniform_score(scored):
     score = scored("cross", rows(0, 1, 2, 3, 4, 5))
     assert score.patterns["uniform"] == pytest.approx(score.chance["uniform"]) == pytest.approx(1 / 6)
     assert score.beyond_chance("uniform") == pytest.approx(0, abs=1e-6)

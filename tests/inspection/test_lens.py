@@ -23,7 +23,7 @@ def logits(subject, batch):
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_the_lens_at_the_last_layer_is_the_output_and_at_the_others_it_is_not(norm):
+def test_logit_lens_equals_output_only_at_the_last_layer(norm):
     subject = random_subject(norm=norm, n_layers=3)
     batch = subject.held_out(8).batch
     lens_LBTV = logit_lens(subject.family, batch)
@@ -53,7 +53,7 @@ def test_the_lens_sees_the_answer_where_the_working_head_has_written_it():
 
 
 @pytest.mark.parametrize("changes", VARIANTS)
-def test_contributions_sum_to_the_logit_at_every_position_and_of_every_token(changes):
+def test_logit_attributions_sum_to_the_logit_of_every_token(changes):
     subject = random_subject(**changes)
     batch = subject.read("31415")
     expected_TV = logits(subject, batch)[0]
@@ -108,7 +108,7 @@ def test_a_part_that_says_nothing_contributes_nothing():
     assert all(logit != 0 for logit in found.values())
 
 
-def test_a_post_norm_model_has_no_contributions_and_the_error_says_what_works_instead():
+def test_post_norm_attribution_is_rejected_with_alternatives():
     subject = random_subject(norm="post")
     with pytest.raises(NotInspectable, match=r"pre-norm models only.*use the logit lens, ablation or patching"):
         contributions(subject.family, subject.read("314"), 0, 5)

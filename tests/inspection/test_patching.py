@@ -7,7 +7,7 @@ from playground.tasks import UnknownSymbol
 from tests.support.handmade import WORKER, random_subject, reversing_subject
 
 
-def test_the_one_head_that_reverses_carries_the_symbol_and_no_other_carries_anything():
+def test_only_the_reversing_head_recovers_the_patched_symbol():
     subject = reversing_subject()
     patching = patch_heads(subject, "3 1 4 1 5", 3, "7")
     assert (patching.source, patching.changed) == ([6, 4, 7, 4, 8], [6, 4, 7, 10, 8])
@@ -65,7 +65,7 @@ def test_unknown_symbols_and_sequences_that_cannot_be_read_are_refused(mixed):
         patch_heads(mixed, "", 0, "1")
 
 
-def test_a_model_that_does_not_notice_and_a_task_that_does_not_care_are_refused():
+def test_patching_rejects_insensitive_models_and_tasks():
     deaf = random_subject()
     deaf.family.output.weight.data.zero_()
     with pytest.raises(NotInspectable, match="hardly notices"):

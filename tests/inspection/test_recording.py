@@ -33,7 +33,7 @@ def test_recorded_attention_is_what_follows_from_the_weights_by_hand(recipe):
     torch.testing.assert_close(recording.logits_BTV, torch.stack([torch.from_numpy(row).float() for row in logits]), atol=1e-5, rtol=1e-5)
 
 
-def test_the_shipped_models_attention_is_what_follows_from_its_weights_by_hand(mixed):
+def test_shipped_model_attention_matches_reference_computation(mixed):
     batch = mixed.held_out(12).batch
     recording = record_forced(mixed.family, batch)
     by_hand, _ = attention_by_hand(mixed.family, batch.source_BS, batch.decoder_input_BT)

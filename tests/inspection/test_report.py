@@ -68,7 +68,7 @@ def test_the_attention_is_that_of_the_models_own_answer(mixed):
     assert one["title"] == "cross-attention, layer 2, head 3"
 
 
-def test_step_by_step_tells_what_was_written_what_comes_next_and_what_would_be_right(mixed):
+def test_stepwise_attention_has_prefix_next_token_and_target(mixed):
     found = cross_attention_by_step(mixed, mixed.read("3 1"))
     assert [(step["written"], step["next"], step["right"]) for step in found["steps"]] == [
         (["SOS"], "1", "1"), (["SOS", "1"], "3", "3"), (["SOS", "1", "3"], "EOS", "EOS"),

@@ -101,7 +101,7 @@ def test_a_right_answer_that_nobody_knows_cannot_be_given(rowed, view):
     assert "nobody knows the right answer" in show(rowed, view, {"text": "b a", "way": "right"})["error"]
 
 
-def test_the_answer_to_a_longer_sequence_than_it_was_trained_on_is_not_cut_off():
+def test_output_beyond_the_training_length_is_not_truncated():
     subject = random_subject(max_length=3)
     with torch.no_grad():
         subject.family.output.bias[EOS] = -1e6  # it never ends

@@ -53,7 +53,7 @@ def test_scores_of_heads_are_those_measured_on_256_held_out_sequences(mixed):
     assert all((row["aligned"] is None) == (row["kind"] != "cross") for row in data["heads"])
 
 
-def test_the_working_head_is_said_to_look_at_positions_counted_from_the_end(handmade, one_head):
+def test_working_head_is_described_by_position_from_the_end(handmade, one_head):
     assert by_name(shown(handmade, "heads")["heads"], "says")[WORKING_HEAD.name] == "looks at its position counted from the end"
     assert shown(one_head, "heads")["heads"][-1]["best"] == "anti-diagonal"
 
@@ -119,7 +119,7 @@ def test_a_model_without_earlier_weights_says_that_only_runs_keep_them(mixed):
         assert "only runs keep" in show(mixed, "heads-over-training", {"history": history})["error"]
 
 
-def test_steps_are_chosen_close_together_early_on_with_the_first_and_the_last():
+def test_log_spaced_steps_are_dense_early_and_include_both_ends():
     assert log_spaced([0, 5, 9], MOST_STEPS) == [0, 5, 9]
     steps = log_spaced(list(range(2001)), MOST_STEPS)
     assert len(steps) == len(set(steps)) == MOST_STEPS
@@ -131,7 +131,7 @@ def test_steps_are_chosen_close_together_early_on_with_the_first_and_the_last():
     assert (len(crowded), crowded[0], crowded[-1]) == (MOST_STEPS, 1000, 1039)
 
 
-def test_the_ranking_tells_what_the_working_head_is_worth_and_that_the_others_are_not_needed(handmade):
+def test_ranking_names_the_working_head_and_the_unneeded_heads(handmade):
     data = shown(handmade, "away")
     assert (data["sequences"], data["fewer"], data["how"], data["set"]) == (SEQUENCES, False, "zero", "single")
     assert data["before"]["exact_match"] == 1
@@ -145,7 +145,7 @@ def test_the_ranking_tells_what_the_working_head_is_worth_and_that_the_others_ar
     assert "without all 11 together, 100 % stay right: what they do, this task does not need" in data["finding"]
 
 
-def test_heads_that_stand_in_for_each_other_are_called_redundant_because_they_were_taken_away_together(doubled):
+def test_jointly_ablated_duplicate_heads_are_called_redundant(doubled):
     data = shown(doubled, "away")
     exact = by_name(data["rows"], "exact_match")
     assert {exact[head.name] for head in heads(doubled.family.config)} == {1}
@@ -167,7 +167,7 @@ def test_groups_and_keep_only_are_ranked_with_a_sentence(handmade, doubled):
     assert all(row["exact_match"] == (WORKING_HEAD.name in row["parts"]) for row in alone["rows"])
 
 
-def test_of_a_model_that_cannot_do_the_task_it_is_said_that_there_is_little_to_lose():
+def test_ablation_summary_of_untrained_model_has_little_to_lose():
     assert "has little to lose" in shown(random_subject(max_length=3), "away", set="groups")["finding"]
 
 
@@ -176,7 +176,7 @@ def test_where_many_passes_would_take_minutes_fewer_sequences_are_asked(handmade
     assert affordable_sequences(handmade, 10**9, 1.0) == FEWEST
 
 
-def test_only_passes_count_for_how_many_sequences_are_affordable_and_not_what_comes_before(handmade, monkeypatch):
+def test_sequence_budget_counts_only_the_time_of_passes(handmade, monkeypatch):
     now = [0.0]
 
     class Slow(Ablation):
@@ -197,7 +197,7 @@ def test_only_passes_count_for_how_many_sequences_are_affordable_and_not_what_co
     assert affordable_sequences(handmade, 1, 10.0) == 10 * FEWEST
 
 
-def test_a_fault_of_the_program_is_logged_and_not_told_as_a_mistake_of_the_visitor(mixed, monkeypatch, caplog):
+def test_internal_view_error_is_logged_and_not_blamed_on_the_user(mixed, monkeypatch, caplog):
     def broken(subject, request):
         raise ValueError("shape '[3, 5]' is invalid for input of size 7")
 
@@ -215,7 +215,7 @@ def test_a_share_is_written_as_everywhere_else(handmade, monkeypatch):
     assert "only < 0.1 % right" in shown(handmade, "away", set="groups")["finding"]
 
 
-def test_the_visitors_sequence_is_answered_without_the_chosen_parts_and_with_the_chosen_heads_alone(handmade):
+def test_ablated_answer_supports_removed_and_keep_only_heads(handmade):
     data = shown(handmade, "away-answer")
     assert data["source"] == [*"31415", "EOS"]
     assert data["whole"] == data["without"]
@@ -231,7 +231,7 @@ def test_the_visitors_sequence_is_answered_without_the_chosen_parts_and_with_the
             assert without["log_probability"] < data["whole"]["log_probability"] - 5
 
 
-def test_the_log_probability_of_the_visitors_answer_is_that_of_all_its_symbols(mixed):
+def test_answer_log_prob_is_summed_over_all_its_tokens(mixed):
     part = Component("cross", 0, 3)
     batch = mixed.read("27182")
     with torch.no_grad(), replaced(mixed.family, Ablation(mixed, 8).values([part], "zero")):
@@ -272,7 +272,7 @@ def test_the_lens_shows_the_layer_in_which_the_working_head_writes(handmade):
     assert [all(row) for row in right] == [False, True, True]
 
 
-def test_contributions_sum_to_the_logit_and_are_against_the_runner_up_unless_asked_otherwise(mixed):
+def test_attribution_view_sums_to_logit_and_defaults_to_runner_up(mixed):
     usual = shown(mixed, "contributions", position=2)
     assert usual["symbol"] == "4"
     assert usual["against"] == usual["runner_up"] != "4"

@@ -43,7 +43,7 @@ def close(value):
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_every_stage_is_told_in_order_and_any_of_them_is_shown_head_by_head(recipe):
+def test_trace_lists_every_stage_in_order_and_renders_each_head(recipe):
     subject = random_subject(**recipe)
     path = Walk(subject.family, subject.read("5 3 9"))
     stages = ask(subject, "walk")["stages"]
@@ -101,7 +101,7 @@ def test_the_six_steps_tell_of_this_very_sequence(mixed):
     assert [row.index(max(row)) for row in crossing["weights"]][:3] == [2, 1, 0]
 
 
-def test_a_stage_or_head_that_another_model_had_becomes_one_that_this_model_has(one_head):
+def test_unknown_stage_or_head_falls_back_to_an_existing_one(one_head):
     chosen = ask(one_head, "walk", stage="cross-attention, layer 2/softmax", head=3)["chosen"]
     assert (chosen["stage"], chosen["head"]) == (0, 0)
 
@@ -249,7 +249,7 @@ def test_the_pictures_have_the_sizes_that_they_say(picture):
     assert waves["weights"][1][0] == 1  # the cosine of the first position
 
 
-def test_positions_neighbours_and_map_are_those_of_the_side_that_was_asked_for():
+def test_positions_neighbours_and_map_use_the_requested_side():
     subject = random_subject()
     with torch.no_grad():
         table = subject.family.target_embedding.tokens.weight
@@ -267,7 +267,7 @@ def test_positions_neighbours_and_map_are_those_of_the_side_that_was_asked_for()
     ("kind", "says"),
     [("none", "reads a set"), ("rope", "turns queries and keys"), ("alibi", "lowers scores"), ("t5", "learned number for the distance")],
 )
-def test_a_model_that_adds_no_positions_has_none_to_show_and_the_sentence_says_what_it_does_instead(kind, says):
+def test_model_without_position_vectors_describes_its_alternative(kind, says):
     found = ask(random_subject(positions=kind), "symbols")["positions"]
     assert (found["weights"], found["of"], found["loudness"]) == ([], [0, 16], None)
     assert found["told"].startswith("No vector is added to a symbol: ")
@@ -314,7 +314,7 @@ def test_odd_requests_for_symbols_are_refused(options, says):
 # Masks and sizes.
 
 
-def test_padding_and_look_ahead_are_those_of_the_sequence_and_padding_changes_nothing():
+def test_padding_and_causal_masks_match_the_sequence():
     found = ask(random_subject(), "sizes")
     assert found["padding"]["names"] == ["5", "3", "9", "EOS", "PAD", "PAD", "PAD"]
     assert found["padding"]["mask"] == [1, 1, 1, 1, 0, 0, 0]
@@ -337,7 +337,7 @@ def test_the_typed_softmax_begins_with_the_published_rows():
     ("typed", "says"),
     [("7 x", "'x' is no number"), ("1 2\n3", "equally many"), ("", "type 1 to 64 rows"), ("0 0", "zeros alone"), ("1 nan", "not finite")],
 )
-def test_scores_that_are_none_are_named_beside_the_field_and_the_rest_stays(typed, says):
+def test_invalid_softmax_scores_are_reported_and_the_rest_remains(typed, says):
     found = ask(random_subject(), "sizes", scores=typed)
     assert says in found["softmax"]["error"]
     assert found["parameters"]["rows"]
@@ -360,7 +360,7 @@ def test_four_kinds_stand_side_by_side():
     assert ask(subject, "sizes", layer=9)["layer"] == 1
 
 
-def test_shapes_and_counts_are_of_the_model_at_hand_and_of_the_published_base():
+def test_shapes_and_counts_cover_the_model_and_the_published_base():
     subject = random_subject()
     found = ask(subject, "sizes")
     assert ["weights, all heads", "softmax(Q Kᵀ / sqrt(size of a head))", [4, 4, 4]] in found["shapes"]
@@ -370,7 +370,7 @@ def test_shapes_and_counts_are_of_the_model_at_hand_and_of_the_published_base():
     assert [sum(row[k] for row in base["rows"]) for k in (1, 2)] == [PUBLISHED_BASE["ours"], PUBLISHED_BASE["torch"]]
 
 
-def test_the_quadratic_table_begins_with_the_sequence_and_is_measured_when_asked(monkeypatch):
+def test_quadratic_table_starts_at_input_and_measures_on_request(monkeypatch):
     monkeypatch.setattr("playground.inspection.shown.apart._measured", lambda length: [4 * length**2, 0.1] if length < 9000 else None)
     found = ask(random_subject(), "sizes")["quadratic"]
     assert [row[0] for row in found] == [4, 512, 2048, 8192, 128_000]

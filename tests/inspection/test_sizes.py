@@ -56,7 +56,7 @@ def test_where_ours_has_biases_and_final_norms_too_there_is_no_difference():
 
 
 @pytest.mark.parametrize("part", OTHER_PARTS, ids=lambda part: part["positions"])
-def test_a_model_of_other_parts_is_counted_and_compared_and_every_difference_has_its_reason(part):
+def test_variant_parameter_counts_match_and_differences_have_reasons(part):
     config = ModelConfig(**part)
     parts = compare_with_torch(config)
     assert sum(count_parameters(config).values()) == sum(each.ours for each in parts) == config.parameter_count()

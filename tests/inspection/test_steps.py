@@ -22,7 +22,7 @@ def test_a_greedy_answer_is_written_symbol_by_symbol_until_eos(mixed):
         torch.testing.assert_close(step.cross_LHS.sum(-1), torch.ones(2, 4))
 
 
-def test_candidates_are_the_five_most_likely_tokens_with_their_probabilities():
+def test_candidates_are_the_five_most_probable_tokens():
     subject = random_subject()
     batch = subject.read("3 1 4")
     step = free_steps(subject.family, batch, 7)[0]
@@ -33,7 +33,7 @@ def test_candidates_are_the_five_most_likely_tokens_with_their_probabilities():
     assert [p for _, p in step.candidates] == pytest.approx([probabilities[token] for token, _ in step.candidates], abs=1e-6)
 
 
-def test_with_the_answer_given_each_step_continues_the_right_answer_not_the_models_own():
+def test_teacher_forced_steps_continue_the_target():
     subject = random_subject()
     batch = subject.read("3 1 4")
     steps = forced_steps(subject.family, batch)

@@ -28,7 +28,7 @@ def test_an_unknown_symbol_is_named_with_what_is_accepted(mixed):
         mixed.read("3 x 4")
 
 
-def test_a_sequence_beyond_the_models_positions_is_refused_with_the_longest_that_fits(mixed):
+def test_sequence_beyond_max_positions_is_rejected_with_the_limit(mixed):
     assert mixed.read("1234567890").source_BS.shape == (1, 11)
     with pytest.raises(NotInspectable, match="11 symbols; this model has positions for 10"):
         mixed.read("12345678901")
@@ -46,7 +46,7 @@ def test_a_folder_that_is_no_checkpoint_is_refused(tmp_path):
         open_subject(tmp_path)
 
 
-def test_of_another_family_the_attention_is_shown_and_the_other_views_say_why_not():
+def test_other_architectures_have_attention_and_explain_other_views():
     config = RunConfig.from_fields({"family": "encoder-only"})
     subject = Subject.of(config, build_family(config))
     told = show(subject, "attention", {"text": "3 1 4", "kind": "cross"})
@@ -59,7 +59,7 @@ def test_of_another_family_the_attention_is_shown_and_the_other_views_say_why_no
         assert "error" in told or view in ("attention", "sizes", "masks", "waves"), view
 
 
-def test_where_nobody_knows_the_right_answer_the_models_own_stands_in_its_place(rowed):
+def test_unknown_target_is_replaced_by_the_generated_tokens(rowed):
     batch = rowed.read("b a")
     written = rowed.written(batch)
     assert rowed.names(batch.labels_BT[0].tolist())[:-1] == written[:-1]

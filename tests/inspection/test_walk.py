@@ -147,7 +147,7 @@ def map_networks(config):
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_the_end_of_the_walk_is_the_models_output_and_its_softmaxes_are_the_recorded_attention(recipe):
+def test_trace_ends_at_model_logits_and_matches_recorded_attention(recipe):
     subject, batch, walk = walked(**recipe)
     recording = record_forced(subject.family, batch)
     assert torch.equal(walk.stage("output", "logits").tensor, recording.logits_BTV[0])

@@ -23,7 +23,7 @@ def test_a_cell_is_known_by_what_varies_in_short_unless_that_is_not_enough():
     assert shorts({"family": "transformer", "norm": "pre"}) == ["family transformer, norm pre"]
 
 
-def test_a_grid_is_every_combination_with_every_seed_and_all_cells_come_before_the_second_seed():
+def test_grid_plans_all_variants_of_one_seed_before_the_next_seed():
     asked = make({"steps": 30}, {"n_heads": [1, 2, 4], "norm": ["pre", "post"]}, seeds=(5, 7))
     planned = [(cell.label, seed) for _, cell, seed in asked.planned()]
     labels = [f"n_heads {heads}, norm {norm}" for heads in (1, 2, 4) for norm in ("pre", "post")]
@@ -33,7 +33,7 @@ def test_a_grid_is_every_combination_with_every_seed_and_all_cells_come_before_t
     assert config == RunConfig.from_fields({"steps": 30, "n_heads": 2, "norm": "post", "seed": 7})
 
 
-def test_families_and_tasks_vary_too_and_each_family_gets_the_settings_it_listens_to():
+def test_varied_architectures_receive_only_the_settings_they_use():
     asked = make({"tie_output": True, "d_model": 32}, {"family": ["transformer", "encoder-only"], "task": ["reverse", "copy"]})
     configs = {cell.label: cell.config(0) for cell in asked.cells}
     assert configs["family transformer, task copy"].model.tie_output

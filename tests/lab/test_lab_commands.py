@@ -33,7 +33,7 @@ def last(done: subprocess.CompletedProcess) -> dict:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_lengths_ended_by_ctrl_c_goes_on_by_the_same_command_and_repeats_nothing(tmp_path):
+def test_interrupted_lengths_command_resumes_without_repeated_work(tmp_path):
     out, table = tmp_path / "out", tmp_path / "lengths.csv"
     words = ("lengths", "--schemes", "learned", "sinusoidal", "--seeds", 1, "--length", 4, "--times", 2, "--n", 20)
     words += ("--out", out, "--csv", table, "--json", "--set", "steps=400", *TINY)

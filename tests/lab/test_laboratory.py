@@ -90,7 +90,7 @@ def test_time_is_estimated_from_what_was_measured_or_said_to_be_unknown(serve):
     assert lab.rows("ada") == []
 
 
-def test_nobodys_thirty_runs_keep_another_owners_single_run_waiting_nor_their_own_for_long(serve):
+def test_large_experiment_does_not_block_single_runs_in_the_queue(serve):
     registry, lab = serve(slots=1)
     asked = lab.begin(spec(SMALL | {"steps": 3}, seeds=range(15)), "ada")
     wait_for(lambda: statuses(lab, asked).count("waiting") == AHEAD, what="a line")
@@ -106,7 +106,7 @@ def test_nobodys_thirty_runs_keep_another_owners_single_run_waiting_nor_their_ow
     lab.cancel(asked, "ada")
 
 
-def test_cancel_withdraws_what_waits_and_saves_what_trains_and_resume_goes_on(serve):
+def test_cancel_saves_the_training_run_and_resume_continues_it(serve):
     registry, lab = serve(slots=1)
     asked = lab.begin(spec(ENDLESS), "ada")
     wait_for(lambda: any(run.step > 3 for run in registry.of_owner("ada")), what="some steps")
@@ -145,7 +145,7 @@ def test_resume_at_once_after_cancel_takes_up_what_is_still_being_saved(serve):
     lab.cancel(asked, "ada")
 
 
-def test_after_a_restart_it_waits_and_resumes_without_repeating_what_is_finished(serve):
+def test_restarted_experiment_is_paused_and_resumes_unfinished_runs(serve):
     registry, lab = serve(slots=1)
     asked = lab.begin(spec(), "ada")
     wait_for(lambda: "done" in statuses(lab, asked), what="a first run")
@@ -163,7 +163,7 @@ def test_after_a_restart_it_waits_and_resumes_without_repeating_what_is_finished
     assert kept.items() <= runs.items()
 
 
-def test_lengths_are_asked_of_finished_runs_kept_beside_them_and_not_asked_again(serve):
+def test_length_scores_are_stored_with_runs_and_not_recomputed(serve):
     registry, lab = serve()
     registry.prover.ask = lambda *_: pytest.fail("this process is there for whoever looks into a model")
     more = {"grid": {"positions": ["learned", "sinusoidal"]}, "seeds": [0], "kind": "lengths", "times": 3, "n": 20}
@@ -195,7 +195,7 @@ def test_lengths_are_asked_of_finished_runs_kept_beside_them_and_not_asked_again
     assert finished(lab, lab.find(asked.id, "ada"))["lengths"] == found
 
 
-def test_a_run_that_makes_room_before_it_was_asked_is_said_and_resume_trains_it_anew(serve):
+def test_evicted_run_is_reported_and_retrained_on_resume(serve):
     registry, lab = serve()
     ask, first = lab.eyes.ask, Future()
     lab.eyes.ask = lambda *_: first
@@ -217,7 +217,7 @@ def test_a_run_that_makes_room_before_it_was_asked_is_said_and_resume_trains_it_
     assert f"run:{lost.id}" not in [line["run"] for line in report["lines"]]
 
 
-def test_a_run_that_fails_is_said_the_others_go_on_and_resume_tries_it_again(serve):
+def test_failed_run_is_reported_and_retried_on_resume(serve):
     registry, lab = serve()
     asked = lab.begin(spec(SMALL | {"steps": 300}, seeds=[0]), "ada")
     doomed = wait_for(lambda: next((run for run in registry.of_owner("ada") if run.step), None), what="a run that trains")
@@ -336,7 +336,7 @@ def test_files_that_are_no_experiments_are_left_alone(serve, tmp_path):
     assert sorted(path.name for path in folder.iterdir()) == sorted(odd)
 
 
-def test_a_finished_run_is_compared_with_a_published_loss_in_a_process_of_its_own(serve, monkeypatch):
+def test_run_is_compared_with_a_published_loss_in_a_subprocess(serve, monkeypatch):
     from playground.lab import published
 
     registry, _ = serve()

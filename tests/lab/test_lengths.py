@@ -43,7 +43,7 @@ class KnowsUpTo(EncoderDecoder):
 
 
 @pytest.mark.parametrize("length", [4, 7, 12, 35])
-def test_every_length_is_asked_with_distinct_held_out_sequences_and_counted_exactly(length):
+def test_lengths_are_scored_on_distinct_held_out_sequences(length):
     task, family = load_task("reverse"), KnowsUpTo(7)
     right, n = right_at(family, task, length, 60)
     asked = torch.cat(family.seen)[:, :length]
@@ -61,7 +61,7 @@ def test_short_lengths_have_fewer_sequences_and_long_ones_need_positions():
         right_at(KnowsUpTo(7), task, 40, 60)
 
 
-def test_the_published_loss_is_the_divergence_that_torch_computes_and_leaves_eos_out():
+def test_published_loss_matches_torch_kl_divergence_without_eos():
     torch.manual_seed(0)
     family = EncoderDecoder(ModelConfig(d_model=8, n_heads=1, n_layers=1, d_ff=8, dropout=0.5, max_positions=6))
     held_out = held_out_set(load_task("copy"), 30, 4, 4)
@@ -120,7 +120,7 @@ def test_only_a_learned_table_has_rows_that_no_step_trained():
     assert untrained_positions(RunConfig.from_fields(fields | {"positions": "sinusoidal"})) is None
 
 
-def test_the_sentence_says_how_far_each_reaches_and_whether_that_is_a_difference():
+def test_length_summary_states_reliable_lengths_and_significance():
     far = [counts(100, 100, 100, 100, top, 0) for top in (100, 99, 100)]
     near = [counts(100, 100, 100, 40, 0, 0)] * 3
     told = sentence([scheme("learned", *near), scheme("sinusoidal", *far)], [1, 3], 6)
@@ -157,7 +157,7 @@ def test_a_sentence_states_nothing_about_lengths_that_were_not_asked():
     assert scheme("learned", near)["beyond"] is None
 
 
-def test_counts_are_kept_beside_the_run_and_count_only_for_the_same_step_and_n(tmp_path):
+def test_stored_length_counts_are_valid_only_for_same_step_and_n(tmp_path):
     write_counts(tmp_path, 50, 100, counts(100, 90))
     assert read_counts(tmp_path, 50, 100) == counts(100, 90)
     assert read_counts(tmp_path, 51, 100) == read_counts(tmp_path, 50, 20) == []
@@ -174,7 +174,7 @@ def test_the_table_has_a_row_for_each_scheme_seed_and_length():
     json.dumps(scheme("learned", counts(100, 98)), allow_nan=False)
 
 
-def test_large_models_are_asked_fewer_lengths_at_once_and_the_largest_are_refused():
+def test_large_models_use_fewer_lengths_per_request_or_are_rejected():
     assert at_once(list(range(1, 51)), 100_000, 200) == [1, 2, 3, 4, 5]
     assert at_once([40, 41, 42, 43, 44], 1_000_000, 200) == [40, 41]
     assert at_once([300, 301], 5_000_000, 200) == [300]

@@ -11,7 +11,7 @@ from playground.training.config import Change
 from playground.training.schedules import learning_rate
 
 
-def test_every_claim_is_told_with_its_source_figure_rule_differences_command_and_seed():
+def test_every_claim_has_source_criterion_deviations_and_command():
     told = claims()
     json.dumps(told, allow_nan=False)
     assert [line["name"] for line in told] == list(CLAIMS)
@@ -120,7 +120,7 @@ def test_an_unknown_claim_or_question_is_refused_with_those_there_are():
         spec("why")
 
 
-def test_questions_are_experiments_that_can_be_begun_or_say_what_is_missing():
+def test_preset_experiments_are_startable_or_state_what_is_missing():
     told = questions()
     json.dumps(told, allow_nan=False)
     assert [line["name"] for line in told] == list(QUESTIONS)
@@ -147,7 +147,7 @@ def test_a_run_whose_settings_changed_on_the_way_is_not_compared(tmp_path):
     assert "learning_rate, until changed on the way" in told["sentence"]
 
 
-def test_a_run_that_was_cut_reaches_its_goal_where_it_would_have_without_the_cut():
+def test_evaluation_at_a_cut_does_not_count_as_reaching_the_target():
     config = config_of("x-transformers-copy")
     lines = [{"step": step, "loss": 1.0, "seconds": 1.0, "exact_match": None} for step in range(1, 301)]
     for step, exact in ((100, 0.5), (150, 1.0), (200, 1.0), (300, 1.0)):

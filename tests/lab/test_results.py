@@ -65,7 +65,7 @@ def test_seeds_that_mix_are_not_called_different():
     assert "so these seeds do not tell them apart" in found
 
 
-def test_a_clear_difference_is_called_one_although_a_single_seed_makes_the_ranges_overlap():
+def test_clear_difference_is_significant_despite_overlapping_ranges():
     quick = (100, 100, 110, 110, 110, 120, 120, 120, 120, 130, 130, 200)
     slow = (190, 200, 200, 210, 210, 210, 220, 220, 220, 230, 230, 240)
     found = told(cell("pre", *quick, steps=300), cell("post", *slow, steps=300))
@@ -89,7 +89,7 @@ def test_nothing_reached_is_said_and_then_the_final_scores_are_compared():
     assert "p = 0.33, the least that 2 and 2 seeds can give" in found
 
 
-def test_a_cell_that_reached_it_in_some_seeds_only_is_not_given_a_number_of_steps_it_does_not_have():
+def test_variant_with_unreached_seeds_has_no_median_steps():
     some = cell("post", 150, None, None)
     assert (some["steps_to"]["median"], some["steps_to"]["reached"]) == (None, 1)
     found = told(some, cell("pre", 80, 90, 100))
@@ -124,7 +124,7 @@ def test_a_band_is_the_median_and_range_at_the_steps_that_all_seeds_have():
     assert (len(long), long[0], long[-1]) == (200, 1, 1000)
 
 
-def test_a_table_leaves_empty_what_was_not_reached_and_says_within_how_many_steps():
+def test_csv_leaves_unreached_steps_empty_and_states_the_limit():
     rows = list(csv.DictReader(io.StringIO(to_csv(["norm"], [cell("pre", 80, 90), cell("post", None, 100)]))))
     assert [row["norm"] for row in rows] == ["pre", "post"]
     assert [row["steps_to_99_median"] for row in rows] == ["85.0", ""]
@@ -136,7 +136,7 @@ def test_percent_never_rounds_up_to_all(share, text):
     assert percent(share) == text
 
 
-def test_a_run_that_diverged_has_ended_without_reaching_anything_and_is_told_apart():
+def test_diverged_runs_count_as_ended_and_are_reported_separately():
     lost = [run | {"diverged": True, "exact_match": None} for run in runs(None, None, done=False)]
     some = cell_result(Cell({"norm": "post"}, {}), [*runs(80), *lost])
     assert (some["n"], some["diverged"], some["steps_to"]["n"], some["steps_to"]["reached"]) == (1, 2, 3, 1)

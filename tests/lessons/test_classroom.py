@@ -80,7 +80,7 @@ def test_cancelling_stops_what_was_begun(registry):
     room.close()
 
 
-def test_a_run_that_is_stopped_elsewhere_ends_the_question_and_goes_on_with_the_next(registry):
+def test_run_stopped_elsewhere_fails_measurement_and_next_resumes_it(registry):
     room = Classroom(registry, SLOW)
     question = room.begin_stop("stop-1", 10, {}, OWNER)
     (run,) = registry.of_owner(OWNER)
@@ -114,7 +114,7 @@ def test_a_run_that_its_owner_has_paused_goes_on_for_the_question(registry):
     room.close()
 
 
-def test_a_checkpoint_that_was_sent_is_not_taken_for_a_run_of_these_settings(room, registry, tmp_path):
+def test_imported_checkpoint_is_not_reused_as_a_run(room, registry, tmp_path):
     question = room.begin_stop("stop-1", 10, {}, OWNER)
     over(room, question)
     (run,) = registry.of_owner(OWNER)
@@ -173,7 +173,7 @@ def test_nothing_is_begun_for_what_cannot_be(room, registry):
     assert registry.of_owner(OWNER) == []
 
 
-def test_an_owner_has_two_questions_at_a_time_and_those_that_were_left_do_not_count(registry, monkeypatch):
+def test_owner_has_two_measurements_and_abandoned_ones_do_not_count(registry, monkeypatch):
     room = Classroom(registry, SLOW)
     for seed in (0, 1):
         room.begin_stop("stop-1", 10, {"seed": seed}, OWNER)
@@ -184,7 +184,7 @@ def test_an_owner_has_two_questions_at_a_time_and_those_that_were_left_do_not_co
     room.close()
 
 
-def test_where_no_more_are_kept_the_question_that_was_left_longest_ago_makes_room(room, monkeypatch):
+def test_full_service_evicts_longest_abandoned_waiting_measurement(room, monkeypatch):
     monkeypatch.setattr(classrooms, "IN_ALL", 3)
     measuring = room.begin_bug("last-layer", 0, 1000, OWNER)
     waiting = [room.begin_bug("no-return", seed, 20, OTHER) for seed in (0, 1)]

@@ -118,14 +118,14 @@ def test_a_mistake_that_python_refuses_says_where(compared, name):
     assert result["right"]["alone"] > 0.5
 
 
-def test_a_shape_that_happens_to_fit_hides_the_missing_transpose_and_lets_the_future_in(small):
+def test_missing_transpose_is_silent_if_shapes_fit_and_leaks_future(small):
     config = RunConfig.from_fields(SMALL | {"max_length": 6, "symbols": 10})
     quiet = broken.unnoticed(MISTAKES["transpose"], config)
     assert quiet["broken"]["leaks"]
     assert not quiet["right"]["leaks"]
 
 
-def test_a_mask_of_three_dimensions_goes_unnoticed_where_there_are_as_many_heads_as_sequences(compared):
+def test_mask_of_wrong_rank_is_silent_if_heads_equal_batch_size(compared):
     quiet = compared("mask-shape")["unnoticed"]
     assert quiet["broken"] is not None
     assert quiet["broken"]["loss"] != quiet["right"]["loss"]
@@ -206,7 +206,7 @@ def test_clues_differ_and_name_no_mistake(compared):
     assert not any(mistake.title in text for mistake in MISTAKES.values() for text in clues.values())
 
 
-def test_a_mystery_is_the_same_for_the_same_seed_and_every_mistake_can_be_one():
+def test_random_bug_is_deterministic_per_seed_and_covers_all_bugs():
     assert {chosen(MYSTERY, seed) for seed in range(60)} == set(MISTAKES)
     state = random.getstate()
     assert chosen(MYSTERY, 3) == chosen(MYSTERY, 3)

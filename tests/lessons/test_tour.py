@@ -52,7 +52,7 @@ def with_lines(run, label, exact, loss=(1.0,)):
     return dataclasses.replace(run, label=label, lines=lines)
 
 
-def test_every_stop_measures_something_that_there_is_and_trains_what_can_be():
+def test_every_lesson_has_a_known_measurement_and_valid_runs():
     assert len(STOPS) == 8
     for stop in STOPS.values():
         assert stop.measure in MEASURES
@@ -190,7 +190,7 @@ def test_the_head_that_is_missed_most_leads_the_list(trained):
     agrees(STOPS["stop-6"], told)
 
 
-def test_heads_that_do_nothing_are_told_from_heads_that_stand_in_for_each_other():
+def test_unneeded_heads_are_distinguished_from_redundant_heads():
     idle, doubled = (MEASURES["most_missed"]([SimpleNamespace(subject=made())], {}) for made in (reversing_subject, doubled_subject))
     assert "redundant" not in idle["says"]
     assert "11 of 12 heads can be missed one at a time" in idle["says"]

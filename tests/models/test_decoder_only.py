@@ -42,7 +42,7 @@ def test_a_position_matters():
     assert not torch.allclose(decoder(torch.tensor([[3, 4, 2]]))[:, -1], decoder(torch.tensor([[4, 3, 2]]))[:, -1])
 
 
-def test_there_is_a_position_for_the_longest_question_with_the_longest_answer():
+def test_decoder_only_has_positions_for_longest_source_and_target():
     assert torch.isfinite(model()(torch.full((1, 12), 3))).all()
 
 

@@ -6,7 +6,7 @@ from playground.models.layers import AddAndNorm, FeedForward, Past
 from playground.models.positions import Embedding, token_table
 
 
-def test_the_feed_forward_network_treats_every_position_alike_with_a_relu_between():
+def test_feed_forward_applies_relu_network_to_each_position():
     torch.manual_seed(0)
     network = FeedForward(ModelConfig(d_model=8, d_ff=20))
     x_BSD = torch.randn(2, 3, 8)
@@ -15,7 +15,7 @@ def test_the_feed_forward_network_treats_every_position_alike_with_a_relu_betwee
     torch.testing.assert_close(network(x_BSD)[1, 2], hidden @ network.narrow.weight.T + network.narrow.bias)
 
 
-def test_post_norm_normalises_the_sum_and_pre_norm_what_the_sublayer_is_given():
+def test_post_norm_normalizes_residual_sum_and_pre_norm_the_input():
     torch.manual_seed(0)
     x_BSD, result_BSD = torch.randn(2, 3, 8), torch.randn(2, 3, 8)
     normal = torch.nn.functional.layer_norm
@@ -26,7 +26,7 @@ def test_post_norm_normalises_the_sum_and_pre_norm_what_the_sublayer_is_given():
     torch.testing.assert_close(pre.after(x_BSD, result_BSD), x_BSD + result_BSD)
 
 
-def test_dropout_zeroes_its_share_of_a_sublayers_result_and_none_of_what_went_in():
+def test_dropout_applies_to_sublayer_output_and_not_to_residual():
     torch.manual_seed(0)
     around = AddAndNorm(ModelConfig(d_model=64, dropout=0.3, norm="pre"))
     x_BSD, ones_BSD = torch.full((8, 20, 64), 5.0), torch.ones(8, 20, 64)
@@ -36,7 +36,7 @@ def test_dropout_zeroes_its_share_of_a_sublayers_result_and_none_of_what_went_in
     assert torch.equal(around.eval().after(x_BSD, ones_BSD), x_BSD + 1)
 
 
-def test_dropout_zeroes_its_share_of_an_embedding_symbol_and_position_together():
+def test_dropout_applies_to_sum_of_token_and_position_embedding():
     torch.manual_seed(0)
     config = ModelConfig(dropout=0.3)
     embedding = Embedding(config, token_table(13, 64))

@@ -46,7 +46,7 @@ def test_a_field_refuses_what_is_not_of_its_kind_and_names_itself(name, value):
 
 
 @pytest.mark.parametrize("name", [name for name, each in FIELDS.items() if each.metadata["high"] is not None])
-def test_a_number_may_be_as_large_and_as_small_as_its_range_says_and_no_more(name):
+def test_numeric_field_accepts_its_range_and_rejects_values_outside(name):
     low, high = FIELDS[name].metadata["low"], FIELDS[name].metadata["high"]
     others = {"n_heads": 64 if name == "kv_heads" else 1, "share_embeddings": False}  # so that no two fields contradict each other
     for value in (low, high):
@@ -65,7 +65,7 @@ def test_heads_that_do_not_divide_the_width_are_told_which_numbers_do():
     assert caught.value.field == "n_heads"
 
 
-def test_one_table_cannot_serve_two_vocabularies_and_the_error_names_both_ways_out():
+def test_shared_embeddings_with_unequal_vocabularies_are_rejected():
     with pytest.raises(SettingError, match="source_vocabulary is 13 and target_vocabulary 14; make them equal or turn") as caught:
         ModelConfig(target_vocabulary=14, share_embeddings=True)
     assert caught.value.field == "share_embeddings"
@@ -90,7 +90,7 @@ def test_sine_waves_need_an_even_width():
         ({"d_model": 10, "d_k": 4}, "n_heads", "does not divide d_model 10"),
     ],
 )
-def test_parts_that_contradict_each_other_are_refused_at_one_of_their_fields(values, field, says):
+def test_contradictory_settings_are_rejected_at_one_field(values, field, says):
     with pytest.raises(SettingError, match=says) as caught:
         ModelConfig(**values)
     assert caught.value.field == field

@@ -50,7 +50,7 @@ def test_rope_turns_queries_and_keys_as_llama_does():
     assert torch.equal(newest_BH1K, ours[0][:, :, -1:])
 
 
-def test_a_turned_product_depends_on_how_far_apart_two_stand_and_not_on_where():
+def test_rotary_score_depends_on_relative_position_only():
     rotary = Rotary(ModelConfig(d_model=H * K, n_heads=H, positions="rope"), causal=False)
     query, key = (rotary.rotate(random(1, 1, 1, K, seed=seed).expand(1, 1, P, K)) for seed in (0, 1))
     scores_PP = (query @ key.mT)[0, 0]
@@ -152,7 +152,7 @@ def embedding(side="source", **changes):
     return Embedding(config, token_table(13, config.d_model), side)
 
 
-def test_places_from_the_end_begin_at_eos_whatever_padding_stands_behind_it():
+def test_positions_from_end_start_at_eos_and_ignore_padding():
     tokens_BS = torch.tensor([[5, 6, 7, 2, 0], [9, 2, 0, 0, 0]])
     assert from_the_end(tokens_BS).tolist() == [[3, 2, 1, 0, 0], [1, 0, 0, 0, 0]]
     source, target = (embedding(side, positions="from-the-end") for side in ("source", "target"))
@@ -161,7 +161,7 @@ def test_places_from_the_end_begin_at_eos_whatever_padding_stands_behind_it():
 
 
 @pytest.mark.parametrize("kind", ["none", "rope", "alibi", "t5"])
-def test_no_vectors_are_added_where_positions_are_told_otherwise_or_not_at_all(kind):
+def test_relative_or_no_positions_add_no_position_vectors(kind):
     embed = embedding(positions=kind)
     tokens_BS = torch.tensor([[5, 6, 7, 2]])
     assert embed.positions is None
@@ -169,7 +169,7 @@ def test_no_vectors_are_added_where_positions_are_told_otherwise_or_not_at_all(k
     torch.testing.assert_close(embed(tokens_BS), embed.tokens.weight[tokens_BS] * embed.scale)
 
 
-def test_randomised_places_are_drawn_in_order_from_all_of_the_range_while_training():
+def test_randomized_positions_are_sorted_samples_of_full_range():
     torch.manual_seed(0)
     place_BS = drawn(torch.ones(400, 7, dtype=torch.long), 20, 50)
     assert place_BS.shape == (400, 7)
@@ -222,7 +222,7 @@ def test_a_decoder_without_positions_tells_them_all_the_same():
     assert (x_TD[1:, None] - x_TD[1:]).abs().amax(-1).add(torch.eye(3)).min() > 1e-3
 
 
-def test_alibi_in_the_encoder_cannot_tell_a_sequence_from_its_mirror_image_but_for_its_end():
+def test_alibi_encoder_is_mirror_symmetric_without_eos():
     model = loud(Transformer(ModelConfig(positions="alibi"))).eval()
     palindromic, mirrored = torch.tensor([[5, 6, 7, 8]]), torch.tensor([[8, 7, 6, 5]])
     torch.testing.assert_close(model.encode(mirrored), model.encode(palindromic).flip(1), **CLOSE)

@@ -38,7 +38,7 @@ def test_a_dimension_of_the_sine_waves_repeats_after_its_wavelength(dimension, p
 
 
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
-def test_an_embedding_is_the_token_vector_times_sqrt_d_model_plus_the_position(positions):
+def test_embedding_is_scaled_token_vector_plus_position_vector(positions):
     embed = embedding(positions=positions, d_model=64)
     tokens_BS = torch.tensor([[3, 7, 7, 0], [12, 1, 2, 0]])
     expected_BSD = embed.tokens.weight[tokens_BS] * 8 + embed.positions[:4]
@@ -76,7 +76,7 @@ def test_sine_waves_are_no_parameters_and_not_saved():
     assert [name for name, _ in embed.named_parameters()] == list(embed.state_dict()) == ["tokens.weight"]
 
 
-def test_without_positions_a_sentence_and_its_mirror_are_the_same_set_of_vectors():
+def test_reversed_sentence_without_positions_has_equal_vector_set():
     silent = embedding(positions="sinusoidal", position_scale=0)
     first, second = [THE, DOG, BIT, THE, MAN], [THE, MAN, BIT, THE, DOG]
     assert torch.equal(vectors(silent, first), vectors(silent, second))

@@ -57,7 +57,7 @@ def test_the_encoder_equals_torchs_on_packed_sequences(name):
 
 
 @pytest.mark.parametrize("name", CELLS)
-def test_the_decoder_without_alignment_equals_torchs_from_the_encoders_last_states(name):
+def test_decoder_without_attention_equals_torch_rnn(name):
     model = network(cell=name)
     theirs = copied(TORCH[name][0](8, 8, num_layers=2, batch_first=True), model.decoder_cells)
     _, states = model.encode(SOURCE_BS)
@@ -66,7 +66,7 @@ def test_the_decoder_without_alignment_equals_torchs_from_the_encoders_last_stat
     torch.testing.assert_close(model(SOURCE_BS, TARGET_BT), model.output(hidden_BTD), atol=1e-5, rtol=1e-5)
 
 
-def test_dot_alignment_is_the_softmax_of_products_and_what_it_finds_is_combined_with_the_state():
+def test_dot_attention_is_softmax_of_products_joined_with_state():
     model, weights = network(alignment="dot"), []
     logits_BTV = model(SOURCE_BS, TARGET_BT, weights)
     memory_BSD, states = model.encode(SOURCE_BS)
@@ -80,7 +80,7 @@ def test_dot_alignment_is_the_softmax_of_products_and_what_it_finds_is_combined_
             torch.testing.assert_close(logits_BTV[b, t], model.output(seen_D), atol=1e-5, rtol=1e-5)
 
 
-def test_additive_alignment_is_a_small_networks_and_what_it_finds_goes_into_the_step():
+def test_additive_attention_is_mlp_softmax_and_context_enters_step():
     model, weights = network(alignment="additive", n_layers=1), []
     logits_BTV = model(SOURCE_BS, TARGET_BT, weights)
     memory_BSD, ((before_BD,),) = model.encode(SOURCE_BS)

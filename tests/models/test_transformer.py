@@ -103,7 +103,7 @@ def test_it_equals_torchs_transformer_with_the_same_weights(norm, attention_bias
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_a_future_target_token_leaves_earlier_logits_unchanged_and_only_those(recipe):
+def test_changed_target_token_affects_only_logits_from_its_position(recipe):
     model = build(**recipe)
     source_BS, target_BT = tokens()
     before_BTV = model(source_BS, target_BT)
@@ -145,7 +145,7 @@ def test_rows_of_a_batch_do_not_see_each_other():
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_recorded_attention_sums_to_one_and_is_exactly_zero_on_padding_and_on_the_future(recipe):
+def test_attention_weights_sum_to_one_and_are_zero_where_masked(recipe):
     model = build(n_layers=3, **recipe)
     source_BS, target_BT = tokens()
     _, record = model.forward_with_attention(source_BS, target_BT)
@@ -194,7 +194,7 @@ def test_decoding_in_parts_equals_decoding_together(recipe, cuts):
     torch.testing.assert_close(torch.cat(steps, dim=1), model.decode(target_BT, memory_BSD, source_BS), atol=1e-5, rtol=1e-5)
 
 
-def test_decoding_step_by_step_equals_decoding_together_where_the_target_holds_a_pad_amid_symbols():
+def test_stepwise_decoding_with_pad_in_target_equals_full_decoding():
     model = build()
     source_BS, target_BT = tokens()
     target_BT = target_BT.clamp(min=3)
@@ -216,7 +216,7 @@ def test_projecting_gives_the_log_probabilities_of_the_logits():
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_dropout_is_alive_behind_each_embedding_and_each_sublayer_and_dead_when_evaluating(norm):
+def test_dropout_is_active_at_every_site_in_training_mode_only(norm):
     model = build(norm=norm, dropout=0.5)
     source_BS, target_BT = tokens()
     quiet_BTV = model(source_BS, target_BT)
@@ -241,7 +241,7 @@ def test_tables_and_output_share_their_storage_where_the_config_says_so(share, t
     assert len(list(model.parameters())) == len({weight.data_ptr() for weight in model.parameters()})
 
 
-def test_positions_are_learned_for_source_and_target_apart_even_where_the_symbols_are_shared():
+def test_source_and_target_learn_separate_position_embeddings():
     model = build(share_embeddings=True, positions="learned")
     assert model.source_embedding.positions.data_ptr() != model.target_embedding.positions.data_ptr()
 

@@ -214,7 +214,7 @@ def test_what_falls_short_of_all_is_not_written_as_all():
     assert {"→ 3  99.9 %", "whole: 99.9 %", "99", "100"} <= said
 
 
-def test_a_line_over_training_is_the_share_on_the_pattern_that_the_head_ends_up_with():
+def test_head_curve_is_the_score_of_its_final_best_pattern():
     rows = [row for step in (0, 100) for row in scores(1, 1, step)]
     rows[-1]["best"] = "anti-diagonal"  # cross-attention at the last step; before it was "previous"
     cross = heads_over_training(rows).axes[2]

@@ -36,7 +36,7 @@ def words(figure):
     return " ".join(text.get_text() for text in figure.texts)
 
 
-def test_an_experiment_is_drawn_with_its_sentence_a_dot_for_each_seed_and_an_open_end_for_what_was_not_reached():
+def test_experiment_figure_has_summary_dot_per_seed_and_censoring():
     found = results()
     figure = experiment(found)
     assert found["sentence"].split(";")[0] in words(figure).replace("\n", " ")

@@ -95,7 +95,7 @@ def test_what_people_wrote_is_shown_as_they_wrote_it_and_is_no_html(small_run, t
     assert "held-out sequences" in seen.text  # scored here, for this checkpoint has no scores
 
 
-def test_a_longer_training_is_in_the_command_and_no_change_that_it_does_not_repeat(small_run, tmp_path):
+def test_report_command_has_new_steps_and_lists_unrepeated_changes(small_run, tmp_path):
     trainer = Trainer(small_run.replace(steps=2))
     lines = [trainer.step(), trainer.step()]
     trainer.change("steps", 4)

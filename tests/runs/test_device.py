@@ -52,7 +52,7 @@ def test_the_line_names_the_device_and_the_reason(machine, about, line):
     assert device_line() == line
 
 
-def test_on_zerogpu_auto_is_the_processor_and_the_line_says_how_to_get_a_gpu(machine, monkeypatch):
+def test_auto_device_on_zerogpu_is_cpu_with_note_on_gpu_slices(machine, monkeypatch):
     monkeypatch.setenv("SPACES_ZERO_GPU", "true")
     machine(gpus=["NVIDIA A"])
     assert device_line() == "Training on cpu, 2 cores: a GPU is lent in slices to runs whose device is zero"

@@ -133,7 +133,7 @@ def test_the_budget_holds_at_every_step_and_the_first_and_the_newest_stay(tmp_pa
     assert {path.name for path in (run / "history").glob("*.state.safetensors")} == {f"{step}.state.safetensors" for step in states}
 
 
-def test_when_the_budget_is_full_the_history_gets_coarser_and_keeps_its_whole_length(tmp_path):
+def test_full_history_budget_coarsens_steps_and_keeps_the_range(tmp_path):
     history = opened(tmp_path, budget=30_000)
     trained(history, range(5001))
     there, states = kept_steps(tmp_path), kept_states(tmp_path)
@@ -145,7 +145,7 @@ def test_when_the_budget_is_full_the_history_gets_coarser_and_keeps_its_whole_le
     assert states[-1] > 5000 - 2 * states[0]
 
 
-def test_weights_that_weigh_more_than_the_budget_leave_the_first_and_the_newest(tmp_path):
+def test_weights_above_history_budget_leave_first_and_newest_step(tmp_path):
     history = opened(tmp_path, budget=3_000)
     newest = trained(history, range(3001), weight=2_500, state=5_000)
     assert kept_states(tmp_path) == []
@@ -172,7 +172,7 @@ def test_a_step_with_a_state_keeps_its_weights(tmp_path):
     assert any(not on_grid(step, FINENESS[-1]) for step in states)
 
 
-def test_weights_that_somebody_looked_at_are_let_go_unless_a_state_needs_them(tmp_path):
+def test_transient_weights_are_retained_if_a_saved_state_needs_them(tmp_path):
     history = opened(tmp_path)
     history.put_weights(ODD, b"w", keep=True)
     history.put_state(ODD, b"s")
@@ -216,7 +216,7 @@ def test_a_state_without_weights_is_nothing_to_go_on_from(tmp_path):
     assert kept_states(tmp_path) == []
 
 
-def test_every_so_many_steps_a_state_is_wanted_and_none_of_the_step_before_the_first(tmp_path):
+def test_state_is_due_at_every_stride_and_not_at_step_zero(tmp_path):
     history = opened(tmp_path)
     assert [step for step in range(50) if history.wants_state(step)] == list(range(STATE_STRIDE, 50, STATE_STRIDE))
 
@@ -380,7 +380,7 @@ def test_on_a_full_disk_no_line_is_lost_and_the_files_stay_whole(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(resource, "RLIMIT_FSIZE"), reason="the system has no limit on the size of a file")
-def test_where_a_file_may_not_grow_no_line_is_lost_and_the_files_stay_whole(tmp_path):
+def test_file_size_limit_loses_no_line_and_leaves_files_intact(tmp_path):
     assert added_where_there_is_no_room(tmp_path, "limit") == [3, 1, True]
 
 

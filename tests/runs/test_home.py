@@ -30,13 +30,13 @@ def test_the_shipped_checkpoints_are_those_of_the_repository():
     assert BESIDE == ROOT / "checkpoints"
 
 
-def test_a_laptop_keeps_things_beside_the_code_even_with_a_folder_of_that_name(tmp_path):
+def test_local_storage_is_beside_code_even_if_data_folder_exists(tmp_path):
     home = find_home(tmp_path, mounted=lambda path: True)
     assert (home.root, home.note) == (BESIDE, "")
     assert "HF_HOME" not in os.environ
 
 
-def test_a_space_with_storage_keeps_runs_and_downloads_there_and_shows_what_ships(storage):
+def test_space_storage_holds_runs_downloads_and_shipped_checkpoints(storage):
     home = find_home(storage, mounted=lambda path: path == storage)
     assert (home.root, home.note) == (storage / "checkpoints", "")
     assert os.environ["PLAYGROUND_CHECKPOINTS"] == str(storage / "checkpoints")  # rows and fetched models go by it

@@ -125,7 +125,7 @@ def test_a_cancelled_request_never_reaches_the_process_and_frees_its_place(eyes)
         replies[1].result(0)
 
 
-def test_a_request_past_its_time_limit_is_ended_and_the_next_one_gets_a_new_process(eyes):
+def test_request_past_time_limit_ends_and_next_gets_new_process(eyes):
     slow = eyes.ask("ask", {}, "slow", client=ADA, time_limit=5.0)
     (waiting,) = ask(eyes, BOB, "next")
     eyes._began -= 6

@@ -85,7 +85,7 @@ def test_what_is_no_number_is_told_in_a_sentence(monkeypatch, given):
     assert f"PLAYGROUND_SLOTS is {given!r}; it must be a whole number from 0 to 1,000, or be left out for 0" == str(told.value)
 
 
-def test_nothing_and_blanks_are_the_default_and_fractions_are_taken_where_they_mean_something(monkeypatch):
+def test_blank_limit_is_the_default_and_fractions_are_accepted(monkeypatch):
     for given, value in (("", 15), ("  ", 15), (" 0.5 ", 0.5)):
         monkeypatch.setenv("PLAYGROUND_MAX_MINUTES", given)
         assert number("MAX_MINUTES") == value
@@ -191,7 +191,7 @@ def test_the_form_says_so_beside_the_field(monkeypatch):
     assert problems(list(values), list(values.values())) == {}
 
 
-def test_a_model_that_would_not_fit_a_visitors_room_is_refused_with_its_size():
+def test_model_above_visitor_disk_quota_is_rejected_with_its_size():
     config = RunConfig.from_fields({"d_model": 512, "n_heads": 8, "n_layers": 2, "d_ff": 2048})
     with pytest.raises(
         SettingError, match=r"parameters keeps about 472 MB on the disk, and this server keeps 200 MB a visitor; use a smal"
@@ -200,7 +200,7 @@ def test_a_model_that_would_not_fit_a_visitors_room_is_refused_with_its_size():
     Limits(own_bytes=kept_by(config)).check(config)
 
 
-def test_more_threads_than_a_runs_part_are_refused_on_the_way_and_a_run_that_says_more_is_held_to_it(hosted, tmp_path):
+def test_threads_above_the_run_limit_are_rejected_or_capped(hosted, tmp_path):
     registry = hosted(SLOTS=1)
     assert registry.limits.threads == usable_cores()
     registry = hosted(SLOTS=1000)
@@ -431,7 +431,7 @@ def test_one_visitors_excess_costs_nobody_else(hosted):
     assert sum(bytes_in(run.folder) for run in registry.everybodys()) <= total - one
 
 
-def test_what_was_sent_by_somebody_who_has_gone_goes_before_what_was_trained_here(hosted, tmp_path):
+def test_quota_evicts_absent_owners_uploads_before_trained_weights(hosted, tmp_path):
     registry = hosted()
     save_checkpoint(tmp_path / "checkpoint", Trainer(small()), None)
     runs = {"trained": done(registry, "tess", "trained", steps=60)}

@@ -65,7 +65,7 @@ def test_where_nothing_was_measured_yet_there_is_nothing():
         assert told["whole"] is True
 
 
-def test_points_may_begin_anywhere_as_those_of_a_checkpoint_without_its_metrics_do():
+def test_points_can_start_at_any_step():
     points = up_to(12, first=10)
     assert (points.first, points.last, len(points)) == (10, 12, 3)
     assert points.since(0)["steps"] == [10, 11, 12]
@@ -159,7 +159,7 @@ def test_every_point_of_a_curve_is_a_measured_one(last, columns, seed):
 
 
 @given(st.integers(1, 3000), st.integers(1, 60), st.integers(0, 3), st.data())
-def test_whatever_stretch_one_looks_at_its_extremes_are_drawn_in_it_or_close_by(last, columns, seed, data):
+def test_curve_keeps_extremes_of_any_interval_within_one_column(last, columns, seed, data):
     points = noisy(last, seed)
     loss, shown = list(points.columns["loss"]), set(points.curve(columns)["steps"])
     low = data.draw(st.integers(1, last))
@@ -205,7 +205,7 @@ def test_of_many_scores_real_ones_stay_with_the_extremes_and_the_last(count, mos
         assert {min(scored, key=lambda s: s[1]), max(scored, key=lambda s: s[1])} <= set(kept)
 
 
-def test_the_time_of_a_curve_grows_with_its_columns_and_not_with_their_square():
+def test_curve_time_is_not_quadratic_in_columns():
     points = Points({"step": step, "loss": float(step % 7)} for step in range(1, 40_001))
 
     def seconds(columns):

@@ -38,7 +38,7 @@ def registry(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("limit", "fields", "refused"), [(120.0, LARGE, True), (120.0, {}, False), (0.0, LARGE, False)])
-def test_a_hopeless_request_is_refused_on_a_shared_server_and_never_reaches_the_process(registry, limit, fields, refused):
+def test_shared_server_rejects_request_estimated_above_time_limit(registry, limit, fields, refused):
     run = registry.start(RunConfig.from_fields(fields), "ada")
     run.recorded, run.newest = [1], 1
     registry.limits = Limits(proof_seconds=limit, look_seconds=20.0)

@@ -47,7 +47,7 @@ def no_threads(monkeypatch):
 
 
 @pytest.mark.parametrize("missing", ["no_descriptors", "no_threads"])
-def test_a_child_that_cannot_be_started_reports_its_end_from_another_thread(missing, request):
+def test_failed_child_start_reports_its_end_from_another_thread(missing, request):
     Child("builtins:id", "first", on_message=lambda: None, on_end=lambda code: None)  # before resources run out
     request.getfixturevalue(missing)
     lock, codes = threading.Lock(), []
@@ -93,7 +93,7 @@ def test_a_request_to_a_process_that_cannot_be_started_is_answered(no_descriptor
 
 
 @pytest.mark.parametrize("name", ["report", "inspect-figures"])
-def test_a_report_and_figures_whose_process_cannot_be_started_get_a_sentence(name, no_descriptors):
+def test_report_and_figures_return_error_if_process_cannot_start(name, no_descriptors):
     registry = Registry(ROOT / "checkpoints")
     answerer = (report_answerers(registry) | inspect_answerers(registry))[name]
     with ThreadPoolExecutor(1) as thread:
@@ -110,7 +110,7 @@ def test_waiting_for_a_processor_counts_as_active(tmp_path):
     assert active_seconds(7, tmp_path) == 51.5
 
 
-def test_without_statistics_of_the_scheduler_the_time_on_the_processor_counts(tmp_path):
+def test_active_seconds_is_cpu_time_without_scheduler_statistics(tmp_path):
     times = psutil.Process().cpu_times()
     assert active_seconds(os.getpid(), tmp_path) >= times.user + times.system
     with pytest.raises(psutil.NoSuchProcess):

@@ -169,7 +169,7 @@ class Page:
 # A run's life
 
 
-def test_a_run_trains_to_its_end_in_a_process_of_its_own_and_leaves_a_scored_checkpoint(registry):
+def test_run_trains_in_its_own_process_and_saves_scored_checkpoint(registry):
     run = start(registry, steps=60)
     worker = run.worker
     assert worker.process.pid != os.getpid()
@@ -201,7 +201,7 @@ def test_pause_holds_the_run_step_moves_it_by_one_and_resume_lets_it_go(registry
     assert len(losses(run)) >= held_at + 5
 
 
-def test_stop_saves_and_what_was_stopped_can_be_asked_and_goes_on_to_the_bit(registry):
+def test_stopped_run_saves_predicts_and_resumes_bit_exactly(registry):
     run, undisturbed = start(registry, changes=SLOWLY, steps=60, dropout=0.1), start(registry, steps=60, dropout=0.1)
     wait_for_steps(run)
     registry.control(run, "stop")
@@ -276,14 +276,14 @@ def test_a_second_stop_ends_a_worker_that_does_not_listen_at_once(registry):
     wait_for_steps(other, other.step + 2)
 
 
-def test_diverging_training_is_reported_with_a_way_out_and_keeps_the_last_weights(registry):
+def test_diverged_run_fails_with_remedy_and_keeps_last_weights(registry):
     run = start(registry, steps=500, learning_rate=100.0, warmup=0, schedule="constant", clip=0, n_layers=4)
     wait_for_the_end(wait_for_status(run, "failed"))
     assert "lower learning_rate" in run.message
     assert newest(run) == run.step == len(losses(run))
 
 
-def test_a_killed_worker_is_reported_leaves_other_runs_alone_and_can_be_resumed(registry):
+def test_killed_worker_is_reported_resumable_and_affects_no_other(registry):
     victim, other = slow(registry), slow(registry)
     wait_for_steps(other)
     held(registry, victim)
@@ -366,7 +366,7 @@ def test_more_runs_than_places_wait_in_line_and_move_up(serve):
     assert (third.status, registry.place(third)) == ("waiting", 1)
 
 
-def test_a_waiting_run_that_is_paused_leaves_the_line_and_joins_it_at_the_end(serve):
+def test_paused_queued_run_rejoins_the_queue_at_its_end(serve):
     registry = serve(slots=1)
     first, second, third = (slow(registry) for _ in range(3))
     registry.control(second, "pause")
@@ -392,7 +392,7 @@ def test_who_has_fewest_places_comes_first(serve):
     assert [registry.place(run) for run in (bob_2, ada, ada_2)] == [1, 2, 3]
 
 
-def test_many_runs_of_one_owner_do_not_keep_anothers_single_run_behind_them(serve):
+def test_many_runs_of_one_owner_do_not_delay_a_run_of_another(serve):
     registry = serve(slots=1)
     many = [start(registry, "ada", steps=1) for _ in range(6)]
     single = start(registry, "bob", steps=1)
@@ -414,7 +414,7 @@ def test_one_owner_may_be_held_to_fewer_places_than_there_are(serve):
     wait_for_steps(second)
 
 
-def test_a_paused_run_gives_its_place_to_a_waiting_one_and_goes_on_afterwards(serve):
+def test_paused_run_yields_its_slot_and_resumes_afterwards(serve):
     registry = serve(slots=1)
     run = held(registry, slow(registry))
     at = run.step
@@ -489,7 +489,7 @@ def test_who_waits_comes_by_places_then_turns_then_the_line(registry):
 
 
 @pytest.mark.parametrize(("given", "kept"), [("👩‍💻 run", "👩💻 run"), ("a\u200bb\n", "ab"), ("\u200b", "reverse 1–5, 1 × 2")])
-def test_a_run_whose_name_has_letters_that_cannot_be_printed_is_there_after_a_restart(serve, given, kept):
+def test_run_name_with_unprintable_characters_survives_restart(serve, given, kept):
     registry = serve(slots=1)
     run = registry.start(RunConfig.from_fields(SMALL | {"steps": 1}), "ada", name=given)
     wait_for_the_end(run)
@@ -505,7 +505,7 @@ def test_a_run_that_does_not_fit_into_memory_is_refused_with_the_number(registry
     assert registry.of_owner("ada") == []
 
 
-def test_a_run_that_is_short_of_memory_keeps_no_smaller_one_waiting_and_begins_when_there_is_memory(serve, monkeypatch):
+def test_run_short_of_memory_does_not_block_smaller_runs(serve, monkeypatch):
     def scarce(config: RunConfig, besides: int = 0) -> None:
         if config.training.batch_size > 8:
             raise SettingError("batch_size", "this run needs about 9.0 GB and 1.0 GB are free")
@@ -526,7 +526,7 @@ def test_a_run_that_is_short_of_memory_keeps_no_smaller_one_waiting_and_begins_w
     assert (large.message, small.status) == ("", "training")
 
 
-def test_a_run_that_is_short_of_memory_is_overtaken_for_a_while_and_then_no_more_as_long_as_that_helps(serve, monkeypatch):
+def test_run_short_of_memory_is_overtaken_for_a_limited_time(serve, monkeypatch):
     live = []
 
     def scarce(config: RunConfig, besides: int = 0) -> None:
@@ -561,7 +561,7 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path):
 # When nobody watches
 
 
-def test_a_run_that_nobody_watches_pauses_says_why_and_gives_its_worker_back(serve):
+def test_unwatched_run_pauses_with_reason_and_releases_its_worker(serve):
     registry = serve(slots=2, lease=3, reap=1)
     run, watched = slow(registry), slow(registry)
     page = Page(registry, watched)
@@ -656,7 +656,7 @@ def test_what_nobody_watches_is_let_go_from_memory_and_comes_back(registry):
 # After a restart
 
 
-def test_the_next_server_finds_the_runs_paused_with_all_their_points_and_resumes_them_to_the_bit(serve):
+def test_restarted_server_has_runs_paused_and_resumes_bit_exactly(serve):
     registry = serve(slots=3)
     undisturbed = wait_for_the_end(wait_for_status(start(registry, steps=60, dropout=0.1), "done"))
     going, paused, stepping = (start(registry, changes=SLOWLY, steps=60, dropout=0.1) for _ in range(3))
@@ -688,7 +688,7 @@ def test_the_next_server_finds_the_runs_paused_with_all_their_points_and_resumes
         assert losses(wait_for_status(registry.find(run_id, "ada"), "done")) == losses(undisturbed)
 
 
-def test_after_a_servers_violent_end_its_workers_save_and_the_next_server_goes_on(serve, tmp_path):
+def test_workers_save_after_server_kill_and_next_server_resumes(serve, tmp_path):
     script = f"""
 import sys, time
 from pathlib import Path
@@ -805,7 +805,7 @@ def test_where_no_checkpoint_can_be_used_the_run_goes_on_from_its_history(regist
 # Branches
 
 
-def test_a_branch_waits_at_its_step_goes_on_like_its_parent_and_a_changed_one_does_not(registry):
+def test_branch_repeats_its_parent_unless_a_setting_changes(registry):
     parent = wait_for_the_end(wait_for_status(start(registry, steps=60, dropout=0.1, eval_every=10), "done"))
     for step in (0, 16, 23):  # before the first, with a state, without one
         same, other = registry.branch(parent, step, "ada"), registry.branch(parent, step, "ada")
@@ -860,7 +860,7 @@ def test_a_branch_from_the_last_step_goes_further(registry):
     assert branch.changes == [Change(30, "steps", 60)]
 
 
-def test_a_branch_from_the_last_step_of_a_run_that_ended_early_waits_there_too_and_goes_on_to_its_own_end(registry):
+def test_branch_from_last_step_of_early_stopped_run_trains_to_end(registry):
     parent = wait_for_status(start(registry, steps=80, until=0.001, eval_every=5, learning_rate=0.02, max_length=3), "done")
     last = parent.step
     assert last < 70
@@ -880,7 +880,7 @@ def test_a_step_that_was_not_reached_has_no_branch(registry, step):
         registry.branch(parent, step, "ada")
 
 
-def test_a_branch_that_gave_its_worker_back_at_its_step_goes_on_at_the_first_resume(registry):
+def test_branch_that_released_its_worker_continues_at_first_resume(registry):
     parent = wait_for_the_end(wait_for_status(start(registry, steps=30), "done"))
     branch = registry.branch(parent, 9, "ada")
     wait_for_pause_at(branch, 9)
@@ -952,7 +952,7 @@ def test_a_run_that_is_done_can_be_made_longer(registry):
     assert len(losses(run)) == 35
 
 
-def test_a_run_that_trains_on_after_its_end_has_no_scores_until_its_next_one(registry):
+def test_run_extended_after_its_end_has_no_scores_until_next_end(registry):
     run = wait_for_the_end(wait_for_status(start(registry, steps=20), "done"))
     page = Page(registry, run)
     assert page.poll()["scores"] == run.scores
@@ -1087,7 +1087,7 @@ def test_a_flood_of_questions_is_turned_away_and_the_run_and_others_go_on(regist
     wait_for_status(run, "stopped")
 
 
-def test_when_the_process_that_looks_is_killed_the_next_question_has_a_new_one(registry):
+def test_request_after_inspector_is_killed_gets_new_process(registry):
     run = slow(registry)
     page = Page(registry, run)
     page.poll_until(lambda told: told["snapshot"])
@@ -1100,7 +1100,7 @@ def test_when_the_process_that_looks_is_killed_the_next_question_has_a_new_one(r
     assert run.status == "training"
 
 
-def test_the_weights_of_a_run_that_is_over_are_still_asked_for_after_a_process_that_looked_at_them_was_killed(registry, monkeypatch):
+def test_finished_run_is_inspectable_after_inspector_is_killed(registry, monkeypatch):
     run = start(registry, steps=4)
     wait_for_status(run, "done")
     assert "given" in answer(registry.ask(run, "1 2 3"))
@@ -1112,7 +1112,7 @@ def test_the_weights_of_a_run_that_is_over_are_still_asked_for_after_a_process_t
     assert "given" in answer(registry.ask(run, "1 2 3"))
 
 
-def test_who_asks_the_moment_the_process_that_looks_has_ended_is_answered_by_the_next_one(registry, monkeypatch):
+def test_retry_when_inspector_ends_goes_to_the_next_process(registry, monkeypatch):
     asked_again = Future()
     monkeypatch.setattr(Child, "send", lambda child, *message: True)  # nothing comes of the first question
     first = registry.eyes.ask("warm", {})
@@ -1123,7 +1123,7 @@ def test_who_asks_the_moment_the_process_that_looks_has_ended_is_answered_by_the
     assert answer(asked_again.result(60)) == {}
 
 
-def test_a_request_that_waits_does_not_get_the_process_ended_but_one_that_takes_too_long_does(monkeypatch):
+def test_waiting_request_keeps_the_process_and_slow_one_ends_it(monkeypatch):
     eyes = Eyes()
     try:
         with monkeypatch.context() as patch:
@@ -1176,7 +1176,7 @@ def test_a_page_that_polls_has_every_point_once(registry):
     assert Page(registry, run).poll()["points"]["steps"] == page.steps
 
 
-def test_a_page_that_follows_a_run_through_a_kill_and_a_resume_has_every_point_once_and_in_order(registry):
+def test_page_has_every_point_once_after_a_kill_and_resume(registry):
     undisturbed = start(registry, steps=80, dropout=0.1)
     run = start(registry, steps=80, dropout=0.1, changes=SLOWLY)
     page = Page(registry, run)
@@ -1197,7 +1197,7 @@ def test_a_page_that_follows_a_run_through_a_kill_and_a_resume_has_every_point_o
     assert page.losses == losses(wait_for_status(undisturbed, "done"))
 
 
-def test_a_page_that_follows_a_run_that_was_killed_before_it_had_saved_begins_anew(registry):
+def test_page_starts_over_after_kill_before_first_checkpoint(registry):
     run = start(registry, steps=60, changes=SLOWLY)
     page = Page(registry, run)
     page.poll_until(lambda told: told["points"]["count"] >= 5)
@@ -1279,7 +1279,7 @@ def test_a_run_can_be_renamed_and_hidden_and_that_lasts(serve):
     assert registry.rows("ada")[0]["hidden"] is False
 
 
-def test_a_deleted_run_stops_can_be_brought_back_for_a_while_and_is_gone_then(serve):
+def test_deleted_run_stops_and_can_be_restored_until_undo_expires(serve):
     registry = serve(slots=1)
     run, waiting = slow(registry), slow(registry)
     wait_for_steps(run)
@@ -1332,7 +1332,7 @@ def test_a_checkpoint_from_elsewhere_becomes_a_run_that_goes_on(registry, traine
     assert registry.find(run.id, "bob") is None
 
 
-def test_a_checkpoint_without_metrics_becomes_a_run_whose_points_begin_later(registry, trained, tmp_path):
+def test_checkpoint_without_metrics_gives_points_after_its_step(registry, trained, tmp_path):
     trainer, _ = trained
     save_checkpoint(tmp_path / "upload", trainer, None)
     run = registry.adopt(tmp_path / "upload", "ada", "")
@@ -1365,7 +1365,7 @@ def test_what_is_no_checkpoint_is_not_adopted(registry, tmp_path):
     assert registry.of_owner("ada") == []
 
 
-def test_the_checkpoints_for_everybody_can_be_looked_at_and_a_broken_one_says_why(registry, trained, tmp_path):
+def test_shared_checkpoint_can_be_inspected_and_broken_one_fails(registry, trained, tmp_path):
     trainer, metrics = trained
     save_checkpoint(tmp_path / "shared", trainer, metrics)
     (tmp_path / ".hidden").mkdir()
@@ -1436,7 +1436,7 @@ def test_a_run_that_cannot_save_says_so_keeps_its_weights_and_saves_later(regist
     assert run.message == ""
 
 
-def test_on_a_full_disk_a_run_waits_and_goes_on_without_a_gap_when_there_is_room(tmp_path):
+def test_run_waits_on_full_disk_and_resumes_without_missing_points(tmp_path):
     root = tmp_path / "small"
     root.mkdir()
     mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", root], capture_output=True, text=True, check=False)
@@ -1482,7 +1482,7 @@ def test_the_manifests_of_a_run_hold_its_changes(registry):
 # Housekeeping
 
 
-def test_a_failing_part_of_housekeeping_is_logged_and_later_rounds_still_run(registry, caplog):
+def test_housekeeping_failure_is_logged_and_later_rounds_still_run(registry, caplog):
     broken = wait_for_the_end(wait_for_status(start(registry, steps=1), "done"))
     broken.points, broken.watched_at = None, None  # what no round can work with
     rounds = []
@@ -1515,7 +1515,7 @@ def test_invented_owners_and_turns_are_forgotten(registry, monkeypatch):
     assert list(registry._turns) == [fingerprint("bob"), fingerprint("eve")]
 
 
-def test_a_deleted_run_stays_for_ten_minutes_whatever_the_wall_clock_is_set_to(registry, monkeypatch):
+def test_deleted_run_stays_restorable_if_wall_clock_jumps(registry, monkeypatch):
     run = wait_for_the_end(wait_for_status(start(registry, steps=1), "done"))
     registry.delete(run)
     real = time.time

@@ -156,7 +156,7 @@ def test_a_giant_record_is_refused_unread(run):
         Run.read(run.folder)
 
 
-def test_a_server_takes_up_the_runs_that_it_can_read_and_leaves_the_others_alone(run, tmp_path):
+def test_server_loads_readable_runs_and_leaves_broken_records_alone(run, tmp_path):
     broken = [*NO_RECORDS, *(json.dumps(json.loads(run.to_json()) | {name: value}).encode() for name, value in CASES)]
     for number, data in enumerate(broken):
         folder = tmp_path / "runs" / f"broken-{number}"

@@ -95,7 +95,7 @@ def test_a_row_ends_where_the_run_is_to_wait(make, quick):
     assert worker.most() == next(n for n in range(1, 99) if worker.history.wants_weights(192 + n) or worker.history.wants_state(192 + n))
 
 
-def test_a_worker_takes_no_more_threads_than_its_order_allows_whatever_its_settings_say(tmp_path, monkeypatch):
+def test_worker_thread_limit_overrides_its_settings(tmp_path, monkeypatch):
     owner, pipe = context().Pipe()
     (tmp_path / "checkpoints").mkdir()
     fields = RunConfig.from_fields(SMALL | {"threads": 2}).to_fields()

@@ -122,7 +122,7 @@ def test_a_thread_of_ours_is_not_lent_a_gpu_and_the_run_pauses(registry, zero):
 
 
 @pytest.mark.parametrize(("action", "status"), [("pause", "paused"), ("stop", "stopped")])
-def test_between_two_slices_a_run_is_paused_and_stopped_at_once_and_goes_on(registry, slices_of, at_once, action, status):
+def test_run_between_slices_pauses_or_stops_at_once_and_resumes(registry, slices_of, at_once, action, status):
     slices_of(0.02)
     run = registry.start(CONFIG, "ada")
     slice_of(registry, run)
@@ -214,7 +214,7 @@ def test_a_quota_that_is_used_up_pauses_the_run_with_its_checkpoint(registry, ze
     assert losses(to_the_end(registry, run)) == at_once[0]
 
 
-def test_a_slice_that_cannot_even_be_spoken_to_pauses_the_run_which_goes_on_later(registry, zero, slices_of, at_once, monkeypatch):
+def test_slice_without_connection_pauses_the_run_which_resumes_later(registry, zero, slices_of, at_once, monkeypatch):
     def full(*arguments: object, **more: object) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
@@ -300,7 +300,7 @@ raise RuntimeError("no device API")
 """
 
 
-def test_the_app_imports_spaces_first_and_trains_on_the_cpu_where_that_fails(tmp_path):
+def test_app_imports_spaces_first_and_trains_on_cpu_if_that_fails(tmp_path):
     (tmp_path / "spaces.py").write_text(SPACES)
     path, seen = os.pathsep.join((str(tmp_path), str(ROOT))), tmp_path / "seen.json"
     app = AppServer(tmp_path, PYTHONPATH=path, SPACES_ZERO_GPU="true", SEEN=str(seen))

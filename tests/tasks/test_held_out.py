@@ -81,7 +81,7 @@ def test_the_same_seed_draws_the_same_batches_and_another_seed_others():
     assert not torch.equal(*batches(5)[:2])
 
 
-def test_drawing_leaves_torchs_global_generator_alone_and_does_not_listen_to_it():
+def test_batch_sampling_is_independent_of_torch_global_generator():
     generator = torch.Generator().manual_seed(5)
     torch.manual_seed(1)
     before = torch.get_rng_state()
@@ -93,7 +93,7 @@ def test_drawing_leaves_torchs_global_generator_alone_and_does_not_listen_to_it(
     assert torch.equal(held_out_set(REVERSE, 50, 1, 8).batch.source_BS, asked.batch.source_BS)
 
 
-def test_training_batches_hold_every_length_and_symbol_about_equally_often_and_have_one_width():
+def test_training_batches_have_even_lengths_symbols_and_one_width():
     generator = torch.Generator().manual_seed(0)
     batch = training_batch(REVERSE, 8000, 2, 6, generator)
     assert batch.source_BS.shape == (8000, 7)
@@ -123,7 +123,7 @@ def test_no_sequence_that_trains_is_ever_asked():
 
 
 @pytest.mark.parametrize(("n", "min_length", "max_length"), [(1, 1, 1), (30, 1, 5), (2000, 1, 10), (700, 3, 7), (100, 20, 24)])
-def test_held_out_sequences_are_distinct_all_held_out_and_the_same_at_each_call(n, min_length, max_length):
+def test_held_out_sequences_are_distinct_and_deterministic(n, min_length, max_length):
     asked = held_out_set(REVERSE, n, min_length, max_length)
     sequences = sequences_of(asked.batch)
     assert len(set(sequences)) == len(sequences) == n

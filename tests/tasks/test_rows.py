@@ -94,7 +94,7 @@ def test_a_source_stays_on_its_side_when_other_rows_bring_other_symbols(tmp_path
     assert 5 < len(held[0]) < 40
 
 
-def test_symbols_are_single_characters_where_no_row_has_a_blank_inside_and_words_elsewhere():
+def test_symbols_are_words_only_if_an_example_has_inner_spaces():
     compact = rows_of([(f" {a}{b}x ", f"{b}{a}") for a in "abcdefghij" for b in "abcdefghij"])
     assert compact.preview(1) == [(["a", "a", "x"], ["a", "a"])]
     assert rows_of([(a, b) for a, b in numbers(50)]).preview(1) == [(["zero"] * 3, ["0", "0", "0"])]

@@ -193,7 +193,7 @@ def test_batches_and_held_out_sets_share_no_sequence_and_count_right(name):
         assert asked.available[length] == out
 
 
-def test_about_half_of_the_brackets_that_train_are_balanced_and_all_balanced_ones_come():
+def test_half_of_training_brackets_are_balanced_and_all_such_occur():
     task, generator = load_task("brackets"), torch.Generator().manual_seed(0)
     sequence_BL = task.fill(torch.full((20_000,), 8), 10, generator)
     lengths_B = torch.full((20_000,), 8)
@@ -205,7 +205,7 @@ def test_about_half_of_the_brackets_that_train_are_balanced_and_all_balanced_one
     assert set(odd.flatten().tolist()) == {3}
 
 
-def test_half_of_the_brackets_that_are_asked_are_balanced_where_there_are_as_many():
+def test_half_of_held_out_brackets_are_balanced_if_enough_exist():
     asked = held_out_set(load_task("brackets"), 20, 12, 12)
     assert (asked.batch.labels_BT[:, 0] == 4).sum() == 10
 
@@ -217,7 +217,7 @@ def bincount_of_targets(batch):
 
 @pytest.mark.parametrize("n", [256, 2000])
 @pytest.mark.parametrize("name", TASKS)
-def test_no_constant_answer_is_right_on_more_than_60_percent_of_what_is_held_out_by_default(name, n):
+def test_constant_answer_matches_at_most_60_percent_of_held_out_set(name, n):
     run = RunConfig.from_fields({"task": name})
     asked = held_out_set(run.task.load(), n, run.task.min_length, run.task.max_length)
     counts = bincount_of_targets(asked.batch)
@@ -256,7 +256,7 @@ def test_what_is_no_question_of_a_task_is_said_to_be_none(name, text, says):
     assert re.search(says, task.problem(task.vocabulary.encode(text)))
 
 
-def test_a_random_mapping_spreads_its_answers_evenly_and_changes_with_every_symbol():
+def test_random_mapping_is_uniform_and_depends_on_every_symbol():
     task = load_task("random", 5)
     sequence_BL = torch.randint(3, 8, (20_000, 6), generator=torch.Generator().manual_seed(0))
     lengths_B = torch.full((20_000,), 6)

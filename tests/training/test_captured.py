@@ -84,7 +84,7 @@ def test_no_row_is_longer_than_the_ring():
 
 
 @pytest.mark.parametrize("bad", [1, 2, 5, 7])
-def test_an_update_that_is_not_finite_changes_nothing_and_those_behind_it_neither(bad):
+def test_non_finite_update_and_later_steps_change_no_weights(bad):
     def spoil(trainer):
         draw, count = trainer.captured.draw, itertools.count(1)
 

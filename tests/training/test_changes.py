@@ -56,7 +56,7 @@ def test_a_change_takes_what_its_setting_takes(setting, value):
      ("speed", True),
      ("speed", "fast"), ("speed", None), pytest.param("speed", 10**5000, id="endless"), ("speed", {})],
 )  # fmt: skip
-def test_a_value_that_the_setting_does_not_take_is_refused_by_the_settings_name(setting, value):
+def test_invalid_setting_change_is_rejected_by_setting_name(setting, value):
     with pytest.raises(SettingError, match=f"^{setting} is ") as caught:
         Change(5, setting, value)
     assert caught.value.field == setting
@@ -135,7 +135,7 @@ def test_a_scheduled_rate_is_that_of_the_update_after_its_step(tiny):
     assert rates(trainer) == [0.01] * 4 + [0.02] * 8
 
 
-def test_a_rate_changed_on_the_way_is_that_of_the_next_update_and_is_remembered(tiny):
+def test_changed_learning_rate_applies_to_next_update_and_is_stored(tiny):
     trainer = Trainer(tiny)
     first = [trainer.step().learning_rate for _ in range(5)]
     trainer.change("learning_rate", 0.03)
@@ -164,7 +164,7 @@ def test_the_last_step_is_scored_where_the_run_now_ends(tiny):
     assert [m.step for m in Trainer(tiny.replace(eval_every=1000), [Change(2, "steps", 7)]) if m.scored] == [7]
 
 
-def test_a_later_change_of_the_same_setting_no_longer_comes_and_the_others_do(tiny):
+def test_live_change_cancels_later_changes_of_that_setting_only(tiny):
     trainer = Trainer(tiny, [Change(2, "learning_rate", 0.01), Change(9, "learning_rate", 0.5), Change(10, "steps", 11)])
     seen = [trainer.step().learning_rate for _ in range(4)]
     trainer.change("learning_rate", 0.02)
@@ -206,7 +206,7 @@ def test_speed_is_no_setting_of_the_training_and_leaves_no_bit_otherwise(tiny):
     assert fingerprint(slow) == fingerprint(fast)
 
 
-def test_a_change_made_on_the_way_and_one_that_was_scheduled_there_give_the_same_bits(tiny):
+def test_live_and_scheduled_change_give_identical_weights(tiny):
     run = tiny.replace(dropout=0.1)
     live = Trainer(run)
     for _ in range(5):

@@ -123,7 +123,7 @@ def test_metrics_are_kept_a_line_a_step_without_what_was_not_measured(pristine, 
     assert lines[0]["loss"] == pytest.approx(trainer.metrics[0].loss, rel=1e-5)
 
 
-def test_a_line_of_metrics_is_rounded_to_six_digits_and_may_be_given_as_a_line_again():
+def test_metrics_record_rounds_to_six_digits_and_is_idempotent():
     metrics = Metrics(3, 1.23456789, 6e-3, 0.1, 1 / 3, 123456.789, 1e9)
     line = as_line(metrics)
     assert (line["step"], line["loss"], line["seconds"], line["steps_per_second"]) == (3, 1.23457, 0.333333, 123457.0)
@@ -287,7 +287,7 @@ def test_a_save_flushes_every_file_and_both_folders(trainer, tmp_path, monkeypat
     assert len(calls) == WRITES
 
 
-def test_a_file_larger_than_the_system_allows_is_an_error_with_the_earlier_checkpoint_kept(trainer, folder):
+def test_file_size_limit_fails_save_and_keeps_earlier_checkpoint(trainer, folder):
     resource = pytest.importorskip("resource")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     size = (folder / "model.safetensors").stat().st_size
@@ -596,7 +596,7 @@ def test_weights_of_another_model_are_refused(folder, tiny, tmp_path):
     assert "holds the unexpected tensor" in refusal(folder)
 
 
-def test_a_config_that_claims_a_giant_model_is_refused_before_anything_is_built(folder):
+def test_oversized_model_config_is_rejected_before_building(folder):
     config = json.loads((folder / "config.json").read_text())
     config["model"] |= {"d_model": 4096, "n_layers": 48, "d_ff": 16384, "max_positions": 4096}
     (folder / "config.json").write_text(json.dumps(config))

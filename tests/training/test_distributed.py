@@ -62,7 +62,7 @@ def assert_close(trainer, other):
         torch.testing.assert_close(weight, theirs[name], rtol=1e-5, atol=1e-5)
 
 
-def test_two_processes_train_as_one_does_and_end_with_the_same_weights_on_both(saw, alone):
+def test_two_processes_train_to_the_same_weights_as_one(saw, alone):
     (first, second), _, folder = saw
     expected, of_one = alone
     assert first["uncut"] == second["uncut"]
@@ -76,7 +76,7 @@ def test_two_processes_train_as_one_does_and_end_with_the_same_weights_on_both(s
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_mean_of_the_shares_is_the_loss_of_the_whole_batch_and_so_is_its_gradient(run, smoothing):
+def test_mean_of_sharded_losses_and_gradients_equals_full_batch(run, smoothing):
     trainer = Trainer(run)
     family, weights = trainer.family, list(trainer.family.parameters())
     batch = training_batch(trainer.task, 8, 1, 5, trainer.data_generator)
@@ -165,7 +165,7 @@ def test_what_cannot_be_trained_together_is_refused_by_all(saw):
     assert all(each["elsewhere"].startswith("process 1 does not have the checkpoint") for each in (first, second))
 
 
-def test_one_that_is_gone_leaves_nobody_waiting_and_the_first_keeps_what_there_is(saw):
+def test_training_ends_and_saves_when_another_process_is_lost(saw):
     (first, second), _, _ = saw
     assert "one_is_gone" not in second
     reason, code = first["one_is_gone"]["ended"]

@@ -56,7 +56,7 @@ def test_an_earlier_folder_is_replaced_whole_and_nothing_is_left_beside_it(tmp_p
     assert os.listdir(tmp_path) == ["x"]
 
 
-def test_a_death_at_any_point_leaves_the_old_folder_or_the_new_one_and_a_sweep_leaves_nothing_else(tmp_path):
+def test_kill_at_any_point_leaves_old_or_new_folder_after_sweep(tmp_path):
     seen = []
     for point in range(30):
         parent = tmp_path / str(point)
@@ -99,7 +99,7 @@ def test_writing_after_a_cut_first_recovers_and_then_replaces(tmp_path):
     assert os.listdir(tmp_path) == ["x"]
 
 
-def test_a_sweep_removes_unfinished_writes_and_superseded_folders_and_says_which(tmp_path):
+def test_sweep_removes_stale_writes_and_returns_their_names(tmp_path):
     write_folder(tmp_path / "kept", NEW)
     write_folder(tmp_path / ".kept.previous", OLD)
     write_folder(tmp_path / ".kept.1234abcd.tmp", NEW)
@@ -129,7 +129,7 @@ def test_a_sweep_goes_on_where_another_process_removes_what_it_lists(tmp_path, m
     assert os.listdir(tmp_path) == ["lost"]
 
 
-def test_a_sweep_removes_a_link_that_leads_nowhere_and_nothing_behind_a_link(tmp_path):
+def test_sweep_removes_links_without_following_them(tmp_path):
     write_folder(tmp_path / "other", OLD)
     (tmp_path / ".dangling.tmp").symlink_to(tmp_path / "gone")
     (tmp_path / ".link.tmp").symlink_to(tmp_path / "other")
@@ -143,7 +143,7 @@ def test_sweeping_where_nothing_is_does_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("failing", range(4))
-def test_where_a_flush_fails_an_error_means_that_the_old_folder_is_still_there(tmp_path, monkeypatch, failing):
+def test_failed_fsync_raises_only_if_the_old_folder_remains(tmp_path, monkeypatch, failing):
     write_folder(tmp_path / "x", OLD)
     fail_at(monkeypatch, "fsync", failing)
     error = None
@@ -199,13 +199,13 @@ while True:
 
 
 @pytest.mark.parametrize("flush", [True, False])
-def test_a_file_is_written_and_replaced_whole_and_nothing_is_left_beside_it(tmp_path, flush):
+def test_write_file_replaces_whole_file_and_leaves_no_other_file(tmp_path, flush):
     write_file(tmp_path / "x", b"old" * 1000, flush=flush)
     write_file(tmp_path / "x", b"new", flush=flush)
     assert content(tmp_path) == {"x": b"new"}
 
 
-def test_a_reader_sees_the_old_file_or_the_new_one_also_when_the_writer_is_killed(tmp_path):
+def test_reader_gets_complete_old_or_new_file_if_writer_is_killed(tmp_path):
     path = tmp_path / "x"
     write_file(path, b"a" * 200_000)
     with subprocess.Popen([sys.executable, "-c", REPLACE, str(path)], cwd=ROOT) as writer:

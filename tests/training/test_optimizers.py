@@ -135,7 +135,7 @@ def test_a_torch_whose_optimizers_take_no_scale_is_refused(monkeypatch):
         build_optimizer(TrainConfig(), [torch.nn.Parameter(torch.zeros(4))])
 
 
-def test_the_private_interfaces_of_torch_were_checked_with_the_pinned_version():
+def test_installed_torch_is_the_pinned_version():
     """Also `torch._C._cuda_endAllocateToPool` (captured.py), which only a GPU can show: run tests/gpu with a new version."""
     pinned = next(line for line in (ROOT / "requirements.txt").read_text().splitlines() if line.startswith("torch=="))
     assert torch.__version__.split("+")[0] == pinned.removeprefix("torch==").split()[0]

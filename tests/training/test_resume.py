@@ -83,7 +83,7 @@ def forget_nothing(trainer, fresh):
     pass
 
 
-def test_a_run_resumed_in_a_new_process_ends_with_the_same_bits_as_one_that_was_never_cut(dropping, tmp_path):
+def test_run_resumed_in_new_process_is_bit_identical_to_uncut_run(dropping, tmp_path):
     cuts = [(dropout, steps) for dropout in (0.0, 0.1) for steps in (0, 1, 9)]
     folders = [saved(dropping.replace(dropout=dropout), steps, tmp_path / f"{dropout}-{steps}") for dropout, steps in cuts]
     command = [sys.executable, "-W", "error", "-c", RESUME, *map(str, folders)]
@@ -101,7 +101,7 @@ def train(run, until=N, scheduled=(), by_hand=(), folder=None):
     return done.stdout.strip()
 
 
-def test_a_run_with_a_hand_at_it_killed_and_resumed_ends_with_the_bits_of_one_where_the_change_was_scheduled(dropping, tmp_path):
+def test_killed_and_resumed_live_change_equals_scheduled_change(dropping, tmp_path):
     change = [4, "learning_rate", 0.02]
     undisturbed = train(dropping, scheduled=[change])
     train(dropping, until=7, by_hand=[change], folder=tmp_path / "changed before the cut")
@@ -187,7 +187,7 @@ def test_weights_alone_can_be_used_and_not_resumed_and_the_error_says_so(droppin
         load_trainer(tmp_path / "weights")
 
 
-def test_a_run_that_diverged_at_its_first_step_and_was_healed_can_be_saved_and_resumed(dropping, tmp_path):
+def test_run_diverged_at_first_step_can_resume_once_repaired(dropping, tmp_path):
     trainer = Trainer(dropping)
     weight = trainer.family.output.bias
     with torch.no_grad():
@@ -221,7 +221,7 @@ def test_a_run_that_ended_early_does_not_train_on_when_it_is_loaded_again(ended_
 
 
 @pytest.mark.parametrize("settings", [{"steps": 310}, {"until": 0.0}, {"until": 1.0}], ids=str)
-def test_a_run_that_ended_early_trains_on_where_its_goal_or_its_steps_change(ended_early, settings):
+def test_early_stopped_run_continues_if_its_goal_or_steps_change(ended_early, settings):
     trainer, metrics = load_trainer(ended_early, **settings)
     assert trainer.step().step == len(metrics) + 1
     assert not trainer.finished

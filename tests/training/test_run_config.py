@@ -56,7 +56,7 @@ def test_no_number_and_no_choice_is_true(name):
 
 @settings(max_examples=150)
 @given(st.fixed_dictionaries({}, optional={name: inside(name) for name in NAMES}))
-def test_any_settings_within_their_ranges_make_a_run_that_survives_the_round_trip_or_an_error_that_names_one(values):
+def test_settings_in_range_round_trip_or_raise_error_with_field_name(values):
     run, complaint = None, None
     try:
         run = RunConfig.from_fields(values)
@@ -123,7 +123,7 @@ def test_a_shortest_length_above_the_longest_is_refused_with_both_numbers():
 
 
 @pytest.mark.parametrize(("symbols", "fewest"), [(2, 8), (3, 6), (10, 3), (16, 2), (62, 2)])
-def test_a_task_needs_enough_sequences_to_hold_some_out_and_says_how_long_they_must_be(symbols, fewest):
+def test_max_length_with_too_few_sequences_is_rejected_with_minimum(symbols, fewest):
     assert TaskConfig(symbols=symbols, max_length=fewest).max_length == fewest
     with pytest.raises(SettingError, match=f"max_length is {fewest - 1}: with {symbols} symbols .* use at least {fewest}$") as caught:
         TaskConfig(symbols=symbols, max_length=fewest - 1)
@@ -142,7 +142,7 @@ def test_a_larger_run_is_estimated_to_need_more_memory():
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_every_task_works_with_the_defaults_and_its_vocabulary_and_positions_fit_the_model(name):
+def test_default_config_of_every_task_fits_vocabulary_and_positions(name):
     run = RunConfig.from_fields({"task": name})
     task = run.task.load()
     assert run.model.source_vocabulary == run.model.target_vocabulary == len(task.vocabulary)

@@ -71,7 +71,7 @@ def test_a_step_is_adams_with_the_settings_of_the_run(small_run):
             torch.testing.assert_close(weight.detach(), expected[name], atol=1e-5, rtol=1e-4)
 
 
-def test_the_same_seed_gives_the_same_weights_to_the_bit_and_another_seed_others(small_run):
+def test_same_seed_gives_identical_weights_and_other_seed_does_not(small_run):
     run = small_run.replace(dropout=0.1, seed=11)
     first, second, other = (trained(each, 8)[0] for each in (run, run, run.replace(seed=12)))
     assert fingerprint(first) == fingerprint(second)
@@ -100,7 +100,7 @@ def test_looking_changes_nothing(small_run):
 
 
 @pytest.mark.parametrize("clip", [0.01, 0.5])
-def test_long_gradients_are_shortened_to_the_clip_and_reported_as_they_were(small_run, clip):
+def test_gradient_is_clipped_and_unclipped_norm_is_reported(small_run, clip):
     trainer = Trainer(small_run.replace(clip=clip))
     free = Trainer(small_run.replace(clip=0.0))
     clipped, unclipped = trainer.step(), free.step()
@@ -119,7 +119,7 @@ def gradient_norm(trainer):
     return sum(float((w.grad**2).sum()) for w in trainer.family.parameters() if w.grad is not None) ** 0.5
 
 
-def test_an_absurd_learning_rate_ends_in_an_error_with_the_weights_before_the_step(small_run):
+def test_divergence_raises_and_keeps_weights_of_the_previous_step(small_run):
     trainer = Trainer(small_run.replace(learning_rate=100, warmup=0, d_model=64, n_layers=3, d_ff=128))
     before, error = None, None
     while error is None:
@@ -200,7 +200,7 @@ def test_threads_are_those_of_the_run(small_run):
     assert torch.get_num_threads() == 1
 
 
-def test_reading_the_settings_leaves_the_threads_of_the_process_as_they_are(small_run):
+def test_reading_settings_does_not_change_process_threads(small_run):
     trainer = Trainer(small_run, [Change(0, "threads", 2)])
     torch.set_num_threads(1)
     trainer.change("threads", 3)

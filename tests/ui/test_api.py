@@ -294,7 +294,7 @@ def test_hostile_arguments_are_refused_in_a_sentence(endpoints, odd):
     assert endpoints.registry.of_owner(endpoints.registry.local_owner) == []
 
 
-def test_on_a_machine_of_ones_own_a_missing_key_is_its_owners_and_a_strangers_is_not(endpoints, monkeypatch):
+def test_missing_owner_key_on_local_machine_means_local_owner(endpoints, monkeypatch):
     monkeypatch.setattr(endpoints.registry, "local_owner", "l" * 32)
     started = asked(endpoints, "start", settings=TINY | {"steps": 1})
     assert started["owner"] == "l" * 32
@@ -324,7 +324,7 @@ def test_on_a_space_only_who_signed_in_publishes(endpoints, monkeypatch):
         asked(endpoints, "push", model="checkpoint:digits", repo="a/b", token="hf_typed")
 
 
-def test_the_address_that_counts_is_the_one_that_the_proxy_of_a_space_writes(monkeypatch):
+def test_client_address_is_the_one_appended_by_the_space_proxy(monkeypatch):
     monkeypatch.delenv("SPACE_ID", raising=False)
     assert client_of(request_of(x_forwarded_for="1.1.1.1")) == "10.0.0.1"
     monkeypatch.setenv("SPACE_ID", "owner/space")
@@ -335,7 +335,7 @@ def test_the_address_that_counts_is_the_one_that_the_proxy_of_a_space_writes(mon
     assert client_of(request_of()) == "10.0.0.1"
 
 
-def test_where_the_environment_says_that_there_are_proxies_the_address_is_the_one_that_the_last_of_them_writes(monkeypatch):
+def test_client_address_follows_the_configured_proxy_count(monkeypatch):
     monkeypatch.delenv("SPACE_ID", raising=False)
     for unset in (None, "", " "):
         if unset is None:
@@ -350,7 +350,7 @@ def test_where_the_environment_says_that_there_are_proxies_the_address_is_the_on
     assert client_of(request_of(x_forwarded_for="1.1.1.1, 2.2.2.2")) == "1.1.1.1"
 
 
-def test_only_some_calls_wait_for_a_job_and_the_others_are_answered_at_once(endpoints, monkeypatch):
+def test_waiting_job_calls_are_bounded_and_others_return_at_once(endpoints, monkeypatch):
     polls = []
 
     async def poll(what, request):

@@ -52,7 +52,7 @@ def job_of(page, told):
     return page.comparer._jobs[told["job"]]
 
 
-def test_a_job_is_told_the_folder_of_the_chosen_model_and_never_one_that_a_browser_names(page, registry):
+def test_job_checkpoint_folder_comes_from_server_never_from_browser(page, registry):
     wished = {"models": ["gpt2"], "n": 4, "checkpoint": "/etc", "into": "/tmp/x"}
     told = ask(page, "begin", {"owner": OWNER, "kind": "table", "subject": "checkpoint:reverse", "what": wished})
     assert job_of(page, told).what == {"models": ["gpt2"], "n": 4, "checkpoint": str(registry.root / "reverse"), "name": "reverse"}

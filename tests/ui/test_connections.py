@@ -193,7 +193,7 @@ def test_a_response_that_is_not_read_ends(serve, monkeypatch):
     assert serve(scene)
 
 
-def test_a_new_connection_closes_the_longest_idle_one_of_the_address_with_most(serve, monkeypatch):
+def test_new_connection_closes_longest_idle_of_busiest_address(serve, monkeypatch):
     monkeypatch.setattr(BoundedProtocol, "bound", 6)
 
     async def scene(connect):

@@ -81,7 +81,7 @@ def test_a_run_too_big_for_this_machine_is_refused_with_the_number():
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_a_recipe_decides_about_model_and_training_and_leaves_task_and_machine_alone(name):
+def test_preset_sets_model_and_training_but_not_task_or_device(name):
     now = preset_values(name)
     assert set(now) == set(OF_RECIPE) >= set(PRESETS[name].settings)
     assert not set(now) & {"task", "symbols", "min_length", "max_length", "device", "threads", "seed", "until"}
@@ -91,7 +91,7 @@ def test_a_recipe_decides_about_model_and_training_and_leaves_task_and_machine_a
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_choosing_a_family_fills_in_its_recipe_and_what_it_has_no_use_for_does_not_stand_in_its_way(name):
+def test_architecture_sets_its_defaults_and_ignores_unused_settings(name):
     now = family_values(name)
     assert set(now) == set(OF_RECIPE)
     assert {key: now[key] for key in FAMILIES[name].recipe} == dict(FAMILIES[name].recipe)

@@ -118,7 +118,7 @@ def test_one_clients_backlog_delays_another_client_by_one_request(registry, name
 
 @pytest.mark.parametrize("size", [1e30, 3.4e38])
 @pytest.mark.parametrize("view", ["steps", "attention", "parts", "lens", "heads"])
-def test_weights_too_large_to_compute_with_get_a_sentence_or_finite_numbers(tmp_path, view, size):
+def test_overflowing_weights_give_error_or_finite_numbers(tmp_path, view, size):
     manifest, family = load_model(ROOT / "checkpoints" / "reverse")
     with torch.no_grad():
         for weight in family.parameters():

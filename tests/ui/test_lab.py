@@ -91,7 +91,7 @@ def test_a_question_tells_what_it_trains_and_whether_it_was_asked(page):
     assert {"family", "task", "norm", "cell"} <= {each["name"] for each in SETTINGS}
 
 
-def test_ones_own_experiment_keeps_the_settings_of_a_run_but_its_seed_and_what_varies(page, registry):
+def test_custom_experiment_keeps_run_settings_except_seed_and_varied(page, registry):
     run = trained(registry, seed=7, norm="post")
     base = f"run:{run.id}"
     told = ask(page, "plan", form=form(["norm", "pre, post"], ["n_heads", "1,2"], base=base))
@@ -181,7 +181,7 @@ def test_an_experiment_by_length_is_told_to_its_end_with_files_and_figures(busy,
         ask(busy, "do", experiment=row["id"], do="cancel")
 
 
-def test_a_claim_stands_with_the_run_that_has_its_settings_and_gets_its_verdict(page, registry, monkeypatch):
+def test_claim_lists_its_matching_run_and_gets_a_verdict(page, registry, monkeypatch):
     small = dict(published.CLAIMS["benchmark-page"].settings) | SMALL | {"min_length": 4}
     monkeypatch.setitem(published.CLAIMS, "benchmark-page", dataclasses.replace(published.CLAIMS["benchmark-page"], settings=small))
 
@@ -275,7 +275,7 @@ def test_a_verdict_that_waits_for_a_model_keeps_no_other_one_waiting(page, measu
     assert slow["ours"] == 0.25
 
 
-def test_only_so_many_verdicts_wait_for_a_model_and_no_client_takes_all_of_them(page, measured):
+def test_waiting_verdicts_are_bounded_in_total_and_per_client(page, measured):
     async def crowd():
         ask = [asyncio.ensure_future(page.verdict({"owner": OWNER, "name": "annotated-copy"}, Page("10.0.0.1"))) for _ in range(40)]
         refused, _ = await asyncio.wait(ask, timeout=2)

@@ -73,7 +73,7 @@ def unfinished(app):
     return [path for path in (app.checkpoints / "rows").glob(".*.tmp") if not (path / "rows").is_dir()]
 
 
-def test_rows_are_told_about_kept_when_they_are_used_and_listed_for_who_brought_them(app):
+def test_dataset_is_previewed_stored_on_use_and_listed_per_owner(app):
     owner, other = new_owner(), new_owner()
     told = bring(app, TEXT + "a a a\ta a a\na a a\tb\n", owner)
     assert (told["rows"], told["symbols"], told["words"], told["source"], told["target"]) == (216, 6, False, [3, 3], [3, 3])
@@ -170,7 +170,7 @@ def dribbled(owner, ended, address="10.0.0.1"):
     return SimpleNamespace(headers={"x-owner": owner}, stream=stream, client=SimpleNamespace(host=address))
 
 
-def test_what_dribbles_in_holds_a_place_for_a_time_only_and_one_for_each_visitor(tmp_path, monkeypatch):
+def test_slow_upload_times_out_and_each_visitor_holds_one_slot(tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     monkeypatch.setattr("playground.ui.rows.RECEIVED_WITHIN", 2)
     bringing, owners, ended = Bringing(SimpleNamespace(local_owner="")), [new_owner() for _ in range(MOST_IN_LINE)], []
@@ -192,7 +192,7 @@ def test_what_dribbles_in_holds_a_place_for_a_time_only_and_one_for_each_visitor
     assert (left, sorted(ended), list((tmp_path / "rows").iterdir())) == (0, sorted([*owners, owners[0]]), [])
 
 
-def test_what_a_killed_server_left_is_no_ones_room_and_goes_at_the_next_start(tmp_path, monkeypatch):
+def test_leftovers_of_killed_server_use_no_quota_and_are_removed(tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     left = [tmp_path / "rows" / ".0123.tmp", tmp_path / "compared" / ".gpt2.0123.tmp"]
     for folder in left:
@@ -300,7 +300,7 @@ def shelf(tmp_path, monkeypatch):
     shelf.registry.shutdown()
 
 
-def test_rows_that_nobody_chose_for_long_make_room_for_new_ones_oldest_first(shelf):
+def test_unused_datasets_are_evicted_oldest_first(shelf):
     ada, bob = new_owner(), new_owner()
     trained = shelf.use("a", ada, since=9 * UNTOUCHED)
     shelf.made_of(trained, ada)

@@ -121,7 +121,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_what_is_no_checkpoint_is_refused_with_the_reason_and_leaves_nothing(app, files, name):
+def test_invalid_checkpoint_upload_is_rejected_and_leaves_no_files(app, files, name):
     make, says = HOSTILE[name]
     before = sorted((app.checkpoints / "runs").glob("*"))
     status, answer = send(app, make(files))
@@ -322,7 +322,7 @@ def held(slots, seconds=60.0):
     return TransferSlots(slots, seconds, "busy")
 
 
-def test_an_address_holds_half_of_the_slots_and_a_fast_transfer_is_never_ended():
+def test_slots_are_capped_per_address_and_fast_transfers_continue():
     async def scene():
         slots = held(4)
         async with slots.hold("a") as first, slots.hold("a") as second:

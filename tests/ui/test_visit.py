@@ -42,7 +42,7 @@ def post(client, name, what, origin=f"https://{HOST}"):
     return client.post(f"/playground/ask/{name}", json=what, headers={"origin": origin} if origin else {})
 
 
-def test_the_server_keeps_a_visit_where_no_script_and_no_other_site_reads_it(client):
+def test_owner_cookie_is_hidden_from_scripts_and_other_sites(client):
     owner = new_owner()
     assert post(client, "visit-kept", {"owner": owner}).json() == {"kept": False}
     cookie = post(client, "visit-keep", {"owner": owner}).headers["set-cookie"]
