@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
-from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Error, Page, Request, expect, sync_playwright
 
 from tests.support.app_server import AppServer
 from tests.support.chromium import FLAGS, find_browser
@@ -34,9 +36,9 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def app(tmp_path_factory) -> Iterator[AppServer]:
-    # Open to all, so that every browser is an owner of its own; this machine alone would be one owner.
+    """One server for all tests of a process: it is public, so each browser profile is an owner of its own."""
     server = AppServer(tmp_path_factory.mktemp("app"), GRADIO_SERVER_NAME="0.0.0.0", PLAYGROUND_SLOTS="4", PLAYGROUND_ADDRESS_MS="0")
     yield server
     server.stop()
@@ -51,7 +53,7 @@ def models(request) -> dict[str, dict[str, bytes]]:
     return {name: {path.name: path.read_bytes() for path in (folder / tiny).iterdir()} for name, tiny in SERVED.items()}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def model_hub(models) -> Iterator[StandInHub]:
     with StandInHub() as hub:
         for name, files in models.items():
@@ -66,7 +68,7 @@ def hub(model_hub) -> Iterator[StandInHub]:
     model_hub.heal()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def app_with_models(model_hub, tmp_path_factory) -> Iterator[AppServer]:
     folder = tmp_path_factory.mktemp("app")
     server = AppServer(folder, **model_hub.environment(folder / "hf", token=model_hub.OWNER))
@@ -84,6 +86,11 @@ def idle(browser: Browser) -> list[Page]:
 def open_page(browser: Browser, idle: list[Page]) -> Iterator[Callable[..., Page]]:
     """Opens pages, each in a browser profile of its own, and sees to it that none complained or called another host."""
     contexts, reusable, heard, complaints = [], [], [], []
+    owners: set[tuple[str, str]] = set()
+
+    def note_owner(request: Request) -> None:
+        if request.method == "POST" and request.url.endswith("/playground/ask/runs") and (owner := request.post_data_json.get("owner")):
+            owners.add((request.url, owner))
 
     def listen(page: Page, event: str, complaint: Callable[[Any], str | None]) -> None:
         def hear(what: Any) -> None:
@@ -111,6 +118,7 @@ def open_page(browser: Browser, idle: list[Page]) -> Iterator[Callable[..., Page
             listen(page, "console", lambda said: said.text if said.type == "error" and not harmless(said.text) else None)
         listen(page, "pageerror", lambda error: None if cut_off(str(error)) else str(error))
         listen(page, "request", lambda request: request.url if foreign(request.url, url) else None)
+        listen(page, "request", note_owner)
         if visit:
             page.goto(url)
         return page
@@ -123,7 +131,16 @@ def open_page(browser: Browser, idle: list[Page]) -> Iterator[Callable[..., Page
         if context not in [page.context for page in kept]:
             context.close()
     idle.extend(kept)
+    for runs_url, owner in owners:
+        delete_runs(runs_url, owner)
     assert complaints == []
+
+
+def delete_runs(runs_url: str, owner: str) -> None:
+    """Delete an owner's runs, which would train beside the tests that follow; nothing where the server has ended."""
+    with httpx.Client(timeout=60) as client, suppress(httpx.TransportError):
+        for run in client.post(runs_url, json={"owner": owner}).json()["runs"]:
+            client.post(runs_url.removesuffix("runs") + "do", json={"owner": owner, "subject": run["subject"], "do": "delete"})
 
 
 def forget(page: Page, url: str) -> bool:

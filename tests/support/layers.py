@@ -1,0 +1,80 @@
+"""The layers of the tests: markers from paths, the default selection, and the order of the files.
+
+A plugin of pytest, loaded by tests/conftest.py. docs/testing.md describes the layers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).resolve().parents[1]
+LAYERS = {
+    "unit": "no process, no server, no training beyond some seconds",
+    "integration": "processes, commands, real HTTP against the stand-in Hub, real pipelines",
+    "browser": "the page in Chromium",
+    "faults": "hostile input, killed processes, full disks, load",
+    "train": "training that takes long",
+    "gpu": "needs a GPU; skipped without one",
+}
+DEFAULT = "(unit or smoke) and not soak"
+FULL = "not soak"
+DURATIONS = TESTS / "durations.json"  # seconds by file, of one process on the machine that docs/testing.md names
+LAST = "faults/test_load.py"  # it takes the whole machine
+left_out: Counter[str] = Counter()
+
+
+def layer_of(path: Path) -> str:
+    """Return the layer of a test file: the first folder below tests."""
+    return path.relative_to(TESTS).parts[0]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    for name, meaning in LAYERS.items():
+        config.addinivalue_line("markers", f"{name}: {meaning}")
+    if not config.option.markexpr and not hasattr(config, "workerinput"):
+        names_tests = config.args_source is pytest.Config.ArgsSource.ARGS or config.option.keyword or config.option.lf
+        config.option.markexpr = FULL if names_tests else DEFAULT
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if (layer := layer_of(item.path)) in LAYERS:
+            item.add_marker(layer)
+    seconds = json.loads(DURATIONS.read_text()) if DURATIONS.exists() else {}
+
+    def rank(item: pytest.Item) -> tuple[bool, float, str]:
+        name = item.path.relative_to(TESTS).as_posix()
+        return name == LAST, -seconds.get(name, 0.0), name
+
+    items.sort(key=rank)  # the longest files first: no process is left alone with one at the end
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    left_out.update(layer_of(item.path) for item in items if not item.get_closest_marker("soak"))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left_out"] = dict(left_out)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: object) -> None:
+    left_out.clear()  # each process deselects the same tests
+    left_out.update(getattr(node, "workeroutput", {}).get("left_out", {}))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if config.option.markexpr != DEFAULT or not left_out:
+        return
+    counts = ", ".join(f"{layer} {left_out[layer]:,}" for layer in LAYERS if left_out[layer])
+    terminalreporter.section("left out")
+    terminalreporter.line(f"{left_out.total():,} tests did not run: {counts}.")
+    terminalreporter.line(f"All of them: pytest -m '{FULL}'. One layer: pytest -m browser. One file, whole: pytest PATH.")
+    terminalreporter.line("Longer counts of the same checks: pytest -m soak.")
