@@ -2,7 +2,6 @@
 
 import copy
 import os
-from pathlib import Path
 
 import pytest
 import torch
@@ -21,28 +20,7 @@ os.environ.setdefault("PLAYGROUND_THREADS", "1")  # for runs in processes of the
 # reads the environment when it is imported, as huggingface_hub does: that is for each process to do in its own.
 processes.PRELOAD += ["pandas", "scipy.stats", "sklearn.metrics", "matplotlib.backends.backend_agg"]
 
-# The files that take longest, in this order, before all others: none of the processes is left alone with one of them at the end.
-# The last of all is the one that measures how soon answers come while four runs train: it takes the whole machine.
-LONG = (
-    "browser/test_accessibility.py", "browser/test_learn.py", "browser/test_markup.py", "lessons/test_mistakes.py",
-    "faults/test_hostile_requests.py", "faults/test_poor_machines.py", "test_recipes.py", "faults/test_hostile_weights.py",
-    "browser/test_compare.py", "browser/test_runs.py", "hub/test_errands.py", "browser/test_compare_views.py", "test_hub_commands.py",
-    "browser/test_inspect.py", "faults/test_hub.py", "runs/test_registry.py", "test_command_line.py", "browser/test_lab.py",
-    "faults/test_tokens.py", "test_code.py", "comparison/test_compare_command.py", "browser/test_hub.py", "browser/test_train_tab.py",
-    "faults/test_corrupt.py", "ui/test_compare.py", "browser/test_rows.py", "inspection/test_shown_walked.py", "faults/test_sigterm.py",
-    "comparison/test_comparer.py", "comparison/test_finetune.py", "lab/test_lab_commands.py", "faults/test_killed_while_saving.py",
-    "ui/test_api.py", "browser/test_share.py", "families/test_every_family.py", "families/test_learning.py",
-    "hub/test_card.py", "training/test_checkpoint.py",
-)  # fmt: skip
-ALONE = "faults/test_load.py"
-
-
-def pytest_collection_modifyitems(items):
-    def turn(item):
-        name = item.path.relative_to(Path(__file__).parent).as_posix()
-        return LONG.index(name) if name in LONG else len(LONG) + (name == ALONE)
-
-    items.sort(key=turn)
+pytest_plugins = ["tests.support.layers", "tests.support.fixtures"]
 
 
 @pytest.fixture(scope="session")

@@ -17,8 +17,6 @@ from playground.hub.work import Errand
 from playground.tasks import Vocabulary
 from playground.training.checkpoint import save_checkpoint
 from playground.training.trainer import Trainer
-from tests.comparison.conftest import own_client  # noqa: F401
-from tests.hub.test_errands import errand_here  # noqa: F401
 from tests.support.faults import tiny
 
 
@@ -139,7 +137,7 @@ def repository(request, hub, own, gpt2, canary, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("repository", NAMES, indirect=True)
 @pytest.mark.parametrize("kind", ["look", "pull", "reproduce"])
-def test_an_errand_runs_nothing_and_says_why_it_refuses(hub, repository, errand_here, tmp_path, kind):  # noqa: F811
+def test_an_errand_runs_nothing_and_says_why_it_refuses(hub, repository, errand_here, tmp_path, kind):
     repo, says, _ = repository
     (tmp_path / "work").mkdir()
     into = tmp_path / "in"

@@ -1,14 +1,10 @@
 """Two tiny fixtures, made once in a test session: no pretrained BERT or GPT-2, see support/tiny_models.py."""
 
 import pytest
-from huggingface_hub import set_client_factory
-from huggingface_hub.utils import close_session
-from huggingface_hub.utils._http import default_client_factory
 
 from playground.training.checkpoint import save_checkpoint
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
-from tests.hub.conftest import healed, hub  # noqa: F401
 from tests.support.tiny_models import cached_models
 
 
@@ -43,11 +39,3 @@ def digits(tmp_path_factory):
     folder = tmp_path_factory.mktemp("digits") / "digits"
     save_checkpoint(folder, trainer, metrics, trainer.evaluate(64))
     return folder
-
-
-@pytest.fixture
-def own_client():
-    """huggingface_hub's client is set up anew for each process; here, where one process holds many tests, it is put back."""
-    yield
-    set_client_factory(default_client_factory)
-    close_session()

@@ -14,7 +14,7 @@ from playground.training.manifest import CheckpointError
 from playground.training.trainer import Trainer
 from tests.support.fingerprint import fingerprint
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 N = 14
 RESUME = """
 import sys

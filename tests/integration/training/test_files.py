@@ -7,7 +7,7 @@ import pytest
 
 from playground.training.files import recover_folder, sweep, write_file, write_folder
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 OLD, NEW = {"a": b"old a", "b": b"old b", "only old": b"x"}, {"a": b"new a", "b": b"new b" * 100_000}
 DIE = """
 import os, shutil, sys

@@ -1,4 +1,12 @@
-"""A Hub of this machine for every test module here."""
+"""Fixtures that several layers share: the stand-in Hub, and a client that finds no other.
+
+A plugin of pytest, loaded by tests/conftest.py; what few tests need is imported in the fixture.
+"""
+
+import os
+import signal
+import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -43,3 +51,38 @@ def healed(request):
     yield
     if "hub" in request.fixturenames:
         request.getfixturevalue("hub").heal()
+
+
+@pytest.fixture
+def own_client():
+    """Restore the client of huggingface_hub, which a test sets up as a process of its own does."""
+    from huggingface_hub import set_client_factory
+    from huggingface_hub.utils import close_session
+    from huggingface_hub.utils._http import default_client_factory
+
+    yield
+    set_client_factory(default_client_factory)
+    close_session()
+
+
+@pytest.fixture
+def errand_here(monkeypatch):
+    """Return a function that carries an errand out in this process and returns its last message."""
+    from huggingface_hub import set_client_factory
+    from huggingface_hub.utils._http import default_client_factory
+    from playground.hub.work import work
+    from transformers.utils import logging
+
+    before, verbosity = signal.getsignal(signal.SIGINT), logging.get_verbosity()
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+    monkeypatch.setattr(os, "nice", lambda _: 0, raising=False)
+
+    def carry_out(errand, scratch):
+        messages = []
+        work(SimpleNamespace(send=messages.append, close=lambda: None, recv=threading.Event().wait), errand, str(scratch))
+        return messages[-1]
+
+    yield carry_out
+    signal.signal(signal.SIGINT, before)
+    logging.set_verbosity(verbosity)
+    set_client_factory(default_client_factory)

@@ -3,23 +3,18 @@
 import json
 import os
 import shutil
-import signal
 import struct
 import subprocess
 import sys
 import tempfile
 import threading
-from types import SimpleNamespace
 
 import pytest
-from huggingface_hub import set_client_factory
-from huggingface_hub.utils import logging
-from huggingface_hub.utils._http import default_client_factory
 
 from playground.families import FAMILIES
 from playground.hub import jobs as jobs_module
 from playground.hub.jobs import BRANCH, ERRANDS_AN_OWNER, ERRANDS_AT_ONCE, Busy, Jobs, begin, cancel
-from playground.hub.work import Errand, work
+from playground.hub.work import Errand
 from playground.runs.gather import FILES
 from playground.runs.limits import Limits
 from playground.runs.processes import warm_up
@@ -268,24 +263,6 @@ HOSTILE = (  # their names, for pytest
     "no-manifest", "no-weights", "long-manifest", "garbage", "deep", "other-schema", "odd-key", "too-wide", "nan", "infinite", "altered",
     "other-shapes", "cut-off", "empty", "pickle", "cut-state", "metrics", "too-few-metrics", "too-large",
 )  # fmt: skip
-
-
-@pytest.fixture
-def errand_here(monkeypatch):
-    """Carries an errand out in this process, which has imported everything already: the last words of it."""
-    before, verbosity = signal.getsignal(signal.SIGINT), logging.get_verbosity()
-    monkeypatch.setattr(os, "environ", os.environ.copy())
-    monkeypatch.setattr(os, "nice", lambda _: 0, raising=False)
-
-    def carry_out(errand, scratch):
-        said = []
-        work(SimpleNamespace(send=said.append, close=lambda: None, recv=threading.Event().wait), errand, str(scratch))
-        return said[-1]
-
-    yield carry_out
-    signal.signal(signal.SIGINT, before)
-    logging.set_verbosity(verbosity)
-    set_client_factory(default_client_factory)
 
 
 @pytest.mark.parametrize("name", HOSTILE)

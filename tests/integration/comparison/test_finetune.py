@@ -22,7 +22,7 @@ from playground.training.checkpoint import save_checkpoint
 from playground.training.trainer import Trainer
 from tests.support.commands import playground
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 BOTH = pytest.mark.parametrize("fixture", ["tiny-gpt2", "tiny-bert"])
 STEPS = {"tiny-gpt2": 60, "tiny-bert": 120}  # half as many sufficed for six seeds of each, but not on every processor
 

@@ -10,7 +10,7 @@ import pytest
 
 import playground
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 HOUSE = ROOT / "playground"
 FLOORS = {name: int(floor) for floor, name in re.findall(r"^ +(\d+)  (\w+)/? ", playground.__doc__, re.MULTILINE)}
 FILES = sorted(HOUSE.rglob("*.py"))

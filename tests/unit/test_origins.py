@@ -28,7 +28,6 @@ from playground.tasks.rows import RowsError, origin_of
 from playground.training.checkpoint import load_model, load_trainer, save_checkpoint
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
-from tests.hub.conftest import hub  # noqa: F401
 
 TEXT = "".join(f"{i:03d}\t{i:03d}x\n" for i in range(300))
 SMALL = {"d_model": 16, "n_heads": 1, "n_layers": 1, "d_ff": 16, "steps": 3, "batch_size": 16, "eval_every": 100}
@@ -255,7 +254,7 @@ def parquet(rows):
 
 
 @pytest.fixture
-def streamed(hub, tmp_path, monkeypatch):  # noqa: F811
+def streamed(hub, tmp_path, monkeypatch):
     """The stand-in Hub, where the file system of huggingface_hub looks too."""
     import datasets
     from huggingface_hub import HfFileSystem
