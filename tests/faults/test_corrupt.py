@@ -71,6 +71,7 @@ def test_flipped_bytes_of_the_data_are_refused(saved, name):
     assert not taken, f"{len(taken)} of {len(places)} damaged files were taken for good"
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("name", FILES)
 def test_truncations_are_refused(saved, name):
     content, chance = (saved / name).read_bytes(), random.Random(0)

@@ -116,6 +116,7 @@ def begin(registry):
     return run, run.message
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("free", [0, PAGE, 2 * PAGE, 6 * PAGE])
 def test_full_disk_at_start_is_reported_and_run_starts_once_freed(registry, disk, free):
     disk.leave(free)

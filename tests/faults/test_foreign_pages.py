@@ -153,6 +153,7 @@ CALLS = [
 ]  # fmt: skip
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("headers", FOREIGN, ids=lambda headers: " ".join(headers))
 @pytest.mark.parametrize(("method", "path", "body"), CALLS, ids=lambda value: value if isinstance(value, str) else "")
 def test_a_request_of_another_site_is_refused(app, headers, method, path, body):
@@ -225,6 +226,7 @@ def test_a_file_in_a_request_is_refused_and_not_fetched(app, site, form):
 # C10: routes that write files
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(
     ("method", "path"),
     [("POST", "/gradio_api/process_recording"), ("GET", "/gradio_api/deep_link?session_hash=abc"), ("GET", "/?deep_link=abc"),

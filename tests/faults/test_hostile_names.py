@@ -67,6 +67,7 @@ NAMES = [*UP, *HIDDEN, *CODE, *MARKUP, *TEXT]
 SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*|\.[a-z0-9-]+|[0-9a-f]{64}")
 
 
+@pytest.mark.smoke
 def test_there_are_150_of_them_and_none_twice():
     assert len(NAMES) == len(set(NAMES)) == 150
 
@@ -163,6 +164,7 @@ def test_no_member_of_a_zip_leads_out_of_its_folder(watched, tmp_path):
         assert {path.relative_to(folder).as_posix() for path in folder.rglob("*")} <= {"packed", "inside", *(f"inside/{f}" for f in FILES)}
 
 
+@pytest.mark.smoke
 def test_what_is_no_repository_and_no_revision_is_asked_of_nobody(watched, tmp_path, monkeypatch):
     visited = []
     hub = Hub("", "http://127.0.0.1:9")

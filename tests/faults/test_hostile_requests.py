@@ -234,6 +234,7 @@ BODIES = {
 }  # fmt: skip
 
 
+@pytest.mark.smoke
 def test_bodies_that_are_no_json_are_refused(server):
     client = server[0]
     for name, body in BODIES.items():

@@ -130,6 +130,7 @@ def test_settings_in_a_link(count):
     examined(count, fields(), examine)
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(
     "text",
     [

@@ -136,6 +136,7 @@ def handmade(good):
     return {name: (vouched(files | {WEIGHTS: make(*split(files[WEIGHTS]))}), says) for name, (make, says) in HANDMADE.items()}
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("name", HANDMADE)
 def test_crafted_hub_weights_are_rejected_before_memory_mapping(handmade, tmp_path, monkeypatch, name):
     files, says = handmade[name]

@@ -292,6 +292,7 @@ def timed(call, *arguments):
     return time.monotonic() - started, refused.value
 
 
+@pytest.mark.smoke
 def test_without_a_network_one_is_told_within_three_seconds(prepared, nowhere):
     seconds, error = timed(Hub("", nowhere).reach)
     assert seconds < 3 + BUSY

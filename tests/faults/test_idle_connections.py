@@ -12,6 +12,7 @@ from tests.support.page_client import Page
 HALF = (b"", b"GET / HTTP/1.1\r\nHost: 127", b"POST /playground/ask/poll HTTP/1.1\r\nContent-Length: 90\r\n\r\n{")
 
 
+@pytest.mark.smoke
 @pytest.mark.skipif(shutil.which("prlimit") is None, reason="prlimit sets the limit of file descriptors")
 def test_idle_connections_shut_nobody_out_and_fill_no_log(tmp_path):
     app = AppServer(tmp_path, by=("prlimit", "--nofile=160:160"), GRADIO_SERVER_NAME="0.0.0.0")

@@ -145,6 +145,7 @@ def test_ids_cannot_be_guessed_or_told_from_each_other(registries):
     assert all(word not in run.folder.name for word in words for run in runs)
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("owner", ["", None, 3, [], {}, "ada\0", "ADA", " ada"])
 def test_nobody_else_is_the_owner(registries, owner):
     registry = registries()

@@ -157,6 +157,7 @@ for number in range(int(run.name) + 1, 10**9):
 """
 
 
+@pytest.mark.smoke
 @counts(10, 200)
 def test_server_killed_while_writing_loses_no_run_record(registries, tmp_path, count):
     registry = registries()

@@ -21,6 +21,7 @@ async def both(registry, run):
     return await asyncio.gather(shown(registry, what | {"view": "attention"}), answered(registry, what))
 
 
+@pytest.mark.smoke
 @pytest.mark.timeout(200)
 def test_models_are_looked_into_and_asked_while_every_place_trains(registries):
     registry = registries(slots=SLOTS)

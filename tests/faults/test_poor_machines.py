@@ -152,6 +152,7 @@ def test_without_a_fork_server_it_trains_to_the_end(tmp_path):
         assert not any("forkserver" in each for each in begun)
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("method", ["fork", "threads"])
 def test_another_start_method_is_refused_with_those_there_are(monkeypatch, method):
     monkeypatch.setenv("PLAYGROUND_START_METHOD", method)

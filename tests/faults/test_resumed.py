@@ -45,6 +45,7 @@ def chance_models(n):
         }  # fmt: skip
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(
     ("models", "cuts"),
     [(MODELS, (0, 1, 7)), pytest.param(tuple(chance_models(20)), range(10), marks=[pytest.mark.soak, pytest.mark.timeout(3600)])],

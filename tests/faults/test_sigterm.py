@@ -32,6 +32,7 @@ def further(page, subject, step):
     return wait_for(lambda: (told := page.poll(subject))["step"] > step and told, 120, f"steps beyond {step}")
 
 
+@pytest.mark.smoke
 @counts(1, 20)
 def test_sigterm_saves_every_run_and_next_app_resumes_them(tmp_path, count):
     for turn in range(count):

@@ -31,6 +31,7 @@ def floating(text):
     return [name for name in ACTION.findall(text) if not name.startswith("./") and not BY_COMMIT.fullmatch(name)]
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("path", REQUIREMENTS, ids=lambda path: path.name)
 def test_every_requirement_has_one_version(path):
     assert unpinned(path.read_text()) == []
@@ -83,6 +84,7 @@ def test_no_checkout_keeps_its_credential(path):
     assert [step.get("with", {}).get("persist-credentials") for step in checkouts] == [False] * len(checkouts)
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
 def test_every_action_is_named_by_its_commit(path):
     assert ACTION.search(path.read_text())

@@ -283,6 +283,7 @@ def test_a_token_that_is_typed_wins_and_is_kept_nowhere(hub, local):
     assert holding(folder, hub.CY, hub.BEN, hub.ADA, hub.UNKNOWN, but=but) == []
 
 
+@pytest.mark.smoke
 def test_no_process_below_the_server_inherits_a_secret(tmp_path):
     """The workers read files that strangers send."""
     canaries = {"HF_TOKEN": "hf_" + "CanaryToken" * 3, "OAUTH_CLIENT_SECRET": "CanaryOfTheOauthSecret"}

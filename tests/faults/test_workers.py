@@ -92,6 +92,7 @@ def check_no_point_is_missing(run):
     assert newest_step(run) == points.last
 
 
+@pytest.mark.smoke
 def test_run_killed_before_its_first_checkpoint_restarts_on_resume(registries):
     registry = registries()
     run = start(registry, steps=200)

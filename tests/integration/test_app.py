@@ -46,6 +46,7 @@ def test_this_machine_is_served(app, host):
     assert app.get("/", Host=f"{host}:{app.port}", Origin=f"http://{host}:{app.port}")[0] == 200
 
 
+@pytest.mark.smoke
 def test_building_the_page_imports_neither_torch_nor_transformers():
     script = (
         "import sys, playground.ui.app; print(*[m for m in ('torch', 'transformers', 'datasets', 'matplotlib.pyplot') if m in sys.modules])"

@@ -52,6 +52,7 @@ def flaky_names(done):
     return re.findall(r"^FLAKY (.+)$", done.stdout, re.M)
 
 
+@pytest.mark.smoke
 def test_a_suite_that_passes_runs_once(run_ci):
     done = run_ci(flaky=0)
     assert done.returncode == 0, done.stdout + done.stderr

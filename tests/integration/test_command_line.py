@@ -47,6 +47,7 @@ def trained(tmp_path_factory):
     return out, done
 
 
+@pytest.mark.smoke
 def test_train_ends_with_one_json_line(trained):
     out, done = trained
     told = json.loads(done.stdout.splitlines()[-1])
@@ -59,6 +60,7 @@ def test_train_ends_with_one_json_line(trained):
     }  # fmt: skip
 
 
+@pytest.mark.smoke
 def test_evaluate_scores_what_train_scored(trained):
     out, done = trained
     scored = json.loads(interpreter("evaluate", out, "--n", "2000", "--json").stdout.splitlines()[-1])
@@ -142,6 +144,7 @@ def test_until_ends_a_run_early(tmp_path):
     assert json.loads(done.stdout.splitlines()[-1])["steps"] < 500
 
 
+@pytest.mark.smoke
 def test_predict_prints_the_answer_alone_on_its_last_line():
     done = interpreter("predict", "checkpoints/reverse", "3 1 4")
     assert (done.returncode, done.stdout) == (0, "4 1 3\n")
@@ -149,6 +152,7 @@ def test_predict_prints_the_answer_alone_on_its_last_line():
     assert playground("predict", "checkpoints/reverse-one-head", "1,2,3,4").stdout == "4 3 2 1\n"
 
 
+@pytest.mark.smoke
 def test_inspect_command_writes_each_figure_with_its_data(trained, tmp_path):
     checkpoint, _ = trained
     (checkpoint / "history").mkdir()

@@ -112,6 +112,7 @@ def test_what_is_no_repository_gets_on_no_card(tmp_path, name):
             write_dataset(tmp_path, Manifest(RunConfig(), 1, 0.0, "cpu"), **(REPOS | repos))
 
 
+@pytest.mark.smoke
 def test_the_test_set_is_the_one_behind_the_scores():
     manifest = read_manifest(REVERSE)
     asked = scored_set(manifest)
@@ -130,6 +131,7 @@ def written(tmp_path_factory):
     return folder
 
 
+@pytest.mark.smoke
 def test_the_folder_holds_two_tables_and_a_card(written):
     assert sorted(str(path.relative_to(written)) for path in written.rglob("*") if path.is_file()) == [
         "README.md",

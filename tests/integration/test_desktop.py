@@ -98,6 +98,7 @@ def test_ctrl_c_during_startup_ends_without_traceback(tmp_path):
     assert "Traceback" not in app.said
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(
     ("words", "asked"),
     [

@@ -171,6 +171,7 @@ def test_a_licence_is_named_on_the_command_line(hub, trained):
     assert 'revision="exp/1"' in card.text
 
 
+@pytest.mark.smoke
 def test_push_makes_one_commit_and_prints_the_link(hub, trained, published):
     done, seen = published
     first, *files, last = done.stdout.splitlines()
@@ -230,6 +231,7 @@ def test_with_data_the_training_set_is_published_and_the_card_links_it(hub, trai
 # Fetching
 
 
+@pytest.mark.smoke
 def test_a_pulled_checkpoint_is_the_published_one_to_the_bit(hub, trained, pulled):
     out, done = pulled
     (line,) = done.stdout.splitlines()

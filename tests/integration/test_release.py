@@ -30,6 +30,7 @@ def git(repo, *words):
     return subprocess.run(["git", *words], cwd=repo, check=True, capture_output=True, text=True).stdout
 
 
+@pytest.mark.smoke
 def test_a_release_names_what_was_unreleased_and_tags_it(repo):
     done = release(repo, "0.2.0")
     assert (done.returncode, done.stderr) == (0, "")

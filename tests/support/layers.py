@@ -13,7 +13,7 @@ import pytest
 
 TESTS = Path(__file__).resolve().parents[1]
 LAYERS = {
-    "unit": "no process, no server, no training beyond some seconds",
+    "unit": "no server, no worker, no training beyond some seconds",
     "integration": "processes, commands, real HTTP against the stand-in Hub, real pipelines",
     "browser": "the page in Chromium",
     "faults": "hostile input, killed processes, full disks, load",

@@ -43,6 +43,7 @@ def carry_out(section, copy):
     return [sys.executable, *command.split()[1:]]
 
 
+@pytest.mark.smoke
 def test_there_is_a_recipe_for_each_thing_that_can_be_added():
     assert list(SECTIONS) == ["A task", "A part", "An attention", "A family", "A tab"]
 

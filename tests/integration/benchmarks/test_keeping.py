@@ -72,6 +72,7 @@ def test_tasks_count_seeds_that_never_reach_the_goal_too():
     assert "| copy | 2 of 3 | 60 (60 and more) |" in told
 
 
+@pytest.mark.smoke
 def test_every_table_names_the_commit_it_was_measured_at(elsewhere):
     keeping.keep("accuracy", [row()])
     kept = json.loads((elsewhere / "accuracy.json").read_text())

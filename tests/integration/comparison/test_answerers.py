@@ -77,6 +77,7 @@ RIGHT = {
 }
 
 
+@pytest.mark.smoke
 def test_perfect_copying_and_invalid_outputs_score_as_expected(tokenizer):
     told = {}
     for name, rule in RIGHT.items():
@@ -198,6 +199,7 @@ def test_the_scratch_models_answer_counts_only_when_it_ends(digits):
         assert (answer.read == ("4", "1", "3")) is right
 
 
+@pytest.mark.smoke
 def test_trained_fixture_reverses_through_the_real_pipeline(causal):
     """It has learned three reversed digits: better than every baseline, by writing them itself."""
     table = asked(rank=6)
@@ -302,6 +304,7 @@ def test_the_baselines_are_what_they_are_said_to_be():
     assert chance == {"exact_match": pytest.approx(1e-4), "token_accuracy": 0.1, "rank_accuracy": 1 / len(candidates)}
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(("name", "low", "high", "symbols"), [("parity", 1, 8, DIGITS), ("brackets", 4, 16, "01()")])
 def test_chance_guesses_among_the_symbols_that_targets_hold(name, low, high, symbols):
     questions = draw_questions(load_task(name), 40, low, high)
@@ -311,6 +314,7 @@ def test_chance_guesses_among_the_symbols_that_targets_hold(name, low, high, sym
     assert (table.rows[0]["exact_match"], table.rows[0]["token_accuracy"]) == (0.5, 0.5)
 
 
+@pytest.mark.smoke
 def test_chance_guesses_among_all_symbols_where_targets_hold_them_all():
     table = asked()
     table.chance()

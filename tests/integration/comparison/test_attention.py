@@ -25,6 +25,7 @@ def name(request):
     return ENCODER if request.param == "encoder" else request.getfixturevalue(request.param)
 
 
+@pytest.mark.smoke
 def test_attention_weights_match_transformers_and_softmax_of_scores(name):
     inside = open_inside(name, Tell())
     ids = inside.tokenizer(THE_CAT)["input_ids"]

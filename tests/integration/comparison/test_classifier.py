@@ -52,6 +52,7 @@ def test_a_head_learns_and_the_folder_that_it_leaves_is_a_model(kind, request, t
     assert run("classify", {"model": result["folder"], "text": QUICK["sentence"]}, Tell())["labels"][0]["label"] == "pro"
 
 
+@pytest.mark.smoke
 def test_seed_determines_model_and_head_training_freezes_encoder(tiny_bert):
     import torch
 

@@ -85,6 +85,7 @@ def test_a_signal_ends_it_and_the_rows_so_far_are_told(environment, digits):
     ]
 
 
+@pytest.mark.smoke
 def test_what_cannot_be_is_refused_in_one_line(environment, digits, tmp_path):
     for arguments, sentence in (
         (["compare", tmp_path], "config.json"),

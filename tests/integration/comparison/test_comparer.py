@@ -62,6 +62,7 @@ def table(digits, *models, **more):
     return {"checkpoint": str(digits), "models": list(models), "n": 4, "shots": 0, "rank": 1} | more
 
 
+@pytest.mark.smoke
 def test_a_table_with_the_models_of_the_hub(comparer, served, digits):
     job = comparer.begin("table", table(digits, "gpt2", "nobody/nothing", "bert-base-uncased"), "ada")
     answer = over(comparer, job)
@@ -217,6 +218,7 @@ def test_whatever_goes_wrong_becomes_a_sentence():
         run("no such kind", {}, Tell())
 
 
+@pytest.mark.smoke
 def test_only_unexpected_errors_are_logged_with_traceback(caplog):
     def fail():
         raise KeyError("layers")

@@ -158,6 +158,7 @@ def test_attention_rows_sum_to_one_and_exclude_padding_and_future(fixture, famil
             assert float(weights_BHQM.triu(1)[there_BHQM].abs().max()) == 0
 
 
+@pytest.mark.smoke
 def test_held_out_examples_contribute_no_loss(family):
     model, _ = family("tiny-gpt2")
     model.eval()

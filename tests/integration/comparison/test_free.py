@@ -21,6 +21,7 @@ def rows_of(messages):
     return [content[0] for word, *content in messages if word == "row"]
 
 
+@pytest.mark.smoke
 def test_a_gap_is_filled_as_the_grammar_says_with_probabilities(tiny_bert):
     found = run("free", {"task": "fill-mask", "model": tiny_bert, "text": "The capital of [MASK] is Paris.", "top_k": 3}, Tell())
     (gap,) = found["gaps"]

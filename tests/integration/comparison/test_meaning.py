@@ -32,6 +32,7 @@ def test_river_bank_embedding_is_nearer_to_shore_than_loan_bank():
     assert all(layer["beside"][0][0] > layer["beside"][0][1] for layer in found["layers"][1:])
 
 
+@pytest.mark.smoke
 def test_cosines_equal_those_by_hand(tiny_bert):
     text = "the bank refused my loan. the bank by the river was steep."
     found = run("banks", {"model": tiny_bert, "text": text, "beside": []}, Tell())

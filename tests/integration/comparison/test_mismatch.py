@@ -8,6 +8,7 @@ from playground.comparison.pretrained import find, open_pipeline
 from playground.comparison.work import Refused, Tell, run
 
 
+@pytest.mark.smoke
 def test_the_wrong_tokenizer_spoils_a_continuation(tiny_gpt2, tiny_bert):
     found = run("mismatch", {"model": tiny_gpt2, "tokenizer": tiny_bert, "text": "The capital of France is"}, Tell())
     assert found["own"]["answer"].startswith(" Paris.")

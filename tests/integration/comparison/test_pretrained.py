@@ -50,6 +50,7 @@ def refusal(name, tell=None, **settings):
     return str(refused.value), refused.value.again
 
 
+@pytest.mark.smoke
 def test_model_is_downloaded_once_and_then_loaded_from_cache(served, cache):
     told = []
     found = find("gpt2", Tell(lambda *entry: told.append(entry)))
@@ -118,6 +119,7 @@ def test_a_gated_model_is_not_asked_for(served, tiny_gpt2):
     assert "name its folder" in sentence
 
 
+@pytest.mark.smoke
 def test_pickles_and_foreign_code_are_not_loaded(served, tiny_gpt2):
     files = files_of(tiny_gpt2)
     served.put("ben/pickled", {"config.json": files["config.json"], "pytorch_model.bin": b"pickle"})

@@ -33,6 +33,7 @@ def whole(digits, tiny_gpt2, tiny_bert):
     return told_by(what)
 
 
+@pytest.mark.smoke
 def test_every_line_is_there_and_says_what_it_is(whole, tiny_gpt2, tiny_bert):
     rows, result, _ = whole
     lines = [(row["model"], row["what"], row["n"], row["ranked"], bool(row["error"])) for row in result["rows"]]

@@ -167,6 +167,7 @@ def test_what_is_no_name_of_a_branch_reaches_no_network(hub, ada, package, branc
 # A push
 
 
+@pytest.mark.smoke
 def test_a_push_is_one_commit_of_the_very_bytes(hub, ada, package):
     said = []
     with hub.watch() as seen:
@@ -240,6 +241,7 @@ def test_an_account_has_the_organizations_in_which_it_may_write(hub):
     assert Hub(hub.ADA_READS, hub.url).account() == {"name": "ada", "orgs": ["attention"], "writes": False}
 
 
+@pytest.mark.smoke
 def test_without_a_token_nobody_is_asked_whose_it_is(hub, nobody):
     with hub.watch() as seen:
         assert "sign in first" in str(refused(nobody.account))
@@ -314,6 +316,7 @@ def test_a_token_that_the_hub_says_back_is_not_told(hub, ada, package, status):
         hub.clear()
 
 
+@pytest.mark.smoke
 def test_the_token_of_the_machine_is_never_taken(hub, package, tmp_path, monkeypatch):
     """With the owner's token wherever huggingface_hub looks for one, and nothing but our own saying so in its way."""
     monkeypatch.setenv("HF_TOKEN", hub.OWNER)

@@ -86,6 +86,7 @@ def titles(hub, id, revision="main", kind="model"):
 # There and back
 
 
+@pytest.mark.smoke
 def test_what_is_pushed_is_looked_at_and_pulled_bit_equal(hub, checkpoint, published, tmp_path):
     assert titles(hub, "ada/digits") == ["initial commit", "Step 6"]
     assert {published[name] for name in FILES[1:]} <= set(contents(checkpoint).values())
@@ -389,6 +390,7 @@ def test_an_errand_that_says_nothing_for_too_long_is_ended(hub, monkeypatch):
     assert job.again
 
 
+@pytest.mark.smoke
 def test_owners_find_their_own_errands_only(hub):
     jobs = Jobs(None)
     adas = jobs.start(Errand("look", "ada/nothing", hub.ADA, hub.url), "ada")

@@ -135,6 +135,7 @@ def repository(request, hub, own, gpt2, canary, tmp_path, monkeypatch):
     return f"eve/{request.param}", pulled, compared
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("repository", NAMES, indirect=True)
 @pytest.mark.parametrize("kind", ["look", "pull", "reproduce"])
 def test_an_errand_runs_nothing_and_says_why_it_refuses(hub, repository, errand_here, tmp_path, kind):

@@ -125,6 +125,7 @@ def held_out(n):
 # What is in it
 
 
+@pytest.mark.smoke
 def test_a_package_holds_what_loads_it_and_nothing_else(package, tmp_path):
     paths = build_package(REVERSE, tmp_path / "new")
     assert {path.name for path in paths} == ALWAYS | {"metrics.jsonl"} == {path.name for path in package.iterdir()}
@@ -184,6 +185,7 @@ def test_package_of_unsupported_architecture_is_rejected_with_remedy(tmp_path, m
 # The way back
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_checkpoint_comes_back_bit_for_bit(name, tmp_path):
     original = ROOT / "checkpoints" / name

@@ -45,6 +45,7 @@ def deployed(hub, deploy):
     return done, seen
 
 
+@pytest.mark.smoke
 def test_what_a_space_needs_is_in_it_and_nothing_else():
     names = set(space_files())
     assert {"app.py", "requirements.txt", "README.md", "LICENSE", PICTURE, "playground/ui/app.py", "playground/ui/live.js"} <= names

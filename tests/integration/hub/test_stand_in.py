@@ -110,6 +110,7 @@ def pushed(hub, ada):
     return url, commit, seen
 
 
+@pytest.mark.smoke
 def test_push_is_one_commit_and_uploads_large_files_without_token(hub, ada, pushed):
     url, commit, seen = pushed
     assert url == f"{hub.url}/ada/reverse"

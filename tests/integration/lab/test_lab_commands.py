@@ -80,6 +80,7 @@ def test_checkpoints_of_different_tasks_and_lengths_are_not_compared(here, tmp_p
     assert [(row["task"], row["trained"]) for row in found["rows"]] == [("reverse", [1, 10]), ("sort", [1, 6])]
 
 
+@pytest.mark.smoke
 def test_an_experiment_from_the_command_line(tmp_path):
     words = ("experiment", "--vary", "norm=pre,post", "--seeds", 1, "--out", tmp_path, "--json", "--set", "steps=20", "max_length=4", *TINY)
     found = last(playground(*words))

@@ -54,6 +54,7 @@ def statuses(lab, asked, owner="ada"):
     return [line["status"] for line in lab.report(asked, owner)["lines"]]
 
 
+@pytest.mark.smoke
 def test_an_experiment_trains_every_run_and_tells_what_came_of_it(serve):
     registry, lab = serve()
     asked = lab.begin(spec(), "ada")

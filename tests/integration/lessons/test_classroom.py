@@ -159,6 +159,7 @@ def test_a_run_that_is_still_being_saved_is_not_taken_up(registry):
     room.close()
 
 
+@pytest.mark.smoke
 def test_nothing_is_begun_for_what_cannot_be(room, registry):
     for ask in (
         lambda: room.begin_stop("stop-9", 1, {}, OWNER),
@@ -199,6 +200,7 @@ def test_full_service_evicts_longest_abandoned_waiting_measurement(room, monkeyp
         room.poll(waiting[1], OTHER)
 
 
+@pytest.mark.smoke
 def test_a_mystery_tells_nothing_that_is_to_be_found(room):
     seed = next(seed for seed in range(100) if chosen(MYSTERY, seed) == "causal-mask")
     question = room.begin_bug(MYSTERY, seed, 20, OWNER)

@@ -123,6 +123,7 @@ def test_the_defaults_are_those_of_a_hosted_instance_and_of_none_locally(monkeyp
 # Sizes
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(("field", "most"), [("d_model", 512), ("n_layers", 8), ("max_length", 128), ("batch_size", 512)])
 def test_a_setting_beyond_the_limit_is_refused_with_the_way_out(monkeypatch, field, most):
     limits = Limits(d_model=512, n_layers=8, max_length=128, batch_size=512)
@@ -140,6 +141,7 @@ def test_a_setting_beyond_the_limit_is_refused_with_the_way_out(monkeypatch, fie
     assert str(told.value) == f"{field} is {2 * most}: this Space allows at most {most}; duplicate it to lift that"
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("field", LARGE)
 def test_no_door_lets_a_larger_run_in(hosted, tmp_path, field):
     registry = hosted()

@@ -46,6 +46,7 @@ def no_threads(monkeypatch):
     monkeypatch.setattr(threading.Thread, "start", refuse)
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("missing", ["no_descriptors", "no_threads"])
 def test_failed_child_start_reports_its_end_from_another_thread(missing, request):
     Child("builtins:id", "first", on_message=lambda: None, on_end=lambda code: None)  # before resources run out

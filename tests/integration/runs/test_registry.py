@@ -169,6 +169,7 @@ class Page:
 # A run's life
 
 
+@pytest.mark.smoke
 def test_run_trains_in_its_own_process_and_saves_scored_checkpoint(registry):
     run = start(registry, steps=60)
     worker = run.worker
@@ -201,6 +202,7 @@ def test_pause_holds_the_run_step_moves_it_by_one_and_resume_lets_it_go(registry
     assert len(losses(run)) >= held_at + 5
 
 
+@pytest.mark.smoke
 def test_stopped_run_saves_predicts_and_resumes_bit_exactly(registry):
     run, undisturbed = start(registry, changes=SLOWLY, steps=60, dropout=0.1), start(registry, steps=60, dropout=0.1)
     wait_for_steps(run)
@@ -283,6 +285,7 @@ def test_diverged_run_fails_with_remedy_and_keeps_last_weights(registry):
     assert newest(run) == run.step == len(losses(run))
 
 
+@pytest.mark.smoke
 def test_killed_worker_is_reported_resumable_and_affects_no_other(registry):
     victim, other = slow(registry), slow(registry)
     wait_for_steps(other)
@@ -346,6 +349,7 @@ def test_a_kept_checkpoint_stays_and_of_the_others_only_the_latest(registry):
 # Waiting for a place
 
 
+@pytest.mark.smoke
 def test_more_runs_than_places_wait_in_line_and_move_up(serve):
     registry = serve(slots=1)
     first, second, third, fourth = (slow(registry) for _ in range(4))

@@ -88,6 +88,7 @@ def test_a_poll_and_a_request_do_not_wait_for_the_disk(registry, monkeypatch, ac
         acting.result(60)
 
 
+@pytest.mark.smoke
 def test_what_changed_is_on_the_disk_when_the_call_returns(registry):
     run = start(registry)
 

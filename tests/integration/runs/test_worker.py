@@ -59,6 +59,7 @@ def in_rows(worker: Worker) -> list[int]:
     return rows
 
 
+@pytest.mark.smoke
 def test_rows_of_steps_leave_the_same_history_as_single_steps(make, quick):
     plain, worker = make("plain"), make("rows")
     plain.run()

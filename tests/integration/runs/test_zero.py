@@ -98,6 +98,7 @@ def at_once():
     return kept, {name: tensor.tolist() for name, tensor in own_tensors(trainer.family).items()}
 
 
+@pytest.mark.smoke
 def test_slices_train_what_one_go_trains_to_the_bit(registry, zero, slices_of, at_once):
     slices_of(0.1)
     run = registry.start(CONFIG, "ada")

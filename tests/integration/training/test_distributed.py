@@ -62,6 +62,7 @@ def assert_close(trainer, other):
         torch.testing.assert_close(weight, theirs[name], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.smoke
 def test_two_processes_train_to_the_same_weights_as_one(saw, alone):
     (first, second), _, folder = saw
     expected, of_one = alone

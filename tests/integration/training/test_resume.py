@@ -83,6 +83,7 @@ def forget_nothing(trainer, fresh):
     pass
 
 
+@pytest.mark.smoke
 def test_run_resumed_in_new_process_is_bit_identical_to_uncut_run(dropping, tmp_path):
     cuts = [(dropout, steps) for dropout in (0.0, 0.1) for steps in (0, 1, 9)]
     folders = [saved(dropping.replace(dropout=dropout), steps, tmp_path / f"{dropout}-{steps}") for dropout, steps in cuts]

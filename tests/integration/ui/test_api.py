@@ -91,6 +91,7 @@ def test_every_endpoint_is_explained_with_its_types(app):
             assert parameter["type"], f"{name} {parameter}"
 
 
+@pytest.mark.smoke
 def test_a_run_is_started_steered_and_asked(ask, run, mine):
     steer = {"run": run["run"], "owner": run["owner"]}
     assert ask("pause", **steer)["status"] == "paused"

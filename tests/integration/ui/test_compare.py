@@ -70,6 +70,7 @@ def test_a_run_is_compared_by_its_newest_checkpoint_and_by_nobody_else(page, reg
     assert "not yours" in ask(page, "begin", what | {"owner": OTHER})["error"]
 
 
+@pytest.mark.smoke
 def test_only_its_owner_hears_of_a_job(page):
     job = ask(page, "begin", {"owner": OWNER, "kind": "cached", "what": {}})["job"]
     assert ask(page, "poll", {"owner": OWNER, "job": job})["status"] == "waiting"

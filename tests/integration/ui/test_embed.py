@@ -34,6 +34,7 @@ def policy(query, answer=None):
 FRAMES = "frame-ancestors 'self' https://huggingface.co"
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(
     "query",
     [

@@ -80,6 +80,7 @@ def test_a_comparison_job_fails_with_a_sentence(comparer, kind, fail):
     assert comparer.process_id is None
 
 
+@pytest.mark.smoke
 @FAILURES
 def test_comparison_jobs_go_on_after_a_failed_start(comparer, fail, tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))

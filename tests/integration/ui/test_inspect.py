@@ -30,6 +30,7 @@ def ask(registry, **what):
         return thread.submit(asyncio.run, shown(registry, {"subject": "checkpoint:reverse", "text": "3 1 4", **what})).result()
 
 
+@pytest.mark.smoke
 def test_a_checkpoint_is_looked_into(registry):
     told = ask(registry, view="attention")
     assert told["written"] == told["answer"] == ["4", "1", "3", "EOS"]

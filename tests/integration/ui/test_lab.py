@@ -79,6 +79,7 @@ def trained(registry, **settings):
     return run
 
 
+@pytest.mark.smoke
 def test_a_question_tells_what_it_trains_and_whether_it_was_asked(page):
     told = ask(page, "questions")
     norm = next(each for each in told["questions"] if each["name"] == "norm")
@@ -138,6 +139,7 @@ def test_what_is_wrong_is_said_with_its_field_and_nothing_begins(page, wrong, fi
     assert ask(page, "poll")["experiments"] == []
 
 
+@pytest.mark.smoke
 def test_only_its_owner_hears_of_an_experiment(page):
     asked = ask(page, "begin", question="norm")["experiment"]
     mine = ask(page, "poll", open=asked)

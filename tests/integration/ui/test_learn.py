@@ -27,6 +27,7 @@ def asked(page, name, **what):
         return pool.submit(asyncio.run, page.answerers()[name](what, None)).result()
 
 
+@pytest.mark.smoke
 def test_the_page_is_told_every_question_and_no_answer(page):
     told = asked(page, "learn-lessons", owner=OWNER)
     assert [stop["name"] for stop in told["stops"]] == list(STOPS)

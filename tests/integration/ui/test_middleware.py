@@ -125,6 +125,7 @@ def built():
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.smoke
 def test_every_registered_route_is_known_and_served_or_not(built):
     routes = {(method, path) for method, path in built["routes"]}
     own = {each for each in routes if each[1].startswith("/playground/")}
@@ -160,6 +161,7 @@ def test_a_session_copies_no_configuration(built):
     assert built["sessions"] <= 100
 
 
+@pytest.mark.smoke
 def test_sessions_that_never_read_cost_no_other_session_its_messages(built):
     assert built["lost"]["estimates"] in range(1, 101), "the queue stops, or keeps every estimate"
     assert built["lost"]["kept"] <= 2000

@@ -73,6 +73,7 @@ def unfinished(app):
     return [path for path in (app.checkpoints / "rows").glob(".*.tmp") if not (path / "rows").is_dir()]
 
 
+@pytest.mark.smoke
 def test_dataset_is_previewed_stored_on_use_and_listed_per_owner(app):
     owner, other = new_owner(), new_owner()
     told = bring(app, TEXT + "a a a\ta a a\na a a\tb\n", owner)

@@ -74,6 +74,7 @@ def leftovers(app):
     return list((app.checkpoints / "runs").glob(".*.tmp"))
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("prefix", ["", "my run/"])
 def test_what_was_packed_becomes_a_run_of_its_owner(app, files, prefix):
     status, answer = send(app, zipped(files, prefix))
@@ -150,6 +151,7 @@ def test_an_upload_that_is_too_large_is_refused_before_it_has_come(app):
     assert send(app, b"x", **{"content-length": "90000000"})[0] == 413
 
 
+@pytest.mark.smoke
 def test_only_the_owner_is_given_a_ticket_and_it_works_once(tmp_path, files):
     registry = Registry(tmp_path)
     (tmp_path / "sent").mkdir()

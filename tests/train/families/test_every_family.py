@@ -101,6 +101,7 @@ def test_the_same_seed_makes_the_same_model_and_another_seed_another(name):
     assert any(not torch.equal(first[key], other[key]) for key in first)
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_run_that_was_saved_goes_on_to_the_bit_as_one_that_was_not(name, tmp_path):
     straight = Trainer(small(name, dropout=0.1))
@@ -138,6 +139,7 @@ def test_solves_is_solve_compared_whatever_is_asked(name, grown, data):
     assert torch.equal(model.solves(batch), (model.solve(batch.source_BS, 5) == batch.labels_BT).all(1))
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("name", VARIANTS)
 def test_an_answer_is_the_same_alone_and_in_a_padded_batch(name, grown):
     model, batch = grown(name)[60], rows()

@@ -43,6 +43,7 @@ def compared(small):
     return result
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_one_line_of_the_real_source(name):
     source = source_of(MISTAKES[name])
@@ -87,6 +88,7 @@ def test_the_right_copy_learns_what_the_trainer_learns_by_itself():
     assert ours.losses == pytest.approx([metrics.loss for metrics in theirs], abs=1e-5)  # written out, not fused
 
 
+@pytest.mark.smoke
 def test_a_broken_copy_cannot_be_saved(tmp_path):
     learner = Learner(RunConfig.from_fields(SMALL), MISTAKES["causal-mask"])
     learner.learn()
