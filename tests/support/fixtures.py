@@ -70,8 +70,9 @@ def errand_here(monkeypatch):
     """Return a function that carries an errand out in this process and returns its last message."""
     from huggingface_hub import set_client_factory
     from huggingface_hub.utils._http import default_client_factory
-    from playground.hub.work import work
     from transformers.utils import logging
+
+    from playground.hub.work import work
 
     before, verbosity = signal.getsignal(signal.SIGINT), logging.get_verbosity()
     monkeypatch.setattr(os, "environ", os.environ.copy())

@@ -39,6 +39,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if not config.option.markexpr and not hasattr(config, "workerinput"):
         names_tests = config.args_source is pytest.Config.ArgsSource.ARGS or config.option.keyword or config.option.lf
         config.option.markexpr = FULL if names_tests else DEFAULT
+    elif "soak" not in config.option.markexpr and not hasattr(config, "workerinput"):
+        config.option.markexpr = f"({config.option.markexpr}) and {FULL}"
 
 
 @pytest.hookimpl(tryfirst=True)
