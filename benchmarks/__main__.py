@@ -36,7 +36,7 @@ HERE = Path(__file__).parent
 STILL = (
     "Nothing here was run on a GPU yet: eager, compiled and captured steps a second against width and batch, beside the limits of "
     "bandwidth and matrix products (`python -m benchmarks gpu`), and several GPUs or machines. Captured steps equal single ones to the bit "
-    "on a processor, with the capturing call replaced (`tests/training/test_captured.py`)."
+    "on a processor, with the capturing call replaced (`tests/unit/training/test_captured.py`)."
 )
 SCORED = (
     "Presets of `playground/training/presets.py`; scored every 10 steps (paper and write-up: 25) on 256 held-out sequences, and on "

@@ -1,4 +1,4 @@
-"""Changes to Gradio 6.31 that no option of it offers. tests/ui/test_middleware.py holds each.
+"""Changes to Gradio 6.31 that no option of it offers. tests/integration/ui/test_middleware.py holds each.
 
 Apply them before the page is launched.
 """
