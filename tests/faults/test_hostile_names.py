@@ -1,14 +1,12 @@
 """Names that a visitor may choose, all of them odd, through every door that takes a name: each is refused or escaped, and nothing is
 written, read or sent where the name points."""
 
-import asyncio
 import io
 import itertools
 import json
 import os
 import re
 import zipfile
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from types import SimpleNamespace
@@ -30,6 +28,7 @@ from playground.ui.app import build
 from playground.ui.asked import PATH as ASK
 from playground.ui.transfer import FILES, PATH, unpack
 from tests.faults.test_hostile_requests import checkpoint, server  # noqa: F401
+from tests.support.coroutines import run_in_thread
 
 UP = [
     "..", "../", "../..", "../../etc/passwd", "..\\..\\windows\\system32", "....//....//etc/passwd", "..%2f..%2fetc%2fpasswd",
@@ -230,8 +229,7 @@ def test_a_link_of_such_words_opens_a_page_and_shows_them_escaped(watched):
             (query["inspect"], opened(query["inspect"], SimpleNamespace(query_params=query, request=without_cookies))) for query in queries
         ]
 
-    with ThreadPoolExecutor(1) as thread:
-        told = thread.submit(asyncio.run, opened_with_each()).result()
+    told = run_in_thread(opened_with_each())
     for wanted, (_, *views, inspect, live, trouble) in ((wanted, values[:8]) for wanted, values in told):
         assert json.loads(inspect)["wanted"] == wanted
         assert json.loads(live)["subject"] == f"watch:{wanted}"

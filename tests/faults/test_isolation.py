@@ -1,11 +1,9 @@
 """Two visitors of one server, whose requests come in any order: neither sees or changes anything of the other's."""
 
-import asyncio
 import json
 import logging
 import random
 import string
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -14,6 +12,7 @@ from playground.runs.run import Refused
 from playground.ui.acts import act, rows
 from playground.ui.live import ANSWERERS, told
 from playground.ui.visit import new_owner
+from tests.support.coroutines import run_in_thread
 from tests.support.faults import counts, held, start, wait_for
 
 ACTS = (*COMMANDS, "change", "extend", "rename", "hide", "show", "delete", "undelete", "again", "branch", "download", "remove", "explode")
@@ -126,8 +125,7 @@ def test_nothing_crosses_between_two_visitors(registries, tmp_path, count, caplo
     for visitor in (first, second):
         visitor.begin("done")
         visitor.begin("paused")
-    with ThreadPoolExecutor(1) as thread:  # the browser tests' event loop may be running in this one
-        answers = thread.submit(asyncio.run, visit(first, second, count, chance)).result()
+    answers = run_in_thread(visit(first, second, count, chance))
     assert answers > count / 4  # otherwise hardly anything was asked that could have been told
     printed = caplog.text + "".join(capfd.readouterr())
     for visitor in (first, second):
@@ -150,11 +148,10 @@ def test_ids_cannot_be_guessed_or_told_from_each_other(registries):
 def test_nobody_else_is_the_owner(registries, owner):
     registry = registries()
     run = start(registry, "ada", steps=1)
-    with ThreadPoolExecutor(1) as thread:
-        for do in ACTS:
-            assert "error" in thread.submit(asyncio.run, act(registry, {"owner": owner, "subject": f"run:{run.id}", "do": do})).result()
-        assert thread.submit(asyncio.run, rows(registry, {"owner": owner})).result()["runs"] == []
-        assert thread.submit(asyncio.run, told(registry, {"owner": owner, "subject": f"run:{run.id}"})).result()["status"] == "gone"
+    for do in ACTS:
+        assert "error" in run_in_thread(act(registry, {"owner": owner, "subject": f"run:{run.id}", "do": do}))
+    assert run_in_thread(rows(registry, {"owner": owner}))["runs"] == []
+    assert run_in_thread(told(registry, {"owner": owner, "subject": f"run:{run.id}"}))["status"] == "gone"
 
 
 def test_one_visitor_cannot_fill_the_line_for_the_other(registries):

@@ -4,10 +4,8 @@ The canary stands wherever huggingface_hub looks for a token, in the environment
 what the pages were answered, the app's log and every file it leaves are searched for it, and for the visitors' tokens.
 """
 
-import asyncio
 import json
 import time
-from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import psutil
@@ -19,6 +17,7 @@ from playground.runs.run import Refused
 from playground.ui.hub import HubPage, token_of
 from playground.ui.visit import new_owner
 from tests.support.app_server import AppServer, wait_for
+from tests.support.coroutines import run_in_thread
 from tests.support.fake_hub import StandInHub
 from tests.support.faults import tiny
 from tests.support.page_client import Page
@@ -97,8 +96,7 @@ def test_what_is_no_token_is_refused_without_saying_it(canary, typed):
 
 
 def waited_for(answer):
-    with ThreadPoolExecutor(1) as thread:  # the browser tests' event loop may be running in this one
-        return thread.submit(asyncio.run, answer).result()
+    return run_in_thread(answer)
 
 
 @pytest.fixture

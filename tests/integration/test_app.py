@@ -1,9 +1,7 @@
-import asyncio
 import http.client
 import json
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
@@ -14,6 +12,7 @@ from playground.ui.app import is_open
 from playground.ui.live import answered, drawn, looked, told
 from playground.ui.visit import known, new_owner, visited
 from tests.support.app_server import ROOT, AppServer
+from tests.support.coroutines import run_in_thread
 
 
 @pytest.fixture(scope="module")
@@ -96,12 +95,11 @@ HOSTILE = [
 @pytest.mark.parametrize("request_", HOSTILE, ids=lambda request: repr(request)[:40])
 def test_hostile_requests_reach_nothing(tmp_path, request_):
     registry = Registry(tmp_path)
-    with ThreadPoolExecutor(1) as thread:  # the browser tests' event loop may be running in this one
-        assert thread.submit(asyncio.run, told(registry, request_)).result()["status"] == "gone"
-        for ask in (answered, looked, act, details):
-            assert "error" in thread.submit(asyncio.run, ask(registry, request_)).result()
-        assert thread.submit(asyncio.run, drawn(registry, request_)).result() == {"curves": []}
-        assert thread.submit(asyncio.run, rows(registry, request_)).result()["runs"] == []
+    assert run_in_thread(told(registry, request_))["status"] == "gone"
+    for ask in (answered, looked, act, details):
+        assert "error" in run_in_thread(ask(registry, request_))
+    assert run_in_thread(drawn(registry, request_)) == {"curves": []}
+    assert run_in_thread(rows(registry, request_))["runs"] == []
 
 
 @pytest.mark.parametrize(

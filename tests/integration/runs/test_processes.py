@@ -1,10 +1,8 @@
 """How a child process reports that it could not be started."""
 
-import asyncio
 import errno
 import os
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import psutil
@@ -18,6 +16,7 @@ from playground.training.config import RunConfig
 from playground.ui.inspect import inspect_answerers
 from playground.ui.report import report_answerers
 from tests.support.app_server import ROOT, wait_for
+from tests.support.coroutines import run_in_thread
 
 SMALL = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "batch_size": 8, "max_length": 5, "eval_n": 32, "steps": 20}
 
@@ -97,8 +96,7 @@ def test_a_request_to_a_process_that_cannot_be_started_is_answered(no_descriptor
 def test_report_and_figures_return_error_if_process_cannot_start(name, no_descriptors):
     registry = Registry(ROOT / "checkpoints")
     answerer = (report_answerers(registry) | inspect_answerers(registry))[name]
-    with ThreadPoolExecutor(1) as thread:
-        told = thread.submit(asyncio.run, answerer({"subject": "checkpoint:reverse", "text": "3 1 4"}, None)).result()
+    told = run_in_thread(answerer({"subject": "checkpoint:reverse", "text": "3 1 4"}, None))
     assert "could not be started" in told["error"]
     registry.shutdown()
 

@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 import urllib.request
-from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -27,6 +26,7 @@ from playground.ui.limits import client_of
 from playground.ui.live import live_answerers
 from playground.ui.visit import new_owner
 from tests.support.app_server import ROOT, AppServer, wait_for
+from tests.support.coroutines import run_in_thread
 from tests.support.fake_hub import StandInHub
 from tests.support.faults import TINY
 
@@ -214,8 +214,7 @@ def test_agents_find_the_endpoints_as_tools(app):
             former = await session.call_tool("predict", {"model": REVERSE, "sequence": "3 1 4"})  # the name in earlier versions
             return tools, right, wrong, former
 
-    with ThreadPoolExecutor(1) as thread:
-        tools, right, wrong, former = thread.submit(asyncio.run, agent()).result()
+    tools, right, wrong, former = run_in_thread(agent())
     assert [tool.name for tool in tools] == [f"playground_{name}" for name in ENDPOINTS]
     assert all(tool.description and all("description" in each for each in tool.inputSchema["properties"].values()) for tool in tools)
     assert not right.isError
@@ -270,8 +269,7 @@ def request_of(address="10.0.0.1", session=None, **headers):
 
 
 def asked(endpoints, endpoint, **values):
-    with ThreadPoolExecutor(1) as thread:  # the browser tests' event loop may be running in this one
-        return thread.submit(asyncio.run, getattr(endpoints, endpoint)(**values, request=request_of())).result()
+    return run_in_thread(getattr(endpoints, endpoint)(**values, request=request_of()))
 
 
 ODD = (None, -7, True, [], {}, "x" * 10_000, "run:", "watch:", "checkpoint:../..", "\ud800", "\0", float("nan"), [["x"]])
@@ -368,6 +366,5 @@ def test_waiting_job_calls_are_bounded_and_others_return_at_once(endpoints, monk
         await asyncio.gather(*waiting, return_exceptions=True)
         return len(done), len(waiting), endpoints.waiting.total()
 
-    with ThreadPoolExecutor(1) as thread:
-        done, waiting, left = thread.submit(asyncio.run, crowd()).result()
+    done, waiting, left = run_in_thread(crowd())
     assert (done, waiting, left) == (84, 16, 0)

@@ -1,9 +1,7 @@
 """What the Compare tab's page is told: through a comparer of its own, and without one."""
 
-import asyncio
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -17,6 +15,7 @@ from playground.ui import same_budget
 from playground.ui.compare import HOSTED_ITEMS, ComparePage
 from playground.ui.subject import RUN
 from tests.support.app_server import ROOT, wait_for
+from tests.support.coroutines import run_in_thread
 
 OWNER, OTHER = "o" * 32, "x" * 32
 
@@ -44,8 +43,7 @@ def page(registry):
 
 
 def ask(page, route, what):
-    with ThreadPoolExecutor(1) as thread:  # the browser tests' event loop may be running in this one
-        return thread.submit(asyncio.run, page.answerers()[f"compare-{route}"](what, None)).result()
+    return run_in_thread(page.answerers()[f"compare-{route}"](what, None))
 
 
 def job_of(page, told):

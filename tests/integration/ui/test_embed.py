@@ -13,6 +13,7 @@ from playground.ui.middleware import SecurityHeaders
 from playground.ui.report import report_answerers
 from playground.ui.visit import new_owner
 from tests.support.app_server import ROOT, wait_for
+from tests.support.coroutines import run_in_thread
 
 
 def policy(query, answer=None):
@@ -26,8 +27,7 @@ def policy(query, answer=None):
         return {"type": "http.request", "body": b"", "more_body": False}
 
     scope = {"type": "http", "method": "GET", "path": "/", "query_string": query.encode(), "headers": []}
-    with ThreadPoolExecutor(1) as thread:  # the browser tests' event loop may be running in this one
-        thread.submit(asyncio.run, SecurityHeaders(answer or HTMLResponse("page"))(scope, receive, send)).result()
+    run_in_thread(SecurityHeaders(answer or HTMLResponse("page"))(scope, receive, send))
     return dict(sent[0]["headers"]).get(b"content-security-policy", b"").decode()
 
 
@@ -82,8 +82,7 @@ def registry(tmp_path_factory):
 
 
 def told(registry, **what):
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, report_answerers(registry)["report"](what, None)).result()
+    return run_in_thread(report_answerers(registry)["report"](what, None))
 
 
 def test_a_report_of_a_checkpoint_and_of_ones_own_run_and_of_nobody_elses(registry):

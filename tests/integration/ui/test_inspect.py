@@ -15,6 +15,7 @@ from playground.training.trainer import Trainer
 from playground.ui.inspect import SLOW, inspect_answerers, shown
 from playground.ui.live import live_answerers
 from tests.support.app_server import ROOT
+from tests.support.coroutines import run_in_thread
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +27,7 @@ def registry():
 
 
 def ask(registry, **what):
-    with ThreadPoolExecutor(1) as thread:  # the browser tests' event loop may be running in this one
-        return thread.submit(asyncio.run, shown(registry, {"subject": "checkpoint:reverse", "text": "3 1 4", **what})).result()
+    return run_in_thread(shown(registry, {"subject": "checkpoint:reverse", "text": "3 1 4", **what}))
 
 
 @pytest.mark.smoke
@@ -81,8 +81,7 @@ def test_a_hostile_request_gets_a_sentence(registry, what):
 
 def test_whatever_is_no_object_gets_a_sentence(registry):
     for what in (None, 3, "x", []):
-        with ThreadPoolExecutor(1) as thread:
-            assert "error" in thread.submit(asyncio.run, shown(registry, what)).result()
+        assert "error" in run_in_thread(shown(registry, what))
 
 
 def request_from(address):
@@ -103,8 +102,7 @@ def in_order_of_answers(answerer, requests):
         await asyncio.gather(*(one(*request) for request in requests))
         return order
 
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, ask_all()).result()
+    return run_in_thread(ask_all())
 
 
 @pytest.mark.parametrize("name", ["try", "inspect"])

@@ -7,7 +7,7 @@ import dataclasses
 import io
 import json
 import zipfile
-from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
+from concurrent.futures import Future, InvalidStateError
 from types import SimpleNamespace
 
 import pytest
@@ -19,6 +19,7 @@ from playground.runs.registry import Registry
 from playground.training.config import RunConfig
 from playground.ui.lab import SETTINGS, LabPage
 from tests.support.app_server import ROOT, wait_for
+from tests.support.coroutines import run_in_thread
 
 OWNER, OTHER = "o" * 32, "x" * 32
 SMALL = {
@@ -63,8 +64,7 @@ def busy(registry):
 
 
 def ask(page, route, owner=OWNER, **what):
-    with ThreadPoolExecutor(1) as thread:  # the browser tests' event loop may be running in this one
-        told = thread.submit(asyncio.run, page.answerers()[f"lab-{route}"]({"owner": owner, **what}, None)).result()
+    told = run_in_thread(page.answerers()[f"lab-{route}"]({"owner": owner, **what}, None))
     json.dumps(told, allow_nan=False)
     return told
 
@@ -258,8 +258,7 @@ class Page:
 
 
 def in_a_loop(coroutine):
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, coroutine).result()
+    return run_in_thread(coroutine)
 
 
 def test_a_verdict_that_waits_for_a_model_keeps_no_other_one_waiting(page, measured):
@@ -381,8 +380,7 @@ HOSTILE = [
 @pytest.mark.parametrize("what", HOSTILE, ids=lambda what: repr(what)[:60])
 def test_a_hostile_request_gets_a_sentence(page, what):
     for route in ("plan", "begin", "do", "csv", "figures", "claim", "verdict"):
-        with ThreadPoolExecutor(1) as thread:
-            told = thread.submit(asyncio.run, page.answerers()[f"lab-{route}"](what, None)).result()
+        told = run_in_thread(page.answerers()[f"lab-{route}"](what, None))
         assert isinstance(told["error"], str), route
         assert 10 < len(told["error"]) < 600
     assert page.laboratory.of_owner(OWNER) == []

@@ -27,6 +27,7 @@ from playground.ui.form import problems, run_config, weight_and_problem
 from playground.ui.rows import MB, MOST_IN_LINE, PATH, UNTOUCHED, Bringing, panel_value
 from playground.ui.visit import new_owner
 from tests.support.app_server import AppServer
+from tests.support.coroutines import run_in_thread
 
 TEXT = "".join(f"{a} {b} {c}\t{c} {b} {a}\n" for a in "abcdef" for b in "abcdef" for c in "abcdef")
 CAP = 1  # MB
@@ -337,8 +338,7 @@ def test_who_only_watches_a_run_is_not_told_which_rows_it_is_made_of(shelf):
     run = shelf.made_of(content, owner)
 
     def told(**what):
-        with ThreadPoolExecutor(1) as thread:
-            return thread.submit(asyncio.run, details(shelf.registry, what)).result()
+        return run_in_thread(details(shelf.registry, what))
 
     watched = told(subject=f"watch:{run.watch_id}", owner=new_owner())
     assert watched["settings"]["task"] == "rows"

@@ -6,7 +6,7 @@ import tempfile
 import urllib.error
 import urllib.request
 import zipfile
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
 
 import pytest
@@ -24,6 +24,7 @@ from playground.ui.transfer import FILES, PATH, pack_checkpoint, routes, unpack
 from playground.ui.transfer_slots import TransferSlots
 from playground.ui.visit import new_owner
 from tests.support.app_server import AppServer
+from tests.support.coroutines import run_in_thread
 
 FIELDS = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "batch_size": 8, "max_length": 5, "eval_n": 32, "steps": 6}
 
@@ -66,8 +67,7 @@ def send(app, data, owner=None, **headers):
 
 
 def in_line(work):
-    with ThreadPoolExecutor(1) as thread:  # the browser tests' event loop may be running in this one
-        return thread.submit(asyncio.run, work).result()
+    return run_in_thread(work)
 
 
 def leftovers(app):

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import shutil
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,6 +22,7 @@ from playground.ui import report as report_page
 from playground.ui.app import answerers
 from playground.ui.subject import config_on_show
 from playground.ui.visit import new_owner
+from tests.support.coroutines import run_in_thread
 
 TEXT = "".join(f"{a} {b}\t{b} {a}\n" for a in "abcdef" for b in "abcdef")
 TINY = {"d_model": 8, "n_heads": 1, "n_layers": 1, "d_ff": 8, "batch_size": 8, "eval_n": 8, "steps": 2, "device": "cpu", "threads": 1}
@@ -88,8 +88,7 @@ def test_no_route_tells_a_viewer_the_owners_dataset_or_key(shared, monkeypatch):
                 told[name] = told.get(name, "") + json.dumps(answer)
         return told
 
-    with ThreadPoolExecutor(1) as thread:
-        told = thread.submit(asyncio.run, walk()).result()
+    told = run_in_thread(walk())
     assert "Settings" in told["report"], told["report"]  # it was written
     assert '"rows"' in told["about"]  # the task's name is no secret
     for name, answer in told.items():

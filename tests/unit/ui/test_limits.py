@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from starlette.requests import Request
@@ -10,6 +9,7 @@ from starlette.requests import Request
 from playground.runs.run import Refused
 from playground.ui.limits import A_MINUTE, MOST_CLIENTS, Limits, LoadLimits, Places, client_of
 from playground.ui.middleware import RouteFilter
+from tests.support.coroutines import run_in_thread
 
 
 def taken(limits, kind, client, *times):
@@ -79,8 +79,7 @@ def test_a_place_is_waited_for_and_a_full_line_is_refused():
 
         return await asyncio.gather(*(come() for _ in range(9)), return_exceptions=True), most
 
-    with ThreadPoolExecutor(1) as thread:  # the browser tests' event loop may be running in this one
-        came, most = thread.submit(asyncio.run, crowd()).result()
+    came, most = run_in_thread(crowd())
     refused = [each for each in came if each is not None]
     assert most == 2
     assert all("try again in a minute" in str(each) for each in refused)
@@ -109,8 +108,7 @@ def test_a_large_body_is_a_large_load(monkeypatch):
 
     def ask(path, *headers):
         scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "client": ("192.0.2.9", 1), "headers": list(headers)}
-        with ThreadPoolExecutor(1) as thread:  # the browser tests' event loop may be running in this one
-            thread.submit(asyncio.run, filtered(scope, None, send)).result()
+        run_in_thread(filtered(scope, None, send))
 
     for _ in range(150):
         ask("/playground/ask/poll", (b"content-length", b"64000"))
