@@ -9,14 +9,12 @@ from playwright.sync_api import expect
 
 from playground.hub.jobs import ERRANDS_AT_ONCE
 from tests.support.app_server import AppServer
-from tests.support.fake_hub import StandInHub
 from tests.support.pages import attention, begin, shows
 
 
 @pytest.fixture(scope="module")
-def hub():
-    with StandInHub() as hub:
-        yield hub
+def hub(served_hub):
+    return served_hub
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 from playground.training.manifest import read_manifest
 from tests.support.app_server import AppServer, wait_for
-from tests.support.pages import SMALL, attention, begin, drawn, go_to, link_to, menu, names, passes, says, shows, step_shown
+from tests.support.pages import SMALL, attention, begin, drawn, go_to, link_to, menu, names, passes, pause_after, says, shows, step_shown
 
 LONG = {"steps": 100_000}
 DRAWN = "at => document.querySelector('.loss-chart').steps?.join() === Array.from({ length: at }, (_, i) => i + 1).join()"
@@ -58,10 +58,7 @@ def test_a_rate_limit_delays_an_action_instead_of_failing_it(app, open_page):
 def test_learning_rate_change_applies_at_its_step_and_persists(app, open_page):
     page = open_page(app.url, visit=False)
     begin(page, app.url, schedule="constant", warmup=0, **LONG)
-    passes(page, 20)
-    page.click("#pause")
-    shows(page, "paused")
-    at = step_shown(page)
+    at = pause_after(page, 20)
     page.fill(".rate", "-3")
     page.press(".rate", "Enter")
     expect(page.locator(".hand-note")).to_contain_text("it must be a number from")
@@ -417,10 +414,7 @@ def test_settings_travel_as_a_link_and_as_json(app, open_page):
 def test_checkpoints_are_kept_listed_fetched_sent_and_deleted(app, open_page, tmp_path):
     page = open_page(app.url, may_complain=True, visit=False)
     begin(page, app.url, **LONG)
-    passes(page, 20)
-    page.click("#pause")
-    shows(page, "paused")
-    at = step_shown(page)
+    at = pause_after(page, 20)
     page.click(".keep")
     says(page, ".hand-note", f"Checkpoint of step {at} kept")
     page.click(".saved summary")
@@ -504,10 +498,7 @@ def test_the_keyboard_pauses_steps_and_explains_itself(app, open_page, width):
 def test_keys_on_another_tab_leave_the_hidden_run_alone(app, open_page):
     page = open_page(app.url, visit=False)
     begin(page, app.url, **LONG)
-    passes(page, 10)
-    page.click("#pause")
-    shows(page, "paused")
-    at, done = step_shown(page), []
+    at, done = pause_after(page, 10), []
     page.on("request", lambda request: done.append(request.post_data_json["do"]) if request.url.endswith("/ask/do") else None)
     go_to(page, "Inspect")
     expect(page.locator(".live")).to_be_hidden()
@@ -536,10 +527,7 @@ def test_a_killed_worker_is_told_with_its_last_checkpoint_and_goes_on(app, open_
 
     page = open_page(app.url, visit=False)
     begin(page, app.url, **LONG)
-    passes(page, 20)
-    page.click("#pause")
-    shows(page, "paused")
-    at = step_shown(page)
+    at = pause_after(page, 20)
     page.click("#resume")
     passes(page, at + 10)
     # The fork server's children carry no name: the run's is the one that holds the newest run's lock.

@@ -17,6 +17,7 @@ from playground.training.checkpoint import build_family, load_trainer, load_weig
 from playground.training.files import sweep
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT, wait_for
+from tests.support.deaths import DeathAtCall
 from tests.support.faults import counts, start, tiny, wait_for_status
 
 
@@ -83,24 +84,12 @@ def test_worker_killed_while_saving_loses_no_checkpoint(tmp_path, count):
 
 
 def die_while_saving(folder, point):
-    """A worker that saves three times, and dies at the call of that number that removes something for the last of them."""
-    real, left = (os.unlink, os.rmdir), point
+    """Save three times in a worker; the call of that number that removes something for the last of them ends it."""
     worker = Worker(context().Pipe()[1], Order(str(folder), tiny().to_fields()))
-
-    def mortal(function):
-        def call(*args, **kwargs):
-            nonlocal left
-            left -= 1
-            if left < 0:
-                os._exit(9)
-            return function(*args, **kwargs)
-
-        return call
-
     for _ in range(GENERATIONS):
         worker.trainer.step()
         worker.save()
-    os.unlink, os.rmdir = map(mortal, real)
+    os.unlink, os.rmdir = map(DeathAtCall(point).wrap, (os.unlink, os.rmdir))
     worker.trainer.step()
     worker.save()
     os._exit(0)

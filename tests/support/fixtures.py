@@ -45,6 +45,25 @@ def hub(tmp_path_factory):
         close_session()
 
 
+@pytest.fixture(scope="module")
+def served_hub():
+    """A stand-in Hub for servers that a test starts; this process is not pointed at it."""
+    with StandInHub() as hub:
+        yield hub
+
+
+@pytest.fixture
+def registry(tmp_path):
+    """A registry with two training places, in a folder of its own."""
+    from playground.runs.processes import warm_up
+    from playground.runs.registry import Registry
+
+    warm_up().join()
+    registry = Registry(tmp_path, slots=2)
+    yield registry
+    registry.shutdown()
+
+
 @pytest.fixture(autouse=True)
 def healed(request):
     """No fault outlives its test."""

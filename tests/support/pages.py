@@ -44,6 +44,14 @@ def passes(page: Page, step: int, seconds: float = 120) -> None:
     page.wait_for_function(script, arg=step, timeout=seconds * 1000)
 
 
+def pause_after(page: Page, step: int) -> int:
+    """Pause the run on show beyond a step, and return the step at which it stands."""
+    passes(page, step)
+    page.click("#pause")
+    shows(page, "paused")
+    return step_shown(page)
+
+
 def drawn(page: Page) -> list[int]:
     """The steps of the points on the loss curve."""
     return page.evaluate("document.querySelector('.loss-chart').steps")

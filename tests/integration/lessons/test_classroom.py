@@ -12,8 +12,6 @@ from playground.lessons.classroom import Classroom
 from playground.lessons.mistakes import MISTAKES, MYSTERY, chosen
 from playground.lessons.work import work
 from playground.models.config import SettingError
-from playground.runs.processes import warm_up
-from playground.runs.registry import Registry
 from playground.runs.room import all_weights
 from playground.runs.run import EMPTIED, Refused
 from tests.support.app_server import wait_for
@@ -26,14 +24,6 @@ SLOW = {**SMALL, "steps": 100_000}
 
 
 @pytest.fixture
-def registry(tmp_path):
-    warm_up().join()
-    registry = Registry(tmp_path, slots=2)
-    yield registry
-    registry.shutdown()
-
-
-@pytest.fixture
 def room(registry):
     room = Classroom(registry, SMALL)
     yield room
@@ -42,6 +32,14 @@ def room(registry):
 
 def over(room, question, owner=OWNER):
     return wait_for(lambda: (told := room.poll(question, owner))["status"] not in classrooms.UNDER_WAY and told, what="an answer")
+
+
+def begin_and_train(room, registry):
+    """Begin a question whose run trains, and return both once it has done some steps."""
+    question = room.begin_stop("stop-1", 10, {}, OWNER)
+    (run,) = registry.of_owner(OWNER)
+    wait_for(lambda: run.step > 3, what="some steps")
+    return question, run
 
 
 def test_a_stop_trains_a_run_of_the_owner_s_and_measures_it(room, registry):
@@ -82,9 +80,7 @@ def test_cancelling_stops_what_was_begun(registry):
 
 def test_run_stopped_elsewhere_fails_measurement_and_next_resumes_it(registry):
     room = Classroom(registry, SLOW)
-    question = room.begin_stop("stop-1", 10, {}, OWNER)
-    (run,) = registry.of_owner(OWNER)
-    wait_for(lambda: run.step > 3, what="some steps")
+    question, run = begin_and_train(room, registry)
     registry.control(run, "stop")
     told = over(room, question)
     assert (told["status"], "measure again" in told["sentence"]) == ("failed", True)
@@ -144,9 +140,7 @@ def test_a_run_whose_weights_had_to_make_room_is_trained_anew(registry):
 
 def test_a_run_that_is_still_being_saved_is_not_taken_up(registry):
     room = Classroom(registry, SLOW)
-    question = room.begin_stop("stop-1", 10, {}, OWNER)
-    (run,) = registry.of_owner(OWNER)
-    wait_for(lambda: run.step > 3, what="some steps")
+    question, run = begin_and_train(room, registry)
     with registry.hold(), run.lock:  # its process cannot tell meanwhile that it has saved
         room.cancel(question, OWNER)
         assert run.status == "stopping"

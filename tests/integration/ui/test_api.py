@@ -27,7 +27,6 @@ from playground.ui.live import live_answerers
 from playground.ui.visit import new_owner
 from tests.support.app_server import ROOT, AppServer, wait_for
 from tests.support.coroutines import run_in_thread
-from tests.support.fake_hub import StandInHub
 from tests.support.faults import TINY
 
 ENDPOINTS = ("settings", "models", "start", "status", "pause", "resume", "stop", "predict", "attention", "evaluate", "compare", "push",
@@ -37,9 +36,8 @@ SMALL = TINY | {"steps": 100_000, "min_length": 1, "max_length": 4}
 
 
 @pytest.fixture(scope="module")
-def hub():
-    with StandInHub() as hub:
-        yield hub
+def hub(served_hub):
+    return served_hub
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,6 @@ from playground.comparison import jobs as comparison
 from playground.comparison.work import KINDS
 from playground.lessons import classroom
 from playground.lessons.mistakes import STEPS
-from playground.runs.processes import warm_up
-from playground.runs.registry import Registry
 from playground.ui import lab as lab_page
 from tests.support.app_server import wait_for
 from tests.support.coroutines import run_in_thread
@@ -44,14 +42,6 @@ def failing(fail, module):
     with pytest.MonkeyPatch.context() as patch:
         fail(patch, module)
         yield
-
-
-@pytest.fixture
-def registry(tmp_path):
-    warm_up().join()
-    registry = Registry(tmp_path, slots=2)
-    yield registry
-    registry.shutdown()
 
 
 @pytest.fixture

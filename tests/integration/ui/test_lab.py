@@ -14,8 +14,6 @@ import pytest
 
 from playground.lab import published
 from playground.lab.laboratory import Laboratory
-from playground.runs.processes import warm_up
-from playground.runs.registry import Registry
 from playground.training.config import RunConfig
 from playground.ui.lab import SETTINGS, LabPage
 from tests.support.app_server import ROOT, wait_for
@@ -43,12 +41,9 @@ class Idle(Laboratory):
 
 
 @pytest.fixture
-def registry(tmp_path):
+def registry(registry, tmp_path):
     (tmp_path / "reverse").symlink_to(ROOT / "checkpoints" / "reverse")
-    warm_up().join()
-    registry = Registry(tmp_path, slots=2)
-    yield registry
-    registry.shutdown()
+    return registry
 
 
 @pytest.fixture

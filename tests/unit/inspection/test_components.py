@@ -35,20 +35,25 @@ def silenced(family, part):
     return model
 
 
+def check_zeroing(family, batch, plain_BTV, least_change):
+    """Check that zeroing a component's output equals setting its weights to zero, for each component."""
+    for part in components(family.config):
+        with replaced(family, {part: ZERO}):
+            changed_BTV = logits(family, batch)
+            written_BT = family.solve(batch.source_BS, 7)
+        expected = silenced(family, part)
+        torch.testing.assert_close(changed_BTV, logits(expected, batch), atol=1e-5, rtol=1e-5)
+        assert torch.equal(written_BT, expected.solve(batch.source_BS, 7)), part.name
+        assert (changed_BTV - plain_BTV).abs().max() > least_change, part.name
+
+
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part["positions"])
 def test_parts_of_models_of_other_parts_are_replaced_as_well(part):
     subject = random_subject(**part)
     config, batch = subject.family.config, subject.held_out(8).batch
     plain_BTV = logits(subject.family, batch)
     assert ("source positions" in [each.kind for each in components(config)]) == bool(config.places)
-    for each in components(config):
-        with replaced(subject.family, {each: ZERO}):
-            changed_BTV = logits(subject.family, batch)
-            written_BT = subject.family.solve(batch.source_BS, 7)
-        expected = silenced(subject.family, each)
-        torch.testing.assert_close(changed_BTV, logits(expected, batch), atol=1e-5, rtol=1e-5)
-        assert torch.equal(written_BT, expected.solve(batch.source_BS, 7)), each.name
-        assert (changed_BTV - plain_BTV).abs().max() > 1e-5, each.name
+    check_zeroing(subject.family, batch, plain_BTV, least_change=1e-5)
     with watched(subject.family) as calls:
         logits(subject.family, batch)
     with replaced(subject.family, outputs(subject.family, calls)):
@@ -74,14 +79,7 @@ def test_a_component_replaced_by_zero_is_as_if_its_weights_were_zero(norm):
     batch = subject.held_out(8).batch
     plain_BTV = logits(subject.family, batch)
     assert len(components(subject.family.config)) == 3 * 2 * 4 + 4 + 2
-    for part in components(subject.family.config):
-        with replaced(subject.family, {part: ZERO}):
-            changed_BTV = logits(subject.family, batch)
-            written_BT = subject.family.solve(batch.source_BS, 7)
-        expected = silenced(subject.family, part)
-        torch.testing.assert_close(changed_BTV, logits(expected, batch), atol=1e-5, rtol=1e-5)
-        assert torch.equal(written_BT, expected.solve(batch.source_BS, 7)), part.name
-        assert (changed_BTV - plain_BTV).abs().max() > 1e-4, part.name
+    check_zeroing(subject.family, batch, plain_BTV, least_change=1e-4)
 
 
 def test_a_component_replaced_by_its_own_output_changes_nothing():

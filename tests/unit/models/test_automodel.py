@@ -1,3 +1,4 @@
+import functools
 import itertools
 import logging
 
@@ -14,6 +15,7 @@ from playground.models.positions import Embedding
 from playground.tasks import EOS, PAD, SOS, load_task
 from playground.tasks.held_out import held_out_set
 from playground.training.checkpoint import own_tensors, pack
+from tests.support.models import build_small
 
 FLAGS = ("share_embeddings", "tie_output", "attention_bias")
 OPTIONS = [
@@ -47,14 +49,7 @@ def quiet():
     assert said == []
 
 
-def build(**changes):
-    """A small model whose biases and norms are not at their defaults either, so that each of them matters."""
-    torch.manual_seed(0)
-    model = EncoderDecoder(ModelConfig(**{"d_model": 16, "n_heads": 4, "n_layers": 2, "d_ff": 24} | changes))
-    with torch.no_grad():
-        for weight in model.parameters():
-            weight += 0.1 * torch.randn_like(weight)
-    return model.eval()
+build = functools.partial(build_small, EncoderDecoder)
 
 
 def loaded(model, folder):

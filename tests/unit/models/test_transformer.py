@@ -1,3 +1,4 @@
+import functools
 import itertools
 
 import pytest
@@ -7,6 +8,7 @@ from torch import nn
 from playground.models.attention import padding_mask
 from playground.models.config import ModelConfig
 from playground.models.transformer import Transformer
+from tests.support.models import build_small
 
 S, T = 7, 6
 PARTS = [
@@ -19,14 +21,7 @@ RECIPES = [
 ] + PARTS
 
 
-def build(**changes):
-    """A small model whose biases and norms are not at their defaults either, so that each of them matters."""
-    torch.manual_seed(0)
-    model = Transformer(ModelConfig(**{"d_model": 16, "n_heads": 4, "n_layers": 2, "d_ff": 24} | changes))
-    with torch.no_grad():
-        for weight in model.parameters():
-            weight += 0.1 * torch.randn_like(weight)
-    return model.eval()
+build = functools.partial(build_small, Transformer)
 
 
 def tokens():

@@ -13,15 +13,8 @@ DIE = """
 import os, shutil, sys
 from pathlib import Path
 from playground.training.files import write_folder
-left = int(sys.argv[2])
-def mortal(function):
-    def call(*args, **kwargs):
-        global left
-        left -= 1
-        if left < 0:
-            os._exit(9)
-        return function(*args, **kwargs)
-    return call
+from tests.support.deaths import DeathAtCall
+mortal = DeathAtCall(int(sys.argv[2])).wrap
 os.fsync, os.rename, os.mkdir, shutil.rmtree = map(mortal, (os.fsync, os.rename, os.mkdir, shutil.rmtree))
 write_folder(Path(sys.argv[1]), {"a": b"new a", "b": b"new b" * 100_000})
 """

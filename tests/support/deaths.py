@@ -1,0 +1,19 @@
+"""Processes that end at a chosen call, as by kill -9."""
+
+import os
+
+
+class DeathAtCall:
+    """Wraps functions so that the process ends at the call of a given number, counted over all of them."""
+
+    def __init__(self, calls):
+        self.left = calls
+
+    def wrap(self, function):
+        def call(*args, **kwargs):
+            self.left -= 1
+            if self.left < 0:
+                os._exit(9)
+            return function(*args, **kwargs)
+
+        return call
