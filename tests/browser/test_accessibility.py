@@ -6,7 +6,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from tests.support.pages import go_to
+from tests.support.pages import go_to, wait_until
 
 LONG = 120_000
 WIDE, NARROW = {"width": 1440, "height": 950}, {"width": 390, "height": 844}
@@ -19,7 +19,7 @@ SETTLED = """() => !document.querySelector(".waiting, .heads-stale, .live.old")
 
 def findings(page, where):
     """What axe-core has to say about the page once nothing fades or waits any more: where, the rule, how bad, and the elements."""
-    page.wait_for_function(SETTLED)
+    wait_until(page, SETTLED)
     violations = Axe().run(page).response["violations"]
     return [(where, each["id"], each["impact"], [node["html"][:160] for node in each["nodes"]]) for each in violations]
 

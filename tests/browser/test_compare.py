@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.support.app_server import AppServer
-from tests.support.pages import colours
+from tests.support.pages import colours, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -257,11 +257,11 @@ def test_three_families_reach_99_percent_on_reversal_of_six(app, open_page):
     page.click(".train-them")
     reached = """() => { const rows = [...document.querySelectorAll('.learners tbody tr')];
         return rows.length === 3 && rows.every(row => +row.dataset.reached); }"""
-    page.wait_for_function(reached, timeout=300_000)
+    wait_until(page, reached, timeout=300_000)
     assert colours(page, ".of-families .score-chart") > 6
     page.reload()
     to_compare(page, "Same budget")
-    page.wait_for_function(reached)
+    wait_until(page, reached)
     expect(page.locator(".known")).to_contain_text("Where they come from")
     page.locator(".learners tbody tr").first.get_by_role("button", name="Inspect").click()
     page.wait_for_selector(".inspect[data-drawn^=attention]")

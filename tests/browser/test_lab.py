@@ -7,7 +7,7 @@ import zipfile
 
 from playwright.sync_api import expect
 
-from tests.support.pages import colours, go_to, shows
+from tests.support.pages import colours, go_to, shows, wait_until
 
 BASE = "checkpoint:reverse-one-head"
 
@@ -74,7 +74,7 @@ def test_an_experiment_of_ones_own_is_planned_carried_out_and_found_again(app, o
     expect(page.locator(".cells tbody tr").first).to_contain_text("not in 20")
     expect(page.locator(".cells tbody tr").first).to_contain_text("reached by 0 of 2")
     for chart in (".score-chart", ".loss-chart"):
-        page.wait_for_function("name => document.querySelector('.found ' + name).series?.[0].xs.length === 2", arg=chart)
+        wait_until(page, "name => document.querySelector('.found ' + name).series?.[0].xs.length === 2", arg=chart)
         assert colours(page, f".found {chart}") > 4
     page.focus(".found .loss-chart")
     page.keyboard.press("ArrowLeft")
@@ -118,7 +118,7 @@ def test_schemes_are_compared_by_length_on_a_narrow_page_too(app, open_page):
     over(page)
     expect(page.locator(".found .sentence")).to_contain_text("Trained on length 1–10 and asked up to 20")
     expect(page.locator(".found .untrained")).to_contain_text("learned, source 11 to 20, target 11 to 20")
-    page.wait_for_function("document.querySelector('.by-length-chart').series?.[0].xs.length > 10")
+    wait_until(page, "document.querySelector('.by-length-chart').series?.[0].xs.length > 10")
     assert colours(page, ".by-length-chart") > 4
     page.focus(".heat-chart")
     for key in ("ArrowRight", *["ArrowRight"] * 10, "ArrowDown"):

@@ -5,6 +5,8 @@ import re
 
 from playwright.sync_api import expect
 
+from tests.support.pages import wait_until
+
 # Somebody was told that it is not this mistake, or that it is; that it is not this line, or that it is.
 NAMED = """title => document.querySelector('.ask-name').hidden
     || document.querySelector('.ask-name .clue').textContent.includes(title)"""
@@ -29,7 +31,7 @@ def test_a_link_opens_a_stop_whose_answer_is_measured_and_remembered(app, open_p
     measured = re.search(r"\d+", page.text_content(".measured"))[0]
     expect(page.locator(".yours")).to_have_text("length 21")
     expect(page.locator(".verdict").first).to_have_text("✓ Right, within 1." if int(measured) >= 20 else "Not this time.")
-    page.wait_for_function("document.querySelector('.outcome canvas:not(.legend canvas)').series?.[0].xs.length > 10")
+    wait_until(page, "document.querySelector('.outcome canvas:not(.legend canvas)').series?.[0].xs.length > 10")
     page.fill(".prediction", measured)  # another prediction: what was measured for the last one goes
     expect(page.locator(".outcome")).to_be_hidden()
     page.click(".measure")
@@ -66,7 +68,7 @@ def test_lesson_link_with_changed_options_hides_previous_result(app, open_page):
         expect(page.locator(".prediction")).to_have_value("21")
         expect(page.locator(".outcome")).to_be_hidden()
         expect(page.locator(".measure")).to_have_text("Measure")
-        page.wait_for_function(KEPT, arg=[MEMORY, options])
+        wait_until(page, KEPT, arg=[MEMORY, options])
 
 
 def test_what_was_done_after_a_link_was_opened_is_there_after_a_reload(app, open_page):
@@ -76,7 +78,7 @@ def test_what_was_done_after_a_link_was_opened_is_there_after_a_reload(app, open
     page.click(".of-link button")
     expect(page.locator(".of-link")).to_have_count(0)
     page.get_by_role("button", name="Next").click()
-    page.wait_for_function("localStorage.getItem('transformer-playground-tab') === 'Learn'")
+    wait_until(page, "localStorage.getItem('transformer-playground-tab') === 'Learn'")
     page.reload()
     expect(page.locator(".stop h3")).to_contain_text("8. ")
     page.click(".station >> nth=6")
@@ -100,20 +102,20 @@ def test_a_mystery_is_solved(app, open_page):
     expect(page.locator(".seed")).to_have_value("3")
     page.click(".begin-bug")
     expect(page.locator(".cancel-bug")).to_be_visible()
-    page.wait_for_function("localStorage.getItem('transformer-playground-tab') === 'Learn'")
+    wait_until(page, "localStorage.getItem('transformer-playground-tab') === 'Learn'")
     page.reload()  # what was begun is found again
     expect(page.locator(".ask-name .question")).to_have_text("Which mistake is it?", timeout=120_000)
     assert page.locator(".ask-line").is_hidden()
     for title in page.locator(".guesses button").all_text_contents():
         page.locator(".guesses button", has_text=title).click()
-        page.wait_for_function(NAMED, arg=title)
+        wait_until(page, NAMED, arg=title)
         if page.locator(".ask-name").is_hidden():
             break
     expect(page.locator(".ask-line .question")).to_contain_text(f"Yes: {title}.")
     for line in page.locator(".source .line").all():
         page.locator(".ask-line .clue").evaluate("box => { box.textContent = ''; }")
         line.click()
-        page.wait_for_function(SAID)
+        wait_until(page, SAID)
         if page.locator(".solved").is_visible():
             break
     expect(page.locator(".solved .verdict")).to_have_text(title)

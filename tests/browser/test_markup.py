@@ -24,6 +24,7 @@ from playground.training.trainer import Trainer
 from playground.ui.visit import owner_of_this_machine
 from tests.support.app_server import AppServer
 from tests.support.faults import TINY
+from tests.support.pages import wait_until
 
 # Each at most 40 characters and without blanks, as a symbol of rows may be.
 PAYLOADS = [
@@ -121,21 +122,21 @@ def wait_for_all(page, selector, but=0):
         const text = [...document.querySelectorAll(selector)]
           .map((each) => (each.localName !== 'option' && each.value) || each.textContent).join('\\n');
         return all.filter((each) => !text.includes(each)).length <= but; }"""
-    page.wait_for_function(script, arg=[selector, PAYLOADS, but])
+    wait_until(page, script, arg=[selector, PAYLOADS, but])
 
 
 def test_names_symbols_and_errors_on_the_train_tab(page):
     wait_for_all(page, ".runs .name")
     wait_for_all(page, ".subject option")
     page.locator(".runs .name").first.click()
-    page.wait_for_function("/pwn/.test(document.querySelector('.live .samples').textContent)")
+    wait_until(page, "/pwn/.test(document.querySelector('.live .samples').textContent)")
     assert shown(page, ".live .samples")
     page.focus(".focus-map")
     page.keyboard.press("ArrowRight")
-    page.wait_for_function("/looks at/.test(document.querySelector('.live figcaption').textContent)")
+    wait_until(page, "/looks at/.test(document.querySelector('.live figcaption').textContent)")
     assert shown(page, ".live figcaption")
     page.fill(".live .sequence", " ".join(PAYLOADS[:2]))
-    page.wait_for_function("/pwn/.test(document.querySelector('.live .answer').textContent)")
+    wait_until(page, "/pwn/.test(document.querySelector('.live .answer').textContent)")
     page.fill(".live .sequence", PAYLOADS[1] + "x")
     expect(page.locator(".live .try-note")).to_contain_text(PAYLOADS[1])
     for box in page.locator(".runs .lay:enabled").all()[:3]:
@@ -146,10 +147,10 @@ def test_names_symbols_and_errors_on_the_train_tab(page):
     wait_for_all(page, ".differences td")
     page.keyboard.press("Escape")
     page.click(".share")
-    page.wait_for_function("document.querySelector('.settings-json').value")
+    wait_until(page, "document.querySelector('.settings-json').value")
     page.keyboard.press("Escape")
     page.set_input_files(".runs .file", {"name": ALL + ".zip", "mimeType": "application/zip", "buffer": b"none"})
-    page.wait_for_function("/was not taken/.test(document.querySelector('.runs-note').textContent)")
+    wait_until(page, "/was not taken/.test(document.querySelector('.runs-note').textContent)")
     assert shown(page, ".runs-note") == PAYLOADS
     row = page.locator(".runs tbody tr").nth(1)
     name = row.locator(".name").text_content()
@@ -185,7 +186,7 @@ def test_rows_that_somebody_brings(page):
     page.set_input_files(".bring .file", {"name": ALL + ".csv", "mimeType": "text/csv", "buffer": table.encode()})
     expect(page.locator(".bring .columns")).to_be_visible()
     wait = "([text]) => [...document.querySelectorAll('#bring-columns option')].some((each) => each.value === text)"
-    page.wait_for_function(wait, arg=[PAYLOADS[1]])
+    wait_until(page, wait, arg=[PAYLOADS[1]])
 
 
 def test_every_view_of_inspect(page):
@@ -194,11 +195,11 @@ def test_every_view_of_inspect(page):
     page.select_option(".inspect .subject", label=PAYLOADS[0])
     text = f"{PAYLOADS[1]} {PAYLOADS[1]}"  # one of its rows
     page.fill(".inspect .sequence", text)
-    page.wait_for_function("text => document.querySelector('.inspect').dataset.drawn.endsWith(text)", arg=text)
+    wait_until(page, "text => document.querySelector('.inspect').dataset.drawn.endsWith(text)", arg=text)
     for view in page.eval_on_selector_all("[id^=view-]", "all => all.map((each) => each.id)"):
         page.click(f"#{view}")
         drawn = "name => document.querySelector('.inspect').dataset.drawn.startsWith(name + ' ')"
-        page.wait_for_function(drawn, arg=view.removeprefix("view-"))
+        wait_until(page, drawn, arg=view.removeprefix("view-"))
         assert page.evaluate(CAME_ALIVE) == [], view
     assert shown(page, ".inspect .answer, .inspect .stage")
     page.fill(".inspect .sequence", PAYLOADS[1] + "x")

@@ -4,7 +4,7 @@ from urllib.parse import quote
 
 from playwright.sync_api import Page, expect
 
-from tests.support.pages import link_to, says, shows
+from tests.support.pages import link_to, says, shows, wait_until
 
 WORDS = [a + b + c for a in "abcdef" for b in "abcdef" for c in "abcdef"]
 TEXT = "\n".join(f"{word}\t{word[::-1]}" for word in WORDS)
@@ -33,7 +33,7 @@ def use(page: Page) -> None:
 
 def test_pasted_rows_become_a_task_that_is_trained_tried_and_shared(app, open_page):
     page = open_page(link_to(app.url))
-    page.wait_for_function("document.querySelector('#field-max_length input')?.value === '5'")
+    wait_until(page, "document.querySelector('#field-max_length input')?.value === '5'")
     open_panel(page)
     says(page, "#problem", "No rows are chosen yet")
     page.fill(".bring .text", TEXT + "\nno tab here\n\tx")

@@ -9,7 +9,22 @@ from playwright.sync_api import expect
 
 from playground.training.manifest import read_manifest
 from tests.support.app_server import AppServer, wait_for
-from tests.support.pages import SMALL, attention, begin, drawn, go_to, link_to, menu, names, passes, pause_after, says, shows, step_shown
+from tests.support.pages import (
+    SMALL,
+    attention,
+    begin,
+    drawn,
+    go_to,
+    link_to,
+    menu,
+    names,
+    passes,
+    pause_after,
+    says,
+    shows,
+    step_shown,
+    wait_until,
+)
 
 LONG = {"steps": 100_000}
 DRAWN = "at => document.querySelector('.loss-chart').steps?.join() === Array.from({ length: at }, (_, i) => i + 1).join()"
@@ -84,31 +99,31 @@ def test_one_goes_back_in_time_while_it_trains_and_afterwards(app, open_page):
     for _ in range(5):
         page.keyboard.press("ArrowLeft")
     says(page, ".viewing", "Looking at step")
-    page.wait_for_function("/at step \\d+/.test(document.querySelector('.right-of').textContent)")
+    wait_until(page, "/at step \\d+/.test(document.querySelector('.right-of').textContent)")
     assert page.is_visible(".branch")
     shows(page, "done")
     assert "Looking at step" in page.text_content(".viewing")  # looking back is not ended by the run's end
     page.click(".now")
     expect(page.locator(".viewing")).to_contain_text("recorded steps to go back to")
-    page.wait_for_function("!/at step/.test(document.querySelector('.right-of').textContent)")
+    wait_until(page, "!/at step/.test(document.querySelector('.right-of').textContent)")
     last, answer_now = attention(page), page.text_content(".samples")
     page.focus(".scrub")
     page.keyboard.press("Home")
     says(page, ".viewing", "Looking at step 0 of 400")
-    page.wait_for_function("document.querySelector('.right-of').textContent.includes('at step 0')")
+    wait_until(page, "document.querySelector('.right-of').textContent.includes('at step 0')")
     says(page, ".try-note", "with the weights of step 0")
     expect(page.locator(".probe")).to_contain_text("step 0")
     assert attention(page) != last
     assert page.text_content(".samples") != answer_now
     expect(page.locator(".loss-value")).to_contain_text("at step 1")
     page.click(".play")
-    page.wait_for_function("+(/step (\\d+)/.exec(document.querySelector('.viewing').textContent) || [])[1] > 8")
+    wait_until(page, "+(/step (\\d+)/.exec(document.querySelector('.viewing').textContent) || [])[1] > 8")
     page.click(".play")
     held = page.text_content(".viewing")
     page.wait_for_timeout(600)
     assert page.text_content(".viewing") == held
     page.click(".now")
-    page.wait_for_function("last => document.querySelector('.focus-map').toDataURL() === last", arg=last)
+    wait_until(page, "last => document.querySelector('.focus-map').toDataURL() === last", arg=last)
 
 
 def test_a_branch_waits_at_its_step_and_goes_its_own_way(app, open_page):
@@ -127,13 +142,13 @@ def test_a_branch_waits_at_its_step_and_goes_its_own_way(app, open_page):
     page.click(".branch")
     says(page, ".sentence", f"Paused at step {at} ")
     expect(page.locator(".runs .name").first).to_have_text(f"{name} from {at}")
-    page.wait_for_function(DRAWN, arg=at)
+    wait_until(page, DRAWN, arg=at)
     page.fill(".rate", "0.0001")
     page.press(".rate", "Enter")
     page.click("#resume")
     shows(page, "done")
     expect(page.locator(".overlay-legend .entry")).to_have_text([f"{name} from {at}", f"{name}×"])  # the one that it comes from
-    page.wait_for_function(DRAWN, arg=300)
+    wait_until(page, DRAWN, arg=300)
 
 
 def test_curves_are_laid_over_each_other_and_settings_compared(app, open_page):
@@ -145,7 +160,7 @@ def test_curves_are_laid_over_each_other_and_settings_compared(app, open_page):
     expect(page.locator(".differ")).to_be_disabled()
     before = page.evaluate("document.querySelector('.loss-chart').toDataURL()")
     page.locator(".runs tbody tr").nth(1).locator(".lay").check()
-    page.wait_for_function("before => document.querySelector('.loss-chart').toDataURL() !== before", arg=before)
+    wait_until(page, "before => document.querySelector('.loss-chart').toDataURL() !== before", arg=before)
     expect(page.locator(".overlay-legend .entry")).to_have_count(2)
     page.reload()
     expect(page.locator(".overlay-legend .entry")).to_have_count(2)
@@ -191,7 +206,7 @@ def test_the_list_renames_hides_deletes_repeats_and_lends_settings(app, open_pag
     page.wait_for_selector(".runs tbody tr")
     expect(page.locator("#field-max_length input")).to_have_value("10")
     menu(page, name, "use")
-    page.wait_for_function("document.querySelector('#field-max_length input').value === '5'")
+    wait_until(page, "document.querySelector('#field-max_length input').value === '5'")
     page.click("#advanced > button")
     expect(page.locator("#field-d_ff input")).to_have_value("24")
 
@@ -227,7 +242,7 @@ def test_a_reload_and_a_second_tab_show_every_point_and_none_twice(app, open_pag
     for tab in (page, second):
         shows(tab, "paused")
         at = step_shown(tab)
-        tab.wait_for_function("at => document.querySelector('.loss-chart').steps.length === at", arg=at)
+        wait_until(tab, "at => document.querySelector('.loss-chart').steps.length === at", arg=at)
         assert drawn(tab) == list(range(1, at + 1))
     second.click("#stop")
     shows(page, "stopped")
@@ -248,7 +263,7 @@ def test_half_a_minute_without_network_loses_nothing(app, open_page, turn):
     page.click("#stop")
     shows(page, "stopped")
     at = step_shown(page)
-    page.wait_for_function("at => document.querySelector('.loss-chart').steps.length === at", arg=at)
+    wait_until(page, "at => document.querySelector('.loss-chart').steps.length === at", arg=at)
     assert drawn(page) == list(range(1, at + 1))
 
 
@@ -265,7 +280,7 @@ def test_a_closed_browser_finds_its_run_again(app, open_page, turn):
     again.click("#pause")
     shows(again, "paused")
     at = step_shown(again)
-    again.wait_for_function("at => document.querySelector('.loss-chart').steps.length === at", arg=at)
+    wait_until(again, "at => document.querySelector('.loss-chart').steps.length === at", arg=at)
     assert drawn(again) == list(range(1, at + 1))
     again.click("#stop")
 
@@ -292,14 +307,14 @@ def test_after_a_restart_of_the_server_the_open_page_goes_on(tmp_path, open_page
     passes(page, 29)  # the sentence names a step again; the status may be one of before the restart
     shows(page, "paused")
     at = step_shown(page)
-    page.wait_for_function("at => document.querySelector('.loss-chart').steps.length === at", arg=at)
+    wait_until(page, "at => document.querySelector('.loss-chart').steps.length === at", arg=at)
     assert drawn(page) == list(range(1, at + 1))
     page.click("#resume")
     passes(page, at + 20)
     page.click("#stop")
     shows(page, "stopped")
     end = step_shown(page)
-    page.wait_for_function("at => document.querySelector('.loss-chart').steps.length === at", arg=end)
+    wait_until(page, "at => document.querySelector('.loss-chart').steps.length === at", arg=end)
     assert drawn(page) == list(range(1, end + 1))
     own.stop()
 
@@ -393,7 +408,7 @@ def test_a_link_to_watch_shows_the_run_and_can_do_nothing_to_it(app, open_page):
 
 def test_settings_travel_as_a_link_and_as_json(app, open_page):
     page = open_page(link_to(app.url, d_ff=48))
-    page.wait_for_function("document.querySelector('#field-max_length input')?.value === '5'")
+    wait_until(page, "document.querySelector('#field-max_length input')?.value === '5'")
     page.click("#advanced > button")
     expect(page.locator("#field-d_ff input")).to_have_value("48")
     page.click("#train")
@@ -406,7 +421,7 @@ def test_settings_travel_as_a_link_and_as_json(app, open_page):
     page.click(".sharing .close")
     page.click("#stop") if page.is_enabled("#stop") else None
     other = open_page(link)
-    other.wait_for_function("document.querySelector('#field-max_length input')?.value === '5'")
+    wait_until(other, "document.querySelector('#field-max_length input')?.value === '5'")
     broken = open_page(app.url + "/?settings={%22d_model%22:-1}")
     expect(broken.locator("#problem")).to_contain_text("The settings of this link were not taken: d_model is -1")
 
@@ -430,7 +445,7 @@ def test_checkpoints_are_kept_listed_fetched_sent_and_deleted(app, open_page, tm
     assert read_manifest(tmp_path / "unpacked").step == at
     for _ in range(2):  # once is a slip of the hand
         rows.filter(has_text="kept").get_by_text("Delete").click()
-    page.wait_for_function("!document.querySelector('.saved').textContent.includes('kept')")
+    wait_until(page, "!document.querySelector('.saved').textContent.includes('kept')")
     for left in range(rows.count() - 1, 0, -1):
         for _ in range(2):
             rows.last.get_by_text("Delete").click()
@@ -472,23 +487,30 @@ def test_more_starts_than_places_wait_in_a_line_that_moves(tmp_path, open_page):
     own.stop()
 
 
+def press(page, key):
+    """Press a key with the focus on nothing."""
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press(key)
+
+
+def open_and_close_help(page):
+    page.keyboard.press("?")
+    expect(page.locator(".keys")).to_be_visible()
+    page.keyboard.press("Escape")
+
+
 @pytest.mark.parametrize("width", [1440, 390])
 def test_the_keyboard_pauses_steps_and_explains_itself(app, open_page, width):
     page = open_page(app.url, width=width, visit=False)
     begin(page, app.url, **LONG)
     passes(page, 10)
-    page.evaluate("document.activeElement.blur()")
-    page.keyboard.press(" ")
+    press(page, " ")
     shows(page, "paused")
     at = step_shown(page)
-    page.evaluate("document.activeElement.blur()")
-    page.keyboard.press("ArrowRight")
+    press(page, "ArrowRight")
     says(page, ".sentence", f"step {at + 1}")
-    page.keyboard.press("?")
-    expect(page.locator(".keys")).to_be_visible()
-    page.keyboard.press("Escape")
-    page.evaluate("document.activeElement.blur()")
-    page.keyboard.press(" ")
+    open_and_close_help(page)
+    press(page, " ")
     shows(page, "training")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.click("#stop")
@@ -508,14 +530,10 @@ def test_keys_on_another_tab_leave_the_hidden_run_alone(app, open_page):
     expect(page.locator("dialog[open]")).to_have_count(0)
     go_to(page, "Train")
     expect(page.locator(".live")).to_be_visible()
-    page.evaluate("document.activeElement.blur()")
-    page.keyboard.press("ArrowRight")
+    press(page, "ArrowRight")
     says(page, ".sentence", f"Paused at step {at + 1} ")
-    page.keyboard.press("?")
-    expect(page.locator(".keys")).to_be_visible()
-    page.keyboard.press("Escape")
-    page.evaluate("document.activeElement.blur()")
-    page.keyboard.press(" ")
+    open_and_close_help(page)
+    press(page, " ")
     passes(page, at + 1)
     assert done == ["step", "resume"]
     page.click("#stop")

@@ -6,7 +6,7 @@ from playwright.sync_api import Page, expect
 from playground.training.manifest import read_manifest
 from playground.training.presets import preset_config
 from tests.support.app_server import AppServer, wait_for
-from tests.support.pages import colours, settle, shows, step_shown
+from tests.support.pages import colours, settle, shows, step_shown, wait_until
 
 
 def open_advanced(page: Page, group: str) -> None:
@@ -60,15 +60,15 @@ def test_pause_step_resume_reload_and_stop(app, open_page):
     settle(page, "steps", 100000)
     page.click("#train")
     shows(page, "training")
-    page.wait_for_function("document.querySelector('.loss-value').textContent !== ''")
+    wait_until(page, "document.querySelector('.loss-value').textContent !== ''")
     page.click("#pause")
     shows(page, "paused")
     held_at = step_shown(page)
     assert held_at > 0
     page.click("#step")
-    page.wait_for_function(f"document.querySelector('.sentence').textContent.includes('step {held_at + 1}')")
+    wait_until(page, f"document.querySelector('.sentence').textContent.includes('step {held_at + 1}')")
     page.click("#step")
-    page.wait_for_function(f"document.querySelector('.sentence').textContent.includes('step {held_at + 2}')")
+    wait_until(page, f"document.querySelector('.sentence').textContent.includes('step {held_at + 2}')")
     page.fill(".sequence", "1 2 3")
     expect(page.locator(".answer")).to_contain_text(re.compile("[✓✗]"))
     page.reload()
@@ -77,7 +77,7 @@ def test_pause_step_resume_reload_and_stop(app, open_page):
     expect(page.locator("#resume")).to_be_visible()
     page.click("#resume")
     shows(page, "training")
-    page.wait_for_function(f"+(/step (\\d+)/.exec(document.querySelector('.sentence').textContent) || [])[1] > {held_at + 10}")
+    wait_until(page, f"+(/step (\\d+)/.exec(document.querySelector('.sentence').textContent) || [])[1] > {held_at + 10}")
     second_tab = open_page(app.url, same_browser_as=page)
     shows(second_tab, "training")
     page.click("#stop")
@@ -106,10 +106,12 @@ def test_a_bad_value_is_explained_beside_its_field_and_nothing_starts(app, open_
     shows(page, "checkpoint")
     open_advanced(page, "Training")
     settle(page, "n_heads", 5)
+    expect(page.locator("#problem")).to_contain_text("does not divide")
     page.click("#train")
     expect(page.locator("#field-n_heads")).to_contain_text("does not divide d_model 64; use one of 1, 2, 4, 8, 16, 32, 64")
     settle(page, "n_heads", 4)
     settle(page, "learning_rate", -1)
+    expect(page.locator("#problem")).to_contain_text("it must be a number from")  # a late event of the form clears messages at fields
     page.click("#train")
     expect(page.locator("#field-learning_rate")).to_contain_text("it must be a number from 0.000000001 to 100")
     expect(page.locator("#problem")).to_contain_text("it must be a number from")
@@ -123,10 +125,10 @@ def test_a_preset_fills_the_form_and_another_model_can_be_opened(app, open_page)
     expect(page.locator("#field-preset")).to_contain_text("small enough that every picture can be read")
     expect(page.locator("#size")).to_contain_text(f"{preset_config('one-head').model.parameter_count():,} parameters")
     page.select_option(".subject", "checkpoint:copy")
-    page.wait_for_function("document.querySelector('.sentence').textContent.includes('Checkpoint copy')")
+    wait_until(page, "document.querySelector('.sentence').textContent.includes('Checkpoint copy')")
     expect(page.locator(".answer")).to_have_text(re.compile(r"3 1 4 1 5\s*✓"))
     page.reload()
-    page.wait_for_function("document.querySelector('.sentence')?.textContent.includes('Checkpoint copy')")
+    wait_until(page, "document.querySelector('.sentence')?.textContent.includes('Checkpoint copy')")
 
 
 def test_kinds_heads_and_cells_can_be_chosen_by_keyboard(app, open_page):

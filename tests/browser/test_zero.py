@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.support.app_server import ROOT, AppServer
-from tests.support.pages import settle, shows
+from tests.support.pages import settle, shows, wait_until
 
 # As the real one, it refuses to be imported by Gradio in the making, and knows whose event calls from Gradio's own context.
 SPACES = """
@@ -41,7 +41,7 @@ def test_a_run_trains_in_slices_while_its_page_is_open(zero_app, open_page):
     page.select_option(".speed", "20")  # so that a second is not enough, however quick the machine
     page.click("#train")
     shows(page, "waiting", "training")
-    page.wait_for_function("/Waiting for the next slice of the GPU|Training/.test(document.querySelector('.sentence').textContent)")
+    wait_until(page, "/Waiting for the next slice of the GPU|Training/.test(document.querySelector('.sentence').textContent)")
     shows(page, "done")
     expect(page.locator(".sentence")).to_contain_text("Done · 40 steps")
     expect(page.locator(".device")).to_contain_text("a GPU is lent in slices to runs whose device is zero")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -13,6 +14,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,18 @@ def wait_for(condition: Callable[[], object], seconds: float = 120, what: str = 
     raise TimeoutError(f"{what} did not come true within {seconds} s")
 
 
+def free_port() -> int:
+    """Return a free port below the range from which the system takes those of outgoing connections.
+
+    The server binds it seconds later: one of that range may be taken by then.
+    """
+    while True:
+        port = random.SystemRandom().randrange(10_000, 32_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
 class AppServer:
     """`python app.py` on a free port, over a copy of the shipped checkpoints; of another checkout, or by way of another command; or as it
     stands in another `house`, over what lies there."""
@@ -43,9 +57,7 @@ class AppServer:
             for name in SHIPPED:
                 shutil.copytree(ROOT / "checkpoints" / name, self.checkpoints / name, dirs_exist_ok=True)
             environment = {"PLAYGROUND_CHECKPOINTS": str(self.checkpoints)} | environment
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = port or probe.getsockname()[1]
+        self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = folder / "app.log"
         with open(self.log, "wb") as log:

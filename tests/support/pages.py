@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 from urllib.parse import quote
 
-from playwright.sync_api import Page
+from playwright.sync_api import Frame, Page
 
 SMALL = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "batch_size": 8, "max_length": 5, "eval_n": 32, "eval_every": 50}
 
@@ -21,10 +22,15 @@ def go_to(page: Page, tab: str) -> None:
     button.click()
 
 
+def wait_until(page: Page | Frame, script: str, arg: Any = None, timeout: float | None = None) -> None:
+    """Wait until a script of the page gives something true. Playwright's own pace, each frame, keeps a core busy."""
+    page.wait_for_function(script, arg=arg, timeout=timeout, polling=50)
+
+
 def shows(page: Page, *statuses: str, seconds: float = 120) -> None:
     """Wait until the live view shows one of these statuses."""
     script = "names => names.includes(document.querySelector('.live')?.dataset.status)"
-    page.wait_for_function(script, arg=list(statuses), timeout=seconds * 1000)
+    wait_until(page, script, arg=list(statuses), timeout=seconds * 1000)
 
 
 def step_shown(page: Page) -> int:
@@ -35,13 +41,13 @@ def step_shown(page: Page) -> int:
 def says(page: Page, selector: str, text: str, seconds: float = 120) -> None:
     """Wait until an element's text contains this."""
     script = "([selector, text]) => document.querySelector(selector)?.textContent.includes(text)"
-    page.wait_for_function(script, arg=[selector, text], timeout=seconds * 1000)
+    wait_until(page, script, arg=[selector, text], timeout=seconds * 1000)
 
 
 def passes(page: Page, step: int, seconds: float = 120) -> None:
     """Wait until the run on show has gone beyond a step."""
     script = "step => +(/step (\\d+)/.exec(document.querySelector('.sentence')?.textContent) || [])[1] > step"
-    page.wait_for_function(script, arg=step, timeout=seconds * 1000)
+    wait_until(page, script, arg=step, timeout=seconds * 1000)
 
 
 def pause_after(page: Page, step: int) -> int:
@@ -74,12 +80,12 @@ def begin(page: Page, url: str, speed: int = 0, **fields: object) -> None:
         page.wait_for_selector(".live:not([data-status=opening])", state="attached")  # or Gradio complains of what is cut off
     page.goto(link_to(url, **fields))
     page.wait_for_selector(".live:not([data-status=opening])")
-    page.wait_for_function("document.querySelector('#field-max_length input')?.value === '5'")
-    page.wait_for_function("document.querySelector('#size')?.textContent.includes('parameters')")
+    wait_until(page, "document.querySelector('#field-max_length input')?.value === '5'")
+    wait_until(page, "document.querySelector('#size')?.textContent.includes('parameters')")
     page.select_option(".speed", str(speed))
     before = page.locator(".runs tbody tr").count()
     page.click("#train" if page.is_visible("#train") else "#another")
-    page.wait_for_function("n => document.querySelectorAll('.runs tbody tr').length > n", arg=before)
+    wait_until(page, "n => document.querySelectorAll('.runs tbody tr').length > n", arg=before)
     shows(page, "training", "waiting", "done")
 
 
