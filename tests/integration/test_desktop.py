@@ -6,7 +6,6 @@ import pty
 import re
 import select
 import signal
-import socket
 import stat
 import subprocess
 import sys
@@ -20,7 +19,7 @@ from click.testing import CliRunner
 
 from app import main
 from playground.ui.app import has_screen, is_open
-from tests.support.app_server import ROOT, wait_for
+from tests.support.app_server import ROOT, free_port, wait_for
 
 
 class Terminal:
@@ -31,9 +30,7 @@ class Terminal:
         browser.write_text(f'#!/bin/sh\necho "$1" >> {self.visits}\n')
         browser.chmod(browser.stat().st_mode | stat.S_IXUSR)
         inherited = {name: value for name, value in os.environ.items() if name not in ("SSH_CONNECTION", "SPACE_ID", "GRADIO_SERVER_NAME")}
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         ours, theirs = pty.openpty()
         self.screen, self.said = ours, ""

@@ -3,14 +3,13 @@
 import json
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import urllib.request
 
 import pytest
 
-from tests.support.app_server import ROOT, wait_for
+from tests.support.app_server import ROOT, free_port, wait_for
 
 RECIPES = (ROOT / ".github" / "EXTENDING.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", RECIPES, re.M | re.S))
@@ -59,9 +58,7 @@ def test_what_a_recipe_adds_can_be_trained(section, copy):
 
 
 def test_a_tab_that_a_recipe_adds_is_served_and_answers(copy):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [part.replace("PORT", str(port)) for part in carry_out("A tab", copy)]
     with subprocess.Popen(command, cwd=copy, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT) as server:
         try:
