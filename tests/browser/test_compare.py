@@ -123,6 +123,7 @@ def test_everybody_is_asked_the_same_questions(app, hub, models, open_page):
     assert page.locator(".of-table .sheet tbody").text_content() == shown
 
 
+@pytest.mark.smoke
 def test_a_name_that_cannot_be_added_stays_and_is_told_why(app, open_page):
     page = open_page(app.url)
     to_compare(page)

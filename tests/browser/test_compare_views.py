@@ -138,6 +138,7 @@ def test_random_head_is_marked_untrained_and_trained_head_classifies(app, open_p
     expect(page.locator(".part-classify .shares tr").first.locator(".number")).to_have_text(surely)
 
 
+@pytest.mark.smoke
 def test_with_the_wrong_tokenizer_the_same_numbers_mean_other_things(app, open_page):
     page = open_page(app.url)
     to_view(page, "Free use", "Wrong tokenizer")

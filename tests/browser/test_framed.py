@@ -95,6 +95,7 @@ def test_reload_restores_run_when_framed_storage_is_denied(app, framing):
     assert names(top) == []
 
 
+@pytest.mark.smoke
 def test_where_nothing_can_be_stored_the_page_says_what_follows(app, framing):
     page = framing(without_cookies=True)
     frame = frame_of(page)

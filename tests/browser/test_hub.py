@@ -176,6 +176,7 @@ def test_a_list_asked_for_too_often_comes_all_the_same(app, hub, open_page):
     expect(page.locator(".hub .gallery-note")).to_be_empty()
 
 
+@pytest.mark.smoke
 def test_what_strangers_publish_is_text(app, hub, open_page):
     for number, hostile in enumerate(HOSTILE):
         card = f"---\ntags: [transformer-playground]\nplayground:\n  task: {json.dumps(hostile)}\n---\n{hostile}\n"

@@ -26,6 +26,7 @@ def type_sequence(page, text):
     wait_until(page, "text => document.querySelector('.inspect').dataset.drawn.endsWith(' ' + text)", arg=text)
 
 
+@pytest.mark.smoke
 def test_heads_on_a_sequence_of_ones_own(app, open_page):
     page = open_page(app.url)
     inspect(page)
@@ -167,6 +168,7 @@ def test_a_view_is_exported_with_its_numbers(app, open_page, tmp_path):
     assert rows[0].startswith("kind,layer,head")
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("width", [1440, 390])
 def test_nothing_is_wider_than_the_page(app, open_page, width):
     page = open_page(app.url, width=width, height=900)

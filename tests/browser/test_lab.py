@@ -5,6 +5,7 @@ import json
 import re
 import zipfile
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.support.pages import colours, go_to, shows, wait_until
@@ -132,6 +133,7 @@ def test_schemes_are_compared_by_length_on_a_narrow_page_too(app, open_page):
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+@pytest.mark.smoke
 def test_a_prepared_question_runs_is_cancelled_and_resumed(app, open_page):
     page = open_page(app.url)
     to_lab(page)

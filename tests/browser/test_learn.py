@@ -3,6 +3,7 @@
 import json
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.support.pages import wait_until
@@ -87,6 +88,7 @@ def test_what_was_done_after_a_link_was_opened_is_there_after_a_reload(app, open
     expect(page.locator(".stop .option")).to_have_value("alibi")
 
 
+@pytest.mark.smoke
 def test_a_second_click_begins_nothing_more(app, open_page):
     page = open_page(f"{app.url}/?bug=last-layer&steps=20")
     begun = []

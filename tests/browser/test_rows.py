@@ -2,6 +2,7 @@ import json
 import re
 from urllib.parse import quote
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.support.pages import link_to, says, shows, wait_until
@@ -72,6 +73,7 @@ def test_pasted_rows_become_a_task_that_is_trained_tried_and_shared(app, open_pa
     assert count(other, "rows") == "216"
 
 
+@pytest.mark.smoke
 def test_rows_that_are_not_here_are_asked_for(app, open_page):
     fields = {"task": "rows", "rows": "0" * 64, "vocabulary": "a b", "min_length": 2, "max_length": 5, "longest_answer": 3}
     page = open_page(f"{app.url}/?settings={quote(json.dumps(fields))}")

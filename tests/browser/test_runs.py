@@ -174,6 +174,7 @@ def test_curves_are_laid_over_each_other_and_settings_compared(app, open_page):
     expect(page.locator(".overlay-legend")).to_be_hidden()
 
 
+@pytest.mark.smoke
 def test_the_list_renames_hides_deletes_repeats_and_lends_settings(app, open_page):
     page = open_page(app.url, visit=False)
     begin(page, app.url, steps=30, n_heads=4, d_ff=24)
@@ -267,6 +268,7 @@ def test_half_a_minute_without_network_loses_nothing(app, open_page, turn):
     assert drawn(page) == list(range(1, at + 1))
 
 
+@pytest.mark.smoke
 @again_and_again
 def test_a_closed_browser_finds_its_run_again(app, open_page, turn):
     page = open_page(app.url, visit=False)

@@ -110,6 +110,7 @@ def test_a_link_opens_a_comparison_with_what_its_fields_hold(app, open_page):
     assert (other.input_value(".compare .of-n"), other.input_value(".compare .subject")) == ("33", "checkpoint:copy")
 
 
+@pytest.mark.smoke
 def test_a_link_fills_in_a_question_of_the_lab(app, open_page):
     page = open_page(app.url)
     page.get_by_role("tab", name="Lab").click()
@@ -169,6 +170,7 @@ def test_a_frame_shows_one_view_in_a_page_of_another_site(app, open_page, visiti
     assert inner.locator(".open-whole").get_attribute("href") == f"{app.url}/?model=reverse"
 
 
+@pytest.mark.smoke
 def test_the_whole_page_shows_in_no_frame_of_another_site(app, visiting, foreign):
     host = visiting(foreign(f'<iframe src="{app.url}/?model=reverse" width="900" height="600"></iframe>'))
     host.wait_for_timeout(1500)

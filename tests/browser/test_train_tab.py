@@ -15,6 +15,7 @@ def open_advanced(page: Page, group: str) -> None:
         page.click(f"#advanced .group button:has-text('{group}')")
 
 
+@pytest.mark.smoke
 def test_the_first_screen_shows_a_shipped_model_and_lets_one_try_it(app, open_page):
     page = open_page(app.url)
     shows(page, "checkpoint")
@@ -86,6 +87,7 @@ def test_pause_step_resume_reload_and_stop(app, open_page):
     expect(page.locator("#train")).to_be_visible()
 
 
+@pytest.mark.smoke
 def test_a_second_browser_sees_nothing_of_the_first(app, open_page):
     first = open_page(app.url)
     shows(first, "checkpoint")
@@ -153,6 +155,7 @@ def test_kinds_heads_and_cells_can_be_chosen_by_keyboard(app, open_page):
     expect(page.locator(".loss-value")).to_contain_text("at step")
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("width", [1440, 900, 390])
 def test_nothing_is_cut_off_at_any_width(app, open_page, width):
     page = open_page(app.url, width=width, height=844)
