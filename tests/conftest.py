@@ -8,6 +8,7 @@ import torch
 from hypothesis import settings
 
 from playground.runs import processes
+from playground.runs.registry import CLIENT_ADDRESS
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 
@@ -47,3 +48,11 @@ def ages(small_run):
         if metrics.step in (15, 30, 45, 60, last):
             families[metrics.step] = copy.deepcopy(trainer.family).eval()
     return families
+
+
+@pytest.fixture
+def client_address():
+    """Say from which address the following requests come, with `set`; "" is that of no client."""
+    before = CLIENT_ADDRESS.set("")
+    yield CLIENT_ADDRESS
+    CLIENT_ADDRESS.reset(before)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from playground.runs.addresses import CLIENT_ADDRESS, half_of, holds_share
 from playground.runs.processes import Child
 
 from .work import KINDS, LIGHT, QUIET, Refused
@@ -64,6 +65,7 @@ class Job:
     left_at: float = 0.0  # when it was cancelled, of one that saves before it ends
     why: str = ""  # it was cancelled, likewise
     at_work: bool = False  # the process has it
+    address: str = field(default_factory=CLIENT_ADDRESS.get)  # of the client that asked
     about: str = ""  # what was asked for, in a few names; the rest is not kept once it is over
 
     @property
@@ -107,7 +109,7 @@ class Comparer:
         """Put a job in line; its id.
 
         Raises:
-            Refused: for a kind that there is not, or when too many are under way.
+            Refused: for a kind that there is not, or when the owner, the address or all have too many under way.
         """
         if kind not in KINDS or not isinstance(what, dict):
             raise Refused(f"{str(kind)[:40]!r} is nothing that is done here; choose one of {', '.join(KINDS)}")
@@ -116,6 +118,10 @@ class Comparer:
             alike = [job for job in going if job.owner == owner and (job.kind in LIGHT) == (kind in LIGHT)]
             if len(alike) >= (LIGHT_JOBS_AN_OWNER if kind in LIGHT else JOBS_AN_OWNER):
                 raise Refused(f"{len(alike)} of your questions are still being answered; wait for one, or cancel it", again=True)
+            if holds_share((job.address for job in going), JOBS_AT_ONCE):
+                most = half_of(JOBS_AT_ONCE)
+                raise Refused(f"{most} questions from your address are still being answered, as many as may be; wait for one, "
+                              "or cancel one", again=True)  # fmt: skip
             if len(going) >= JOBS_AT_ONCE:
                 raise Refused("many others are asking right now; try again in a minute", again=True)
             if not self._watching:  # before there is a job, which nothing would time out without it

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from playground.runs.addresses import CLIENT_ADDRESS, half_of, holds_share
 from playground.runs.processes import Child
 from playground.runs.registry import Registry
 from playground.runs.run import WORKING, Refused, Run
@@ -57,6 +58,7 @@ class Job:
     patience: float = SILENT_FOR + LOADING_FOR  # until the first message: the process imports what it needs
     phase: Phase = Phase.READING
     shared: bool = False  # a gallery, which is everybody's
+    address: str = field(default_factory=CLIENT_ADDRESS.get)  # of the client that began it
     child: Child | None = None
     over: threading.Event = field(default_factory=threading.Event)
 
@@ -172,10 +174,10 @@ class Jobs:
         self._watching: threading.Thread | None = None
 
     def start(self, errand: Errand, owner: str, on_done: Callable[[Job], None] = lambda _: None, anew: bool = False) -> Job:
-        """Begin an errand for an owner; a gallery that is not wanted `anew` may be somebody else's of a moment ago.
+        """Begin an errand for an owner; a gallery that is not wanted `anew` may be another owner's of a moment ago.
 
         Raises:
-            Busy: when too many are under way.
+            Busy: when the owner, the address or all have too many under way.
         """
         with self._lock:
             listing = errand.kind == "gallery"
@@ -188,6 +190,10 @@ class Jobs:
             others = [job for job in working if (job.errand.kind == "gallery") == listing]  # lists have places of their own
             if len(others) >= ERRANDS_AT_ONCE or (not shared and sum(job.owner == owner for job in others) >= ERRANDS_AN_OWNER):
                 raise Busy("other errands to the Hub are still under way; try again in a moment")
+            is_local = bool(getattr(self.registry, "local_owner", ""))  # a person alone may ask for every list
+            if not is_local and holds_share((job.address for job in others), ERRANDS_AT_ONCE):
+                most = half_of(ERRANDS_AT_ONCE)
+                raise Busy(f"{most} errands to the Hub from your address are still under way, as many as may be; try again in a moment")
             over = [job for job in self._jobs.values() if job.over.is_set()]
             for job in over[: max(0, len(over) - MOST_KEPT)]:
                 self._jobs.pop(job.id, None)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from playground.models.config import SettingError, shown
+from playground.runs.addresses import CLIENT_ADDRESS, half_of, holds_share
 from playground.runs.processes import Child
 from playground.runs.registry import Registry
 from playground.runs.run import EMPTIED, Refused, Run, fingerprint
@@ -56,6 +57,7 @@ class Question:
     child: Child | None = None
     named: bool = False  # of a mistake: whether somebody said which one it is,
     found: bool = False  # and found its line
+    address: str = field(default_factory=CLIENT_ADDRESS.get)  # of the client that asked
     polled_at: float = field(default_factory=time.monotonic)
 
     def end(self, status: str, sentence: str = "") -> None:
@@ -128,13 +130,24 @@ class Classroom:
         mine = [each for each in self._questions.values() if each.owner == mark and each.status in UNDER_WAY]
         if sum(now - each.polled_at < LEFT_AFTER or each.status == "measuring" for each in mine) >= AN_OWNER:
             raise Refused(f"{AN_OWNER} of your measurements are still going; wait for one, or cancel it")
-        if len(self._questions) >= IN_ALL:  # whoever left longest ago makes room
-            left = [each for each in self._questions.items() if each[1].status != "measuring" and now - each[1].polled_at > LEFT_AFTER]
-            if left:
-                del self._questions[min(left, key=lambda each: each[1].polled_at)[0]]
+        if holds_share((each.address for each in self._questions.values()), IN_ALL):
+            self._forget_one(now, CLIENT_ADDRESS.get())
+            if holds_share((each.address for each in self._questions.values()), IN_ALL):
+                raise Refused(f"{half_of(IN_ALL)} measurements from your address are kept, as many as may be; try again in a minute")
+        if len(self._questions) >= IN_ALL:
+            self._forget_one(now)
         if self._closed or len(self._questions) >= IN_ALL:
             raise Refused("many others are measuring just now; try again in a minute")
         return Question(secrets.token_urlsafe(12), mark, kind, name, asked)
+
+    def _forget_one(self, now: float, address: str = "") -> None:
+        """Forget the question that was left longest ago, of an address or of all, if one was left."""
+        left = [
+            each for each in self._questions.values()
+            if each.status != "measuring" and now - each.polled_at > LEFT_AFTER and address in ("", each.address)
+        ]  # fmt: skip
+        if left:
+            del self._questions[min(left, key=lambda each: each.polled_at).id]
 
     def _run_of(self, owner: str, config: RunConfig) -> Run | None:
         """A run of the owner's with just these settings, rather a finished one; none that broke down, was changed on the way, or came as a

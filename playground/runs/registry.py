@@ -19,7 +19,6 @@ from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, suppress
-from contextvars import ContextVar
 from heapq import heapify, heappop, heappush
 from pathlib import Path
 from typing import Any
@@ -33,6 +32,8 @@ from playground.training.environment import number
 from playground.training.files import sweep, way_out
 from playground.training.manifest import Manifest, read_manifest
 
+from .addresses import CLIENT_ADDRESS as CLIENT_ADDRESS
+from .addresses import half_of, holds_share
 from .eyes import BUSY, Eyes, passing, resolve
 from .history import weights_path
 from .inspection_queue import NO_CLIENT, Client
@@ -67,7 +68,7 @@ log = logging.getLogger(__name__)
 
 STALE = 600.0  # seconds after which an unfinished write is nobody's any more
 WAITING_IN_ALL = 100
-WAITING_AN_ADDRESS = WAITING_IN_ALL // 2  # owners cost nothing to make up, addresses do
+WAITING_AN_ADDRESS = half_of(WAITING_IN_ALL)
 WAITING_AN_OWNER = 16  # runs that one owner may have waiting for a place
 RUNS_AN_OWNER = 200
 OVERTAKEN_FOR = 120.0  # seconds for which a run that is short of memory lets smaller ones go first
@@ -82,7 +83,6 @@ LONGEST_PROOF = 300.0  # likewise for what is measured on hundreds of sequences
 UNDO_FOR = 600.0  # seconds that a deleted run stays on disk
 OWNERS_KEPT = 10_000  # of which it is known when they were here; anybody may invent owners
 TURNS_KEPT = 1000  # owners whose last turn is known; one whose turn was longer ago counts as never served
-CLIENT_ADDRESS = ContextVar("client_address", default="")  # of the request that is being served
 COMMANDS = ("pause", "resume", "step", "stop", "keep")
 
 
@@ -206,15 +206,13 @@ class Registry:
                 raise Refused(f"you have {WAITING_AN_OWNER} runs waiting for a place already; wait for one, or stop one")
             if len(self._line) >= WAITING_IN_ALL:
                 raise Refused(f"{WAITING_IN_ALL} runs are waiting for a place already; try again later")
-            address = CLIENT_ADDRESS.get()
-            if address and sum(run.address == address for run in self._line) >= WAITING_AN_ADDRESS:
+            if holds_share((run.address for run in self._line), WAITING_IN_ALL):
                 raise Refused(f"{WAITING_AN_ADDRESS} runs from your address are waiting for a place already; try again later")
             if len(mine) >= RUNS_AN_OWNER:
                 raise Refused(f"you have {RUNS_AN_OWNER} runs, which is as many as are kept; delete some first")
             self.room.check(fingerprint(owner), kept_by(config))
             folder = self._folder(config)
             run = self._new(config, owner, name, folder)
-            run.address = address
             run.points, run.recorded, run.changes = Points(), [], list(changes or [])
             run.origin = (origin[0].folder.name, origin[1]) if origin else None
             try:
@@ -255,7 +253,9 @@ class Registry:
 
     def _new(self, config: RunConfig, owner: str, name: str, folder: Path) -> Run:
         name = self._free_name(name, self.of_owner(owner)) or self._free_name(_name(config), self.of_owner(owner))
-        return Run(secrets.token_urlsafe(16), secrets.token_urlsafe(16), fingerprint(owner), name, config, folder)
+        run = Run(secrets.token_urlsafe(16), secrets.token_urlsafe(16), fingerprint(owner), name, config, folder)
+        run.address = CLIENT_ADDRESS.get()
+        return run
 
     def _folder(self, config: RunConfig) -> Path:
         """A new run's folder: when, what, and something that sets it apart."""

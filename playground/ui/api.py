@@ -26,7 +26,7 @@ from starlette.requests import Request
 from playground.comparison.sheet import standing
 from playground.families import FAMILIES
 from playground.models.config import SettingError, shown
-from playground.runs.registry import Registry
+from playground.runs.registry import CLIENT_ADDRESS, Registry
 from playground.runs.run import WORKING, Refused
 from playground.statistics import wilson
 from playground.tasks import ROWS, TASKS
@@ -469,6 +469,7 @@ class Endpoints:
         """Count a call of this client. Raises Refused when there are too many, and for a page of another site, which may send such
         requests with the visitor's cookies."""
         client = client_of(_request(request))
+        CLIENT_ADDRESS.set(client)  # Gradio runs some calls outside of the request
         if not is_own_origin(_request(request).headers):
             raise Refused("pages of other sites may not ask here; ask from a program, or open the playground itself")
         self.limits.take("calls", client)

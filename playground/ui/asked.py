@@ -33,7 +33,7 @@ Answerer = Callable[[object, Request], Awaitable[dict[str, Any]]]
 DEFAULT_LOAD = 10.0
 LOAD = {
     "poll": 2, "look": 2, "try": 5, "curves": 5, "runs": 3, "about": 5, "do": 20,
-    "inspect": 10, "inspect-figures": 200, "report": 200,
+    "inspect": 10, "inspect-figures": 200, "report": 200, "rows": 50,
     "compare-begin": 50, "compare-poll": 2, "compare-train": 100,
     "lab-poll": 5, "lab-begin": 100, "lab-figures": 200, "lab-verdict": 50, "lab-claim": 50,
     "hub-start": 50, "hub-job": 2, "learn-poll": 2, "learn-bug": 50, "learn-stop": 50,

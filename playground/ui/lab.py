@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -31,7 +30,7 @@ from playground.training.config import field_owner, setting_of
 from .acts import describe, settings_of
 from .asked import Answerer, answer_owner
 from .form import ADVANCED, FITTED, label_of
-from .limits import client_of
+from .limits import FairPlaces, client_of
 from .live import answer_of
 from .subject import RUN, client_on_show, config_on_show
 from .view import view
@@ -44,6 +43,7 @@ STYLES = ("common.css", "lab.css")
 LONGEST_REQUEST = 20_000  # characters
 OFFERED = 5  # values of a setting that the form writes by itself
 FIGURES_WITHIN = 120  # seconds
+MAX_WAITING_FIGURES = 4  # that wait for the process
 VERDICT_WITHIN = 150
 VERDICTS_A_CLIENT, VERDICTS_IN_ALL = 2, 16  # that wait for a model at a time
 MAX_VERDICTS = 256  # in memory
@@ -64,7 +64,7 @@ class LabPage:
         self.registry, self.laboratory = registry, laboratory
         self._verdicts: OrderedDict[tuple[str, str, int], dict[str, Any]] = OrderedDict()  # by claim, run and step
         self._judging: Counter[str] = Counter()  # verdicts that wait for a model, by client
-        self._drawing = threading.Lock()  # seconds of a core each
+        self._drawing = FairPlaces(1, MAX_WAITING_FIGURES)  # seconds of a core each
 
     def answerers(self) -> dict[str, Answerer]:
         routes = {
@@ -171,13 +171,18 @@ class LabPage:
     def csv(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
         return {"csv": self.laboratory.to_csv(self._found(owner, what), owner)}
 
-    async def figures(self, what: object, _: Request) -> dict[str, Any]:
+    async def figures(self, what: object, request: Request | None) -> dict[str, Any]:
         """Every figure of an experiment, for print: {"zip": base64}."""
         found = await asyncio.to_thread(answer_owner, self._to_draw, what)
         if "error" in found:
             return found
-        if not self._drawing.acquire(blocking=False):
-            return {"error": "somebody else's figures are being drawn just now; try again in a moment"}
+        try:
+            async with self._drawing.one():
+                return await self._draw(found, request)
+        except Refused as error:
+            return {"error": str(error), "again": True}
+
+    async def _draw(self, found: dict[str, Any], request: Request | None) -> dict[str, Any]:
         future = Future[dict[str, Any]]()
         child = None
         try:
@@ -186,14 +191,13 @@ class LabPage:
                 on_message=lambda answer: resolve(future, answer),
                 on_end=lambda code: resolve(future, {"error": NOT_DRAWN if code is None else f"{ENDED} (exit code {code}); try again"}),
             )  # fmt: skip
-            return await answer_of(future, FIGURES_WITHIN)
+            return await answer_of(future, FIGURES_WITHIN, request)
         except (OSError, RuntimeError):  # no thread or file descriptor is free
             log.exception("The process that draws figures could not be started")
             return {"error": NOT_DRAWN}
         finally:
             if child:
                 child.kill()
-            self._drawing.release()
 
     def _to_draw(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
         experiment = self._found(owner, what)

@@ -7,7 +7,7 @@ import ipaddress
 import math
 import os
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import lru_cache
@@ -15,6 +15,7 @@ from functools import lru_cache
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, Response
 
+from playground.runs.addresses import CLIENT_ADDRESS, half_of, holds_share
 from playground.runs.run import Refused
 from playground.training.environment import is_set, number
 
@@ -178,3 +179,52 @@ class Places:
             yield
         finally:
             self._free.release()
+
+
+class FairPlaces:
+    """Places for work that takes a processor, of which one client address has one at a time.
+
+    A request of an address waits until the address's earlier ones are over, so that requests under
+    invented owners delay only each other. Without an address there is no such wait.
+
+    Args:
+        places: how many requests are at work at a time.
+        waiting: how many wait in all; one address may have half of them.
+    """
+
+    def __init__(self, places: int, waiting: int = WAITING) -> None:
+        self._free, self._most = asyncio.Semaphore(places), waiting
+        self._turns: dict[str, asyncio.Lock] = {}
+        self._present: Counter[str] = Counter()  # requests that wait or are at work, by address
+        self._waiting: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return self._present.total()
+
+    @asynccontextmanager
+    async def one(self) -> AsyncIterator[None]:
+        """A place for the client that is being served, as soon as there is one.
+
+        Raises:
+            Refused: when too many wait.
+        """
+        address = CLIENT_ADDRESS.get()
+        if self._waiting.total() >= self._most:
+            raise Refused("many others are asking this just now; try again in a minute")
+        if holds_share(self._waiting.elements(), self._most):
+            raise Refused(f"{half_of(self._most)} requests from your address wait already; try again when one is answered")
+        turn = self._turns.setdefault(address, asyncio.Lock()) if address else asyncio.Lock()
+        self._present[address] += 1
+        self._waiting[address] += 1
+        is_waiting = True
+        try:
+            async with turn, self._free:
+                self._waiting[address] -= 1
+                is_waiting = False
+                yield
+        finally:
+            self._waiting[address] -= is_waiting
+            self._present[address] -= 1
+            if not self._present[address]:
+                del self._present[address], self._waiting[address]
+                self._turns.pop(address, None)

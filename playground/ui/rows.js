@@ -44,7 +44,7 @@ async function look(content) {
   const mine = sending = new AbortController();
   found = null; $(".use").disabled = true; say("Reading");
   let reply;
-  try { reply = await call("rows", { do: "show", owner, content }, 130000); } catch (error) { reply = { error: "no answer from the server; try again" }; }
+  try { reply = await persist(() => call("rows", { do: "show", owner, content }, 130000), () => mine === sending, (busy) => say(sentenceOf(busy))); } catch (error) { reply = { error: "no answer from the server; try again" }; }
   if (mine === sending) { sending = null; draw(reply.content ? { ...reply, kept: true } : reply); }
 }
 const say = (text) => { $(".state").textContent = text; };

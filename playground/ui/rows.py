@@ -27,6 +27,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from playground.runs.addresses import CLIENT_ADDRESS, holds_share
 from playground.runs.eyes import resolve
 from playground.runs.processes import Child
 from playground.runs.registry import Registry
@@ -36,7 +37,7 @@ from playground.tasks.rows import CONTENT, MissingRows, RowsError, kept_about, r
 from playground.training.environment import number
 from playground.training.files import way_out, write_folder
 
-from .limits import client_of
+from .limits import FairPlaces, client_of
 from .transfer import receive
 from .transfer_slots import Transfer, TransferSlots
 from .view import view
@@ -47,6 +48,7 @@ RECEIVED_WITHIN = 120  # seconds
 READ_WITHIN = 120  # seconds
 READ_AT_ONCE = 2
 MOST_IN_LINE = 8
+MAX_SHOWN = 8  # kept sets that are read, or wait to be read, for `show`
 MOST_READ = 32  # rows that were read and neither kept nor replaced
 MOST_SETS = 50  # of one visitor
 UNTOUCHED = 3600.0  # seconds for which rows are kept whatever happens
@@ -73,7 +75,8 @@ class Bringing:
         self._slots = TransferSlots(MOST_IN_LINE, RECEIVED_WITHIN, "others are bringing rows just now; try again in a moment")
         self._going: dict[str, Child] = {}
         self._newest: dict[str, object] = {}  # by owner: which of their questions still counts
-        self._places = asyncio.Semaphore(READ_AT_ONCE)
+        self._places = FairPlaces(READ_AT_ONCE, MOST_IN_LINE + MAX_SHOWN)
+        self._shown: list[str] = []  # the address of each `show` that is under way
         self._lock = threading.Lock()
 
     def routes(self) -> list[Route]:
@@ -139,7 +142,7 @@ class Bringing:
             before.kill()
         mine = self._newest[owner] = object()
         try:
-            async with self._places:
+            async with self._places.one():
                 if self._newest.get(owner) is not mine:
                     return {"error": "newer rows came meanwhile"}
                 future = Future[dict[str, Any]]()
@@ -186,8 +189,7 @@ class Bringing:
             return {"error": "these are no rows; bring some"}
         try:
             if do == "show":
-                await asyncio.to_thread(kept_about, content)  # says in a sentence where they are not here
-                return await self.read(owner, {"kept": content})
+                return await self._show(owner, content)
             return await asyncio.to_thread(self.use if do == "use" else self.remove, owner, content)
         except MissingRows:
             return {"error": missing(content)}
@@ -195,6 +197,16 @@ class Bringing:
             return {"error": str(error)}
         except OSError as error:
             return {"error": f"the rows could not be kept: {error.strerror or error}; {way_out(error)} and try again"}
+
+    async def _show(self, owner: str, content: str) -> dict[str, Any]:
+        if len(self._shown) >= MAX_SHOWN or holds_share(self._shown, MAX_SHOWN):
+            return {"error": "other rows are being read just now; try again in a moment", "again": True}
+        self._shown.append(address := CLIENT_ADDRESS.get())
+        try:
+            await asyncio.to_thread(kept_about, content)  # says in a sentence where they are not here
+            return await self.read(owner, {"kept": content})
+        finally:
+            self._shown.remove(address)
 
     def use(self, owner: str, content: str) -> dict[str, Any]:
         """Keep rows that were read, under the visitor's name. `again`: they must be sent once more.

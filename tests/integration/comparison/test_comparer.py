@@ -410,3 +410,35 @@ def test_where_strangers_come_the_hub_cache_is_the_playgrounds_own(hosted, tmp_p
     monkeypatch.setenv("PLAYGROUND_MODELS", str(tmp_path / "mine"))
     Comparer(hosted=hosted)._start()
     assert told[1]["HF_HUB_CACHE"] == (str(tmp_path / "mine") if hosted else "/the/owners")
+
+
+def test_invented_owners_behind_one_address_take_at_most_half_of_the_places(client_address, monkeypatch):
+    """The process is never begun: each job waits."""
+    monkeypatch.setattr(Comparer, "_go_on", lambda self: None)
+    crowded, half = Comparer(), jobs_module.JOBS_AT_ONCE // 2
+    client_address.set("192.0.2.1")
+    for number in range(half):
+        crowded.begin("table", {}, f"invented {number}")
+    with pytest.raises(Refused, match="from your address are still being answered, as many as may be; wait for one") as refused:
+        crowded.begin("table", {}, "invented too")
+    assert refused.value.again
+    client_address.set("192.0.2.2")
+    assert crowded.begin("table", {}, "ada")
+    client_address.set("")  # a command has no address, and no share
+    for number in range(half - 1):
+        crowded.begin("table", {}, f"command {number}")
+    with pytest.raises(Refused, match="many others"):
+        crowded.begin("table", {}, "late")
+    crowded.close()
+
+
+def test_an_owner_alone_at_an_address_keeps_the_limit_of_an_owner(client_address, monkeypatch):
+    monkeypatch.setattr(Comparer, "_go_on", lambda self: None)
+    alone = Comparer()
+    client_address.set("127.0.0.1")
+    for kind, most in (("table", JOBS_AN_OWNER), ("cached", jobs_module.LIGHT_JOBS_AN_OWNER)):
+        for _ in range(most):
+            alone.begin(kind, {}, "ada")
+        with pytest.raises(Refused, match="of your questions"):
+            alone.begin(kind, {}, "ada")
+    alone.close()

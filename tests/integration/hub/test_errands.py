@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 import shutil
 import struct
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 
 from playground.families import FAMILIES
 from playground.hub import jobs as jobs_module
-from playground.hub.jobs import BRANCH, ERRANDS_AN_OWNER, ERRANDS_AT_ONCE, Busy, Jobs, begin, cancel
+from playground.hub.jobs import BRANCH, ERRANDS_AN_OWNER, ERRANDS_AT_ONCE, Busy, Job, Jobs, begin, cancel
 from playground.hub.work import Errand
 from playground.runs.gather import FILES
 from playground.runs.limits import Limits
@@ -438,6 +439,32 @@ def test_only_so_many_errands_go_on_at_a_time(hub):
         start("ada")
         cancel(going[-1])
         assert going[-1].over.wait(60)
+
+
+@pytest.mark.parametrize(("kind", "token"), [("account", "secret"), ("gallery", "secret"), ("gallery", "")])
+def test_invented_owners_behind_one_address_take_at_most_half_of_the_errands(monkeypatch, client_address, kind, token):
+    def begin(errand, owner, **_):
+        return Job(owner, owner, errand)  # its process is never begun
+
+    monkeypatch.setattr("playground.hub.jobs.begin", begin)
+    jobs = Jobs(None)
+    client_address.set("192.0.2.1")
+    for number in range(ERRANDS_AT_ONCE // 2):
+        jobs.start(Errand(kind, token=token), f"invented {number}", anew=True)
+    with pytest.raises(Busy, match="errands to the Hub from your address are still under way, as many as may be; try again"):
+        jobs.start(Errand(kind, token=token), "invented too", anew=True)
+    client_address.set("192.0.2.2")
+    assert jobs.start(Errand(kind, token=token), "ada", anew=True)
+
+
+def test_a_person_alone_may_ask_for_every_list(monkeypatch, client_address):
+    monkeypatch.setattr("playground.hub.jobs.begin", lambda errand, owner, **_: Job(secrets.token_hex(4), owner, errand))
+    jobs = Jobs(SimpleNamespace(local_owner="ada"))
+    client_address.set("127.0.0.1")
+    for _ in range(ERRANDS_AT_ONCE):
+        jobs.start(Errand("gallery"), "ada", anew=True)
+    with pytest.raises(Busy):
+        jobs.start(Errand("gallery"), "ada", anew=True)
 
 
 def test_lists_of_somebody_signed_in_leave_the_places_of_errands_free(hub):

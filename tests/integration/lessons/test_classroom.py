@@ -194,6 +194,27 @@ def test_full_service_evicts_longest_abandoned_waiting_measurement(room, monkeyp
         room.poll(waiting[1], OTHER)
 
 
+def test_invented_owners_behind_one_address_take_at_most_half_of_what_is_kept(room, monkeypatch, client_address):
+    monkeypatch.setattr(classrooms, "IN_ALL", 8)
+    monkeypatch.setattr(room, "_dispatch", lambda: None)  # no process is begun
+    client_address.set("192.0.2.1")
+    for number in range(4):
+        room.begin_bug("no-return", 0, 20, f"{number:032d}")
+    with pytest.raises(Refused, match="4 measurements from your address are kept, as many as may be; try again in a minute"):
+        room.begin_bug("no-return", 0, 20, f"{4:032d}")
+    assert len(room._questions) == 4
+    client_address.set("192.0.2.2")
+    other = room.begin_bug("no-return", 0, 20, OWNER)
+    client_address.set("192.0.2.1")
+    left = list(room._questions)[2]
+    for question in (left, other):
+        room._questions[question].polled_at -= classrooms.LEFT_AFTER + 60
+    room._questions[other].polled_at -= 60  # left longest ago of all, by a client of another address
+    room.begin_bug("no-return", 0, 20, f"{5:032d}")
+    assert other in room._questions
+    assert left not in room._questions
+
+
 @pytest.mark.smoke
 def test_a_mystery_tells_nothing_that_is_to_be_found(room):
     seed = next(seed for seed in range(100) if chosen(MYSTERY, seed) == "causal-mask")

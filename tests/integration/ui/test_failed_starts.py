@@ -101,8 +101,8 @@ def test_a_lesson_fails_with_a_sentence_and_the_next_one_works(registry, kind, f
 @FAILURES
 def test_figures_fail_with_a_sentence(fail):
     page = lab_page.LabPage.__new__(lab_page.LabPage)
-    page._drawing, page._to_draw = lab_page.threading.Lock(), lambda owner, what: {}
-    for _ in range(2):  # the lock is free again
+    page._drawing, page._to_draw = lab_page.FairPlaces(1), lambda owner, what: {}
+    for _ in range(2):  # the place is free again
         with failing(fail, lab_page):
             told = run_in_thread(page.figures({"owner": OWNER}, None))
         assert "no process could be started" in told["error"]

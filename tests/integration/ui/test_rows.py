@@ -406,3 +406,93 @@ def test_how_hard_a_task_is_comes_from_the_measurements():
     alone = {"seeds": 1, "steps": [], "scores": [0.0049]}
     assert difficulty.in_words(row | alone).startswith("Measured: 0.4 % exact match, no run reaches 99 % (")
     assert difficulty.task_in_html("rows") == difficulty.task_in_html(["x"]) == ""
+
+
+class Readers:
+    """Stands in for the readers' processes: each answers when the test lets it."""
+
+    def __init__(self, monkeypatch):
+        self.going, self.begun = [], []
+        monkeypatch.setattr("playground.ui.rows.Child", self.begin)
+
+    def begin(self, _, __, order, on_message, on_end):
+        self.begun.append(order["name"])
+        self.going.append((order["name"], on_message))
+        return SimpleNamespace(kill=lambda: None)
+
+    def end(self, name):
+        at = [name for name, _ in self.going].index(name)
+        self.going.pop(at)[1]({"rows": 1})
+
+    @property
+    def names(self):
+        return [name for name, _ in self.going]
+
+
+async def quiet():
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+def test_one_address_holds_one_of_the_readers_whatever_owners_it_invents(tmp_path, monkeypatch, client_address):
+    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
+    bringing, readers = Bringing(SimpleNamespace(local_owner="")), Readers(monkeypatch)
+
+    def read(name, address):
+        client_address.set(address)
+        return asyncio.create_task(bringing.read(new_owner(), {"name": name}))
+
+    async def scene():
+        tasks = [read(f"crowd {n}", "192.0.2.1") for n in range(4)]
+        await quiet()
+        alone = list(readers.names)
+        tasks.append(read("ada", "192.0.2.2"))
+        await quiet()
+        beside, seen = list(readers.names), []
+        for _ in range(4):
+            readers.end(next(name for name in readers.names if name != "ada"))
+            await quiet()
+            seen.append(list(readers.names))
+        readers.end("ada")
+        return alone, beside, seen, await asyncio.gather(*tasks)
+
+    alone, beside, seen, answers = run_in_thread(scene())
+    assert alone == ["crowd 0"]
+    assert beside == ["crowd 0", "ada"]
+    assert seen == [["ada", "crowd 1"], ["ada", "crowd 2"], ["ada", "crowd 3"], ["ada"]]
+    assert answers == [{"rows": 1}] * 5
+
+
+def test_only_so_many_kept_sets_wait_to_be_shown(tmp_path, monkeypatch, client_address):
+    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
+    monkeypatch.setattr("playground.ui.rows.kept_about", lambda content: {})
+    bringing, waiting = Bringing(SimpleNamespace(local_owner="")), []
+
+    async def scene():
+        release = asyncio.Event()
+
+        async def read(owner, order):
+            waiting.append(owner)
+            await release.wait()
+            return {"rows": 1}
+
+        monkeypatch.setattr(bringing, "read", read)
+        tasks = []
+        for number in range(40):
+            client_address.set(f"192.0.2.{number % 3}" if number >= 20 else "192.0.2.9")
+            what = {"do": "show", "owner": new_owner(), "content": "0" * 64}
+            tasks.append(asyncio.create_task(bringing.answer(what, None)))
+        await asyncio.wait(tasks, timeout=2)
+        count = len(waiting)
+        release.set()
+        answers = await asyncio.gather(*tasks)
+        later = await bringing.answer({"do": "show", "owner": new_owner(), "content": "0" * 64}, None)
+        return count, answers, later
+
+    count, answers, later = run_in_thread(scene())
+    refused = [answer for answer in answers if answer != {"rows": 1}]
+    assert count <= 8
+    assert [answer for answer in answers[:20] if answer == {"rows": 1}] == [{"rows": 1}] * 4  # half of them for one address
+    assert len(refused) == 40 - count
+    assert all(answer["again"] and "try again in a moment" in answer["error"] for answer in refused)
+    assert later == {"rows": 1}
