@@ -214,7 +214,11 @@ class Jobs:
     def _done(self, job: Job, on_done: Callable[[Job], None]) -> None:
         if job.errand.kind == "push":
             self._gallery = None  # it lacks what has just been published
-        on_done(job)
+        before = CLIENT_ADDRESS.set(job.address)  # a run that is made of what was fetched counts for it
+        try:
+            on_done(job)
+        finally:
+            CLIENT_ADDRESS.reset(before)
 
     def find(self, job_id: object, owner: str) -> Job | None:
         """An owner's errand, or a gallery, which is everybody's."""

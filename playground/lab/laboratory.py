@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from playground.models.config import SettingError, shown
+from playground.runs.addresses import CLIENT_ADDRESS, half_of, holds_share
 from playground.runs.eyes import Eyes
 from playground.runs.registry import LONGEST_PROOF, RUNS_AN_OWNER, WATCHED_FOR, Registry
 from playground.runs.run import EMPTIED, Refused, Run, fingerprint
@@ -55,6 +56,7 @@ class Going:
         self.experiment = experiment
         self.runs = dict(runs)  # the id of each run that was begun, by its key
         self.owner = ""  # the owner's secret while runs are still to be begun for them; never written down
+        self.address = CLIENT_ADDRESS.get()  # of the client that began it; unknown after a restart
         self.again: set[str] = set()  # keys of runs that are to be taken up again
         self.message = ""
         self.failure = ""  # the error of the last attempt to go on, which is logged once
@@ -148,7 +150,7 @@ class Laboratory:
 
         Raises:
             SettingError: naming the field.
-            Refused: when the owner has too many experiments or runs, or the disk does not take another.
+            Refused: when the owner, the address or all have too many experiments, the owner too many runs, or the disk does not take another.
         """
         experiment = self._allowed(_asked(spec, owner))
         with self._lock:
@@ -172,14 +174,25 @@ class Laboratory:
         return experiment
 
     def _make_room(self) -> None:
-        """Where as many experiments are kept as can be, forget the oldest one whose owner has gone. With the lock held.
+        """Where as many experiments are kept as can be, forget the oldest one whose owner has gone.
+
+        Where the client's address has half of them, that is one of its own. With the lock held.
 
         Raises:
             Refused: where there is none.
         """
-        if len(self._known) < EXPERIMENTS_IN_ALL:
+        is_share = holds_share((each.address for each in self._known.values()), EXPERIMENTS_IN_ALL)
+        if not is_share and len(self._known) < EXPERIMENTS_IN_ALL:
             return
-        left = [each.experiment for each in self._known.values() if not each.owner and each.experiment.owner not in self.registry.here]
+        left = [
+            each.experiment for each in self._known.values()
+            if not each.owner and each.experiment.owner not in self.registry.here
+            and (not is_share or each.address == CLIENT_ADDRESS.get())
+        ]  # fmt: skip
+        if not left and is_share:
+            raise Refused(
+                f"{half_of(EXPERIMENTS_IN_ALL):,} experiments from your address are kept here, as many as may be; delete one first"
+            )
         if not left:
             raise Refused("as many experiments are kept here as can be; try again later")
         oldest = min(left, key=lambda each: each.created)
@@ -242,7 +255,7 @@ class Laboratory:
             going.counts = {key: each for key, each in going.counts.items() if key[0] in ids}
             going.kept = {key for key in going.kept if key[0] in ids}
             going.again = {key for key, run in runs.items() if run.status in (*LEFT, "stopping") and not run.diverged}
-            going.message, going.owner = "", owner
+            going.message, going.owner, going.address = "", owner, CLIENT_ADDRESS.get() or going.address
             going.watched_at, going.not_before = time.monotonic(), 0.0
 
     def delete(self, experiment: Experiment, owner: str) -> None:
@@ -457,6 +470,7 @@ class Laboratory:
         for going in sorted(self._known.copy().values(), key=lambda each: each.asked_at):  # who asked longest ago comes first
             if not going.owner:
                 continue
+            before = CLIENT_ADDRESS.set(going.address)  # runs that begin now count for it
             try:
                 with self._lock:
                     if going.owner and not self._put_down(going):
@@ -468,6 +482,8 @@ class Laboratory:
                 if going.failure != going.message:  # likewise
                     going.failure = going.message
                     log.exception("The experiment %s cannot go on", going.experiment.id)
+            finally:
+                CLIENT_ADDRESS.reset(before)
 
     def _put_down(self, going: Going) -> bool:
         """Stop what nobody has watched for as long as the registry lets a run train alone; its owner can resume it."""

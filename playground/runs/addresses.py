@@ -16,6 +16,11 @@ def half_of(places: int) -> int:
     return max(1, places // 2)
 
 
+def may_hold(amount: float) -> float:
+    """Return how much of an amount of disk one address may hold."""
+    return amount / 2
+
+
 def holds_share(addresses: Iterable[str], places: int) -> bool:
     """Whether the client that is being served holds as many places as one address may.
 

@@ -2,7 +2,7 @@
 
 First goes what training brings back: earlier weights beyond one in each doubling of the step. Then whole models: a run's record and its
 curves stay, so that it can be run again exactly. What somebody is training is never touched, and what one visitor takes beyond their
-share never costs another one anything.
+share never costs another one anything. Nor does what one client address takes beyond half of all, as owners cost nothing to make up.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import filelock
 
+from .addresses import CLIENT_ADDRESS, may_hold
 from .history import STATE, kept_steps, on_grid, weights_path
 from .limits import in_words, kept_by
 from .run import EMPTIED, THINNED, Refused, Run
@@ -59,24 +60,40 @@ class Room:
                     f"{limits.here} keeps {in_words(limits.own_bytes)} a visitor: delete "
                     f"{' or '.join(f'“{run.name}” ({in_words(self.taken(run))})' for run in most)}, or {limits.way_out('RUNS_MB')}"
                 )
-        if limits.all_bytes and self.sweep(needed) > 0:
+        address = CLIENT_ADDRESS.get()
+        is_short = bool(limits.all_bytes) and self.sweep(needed, address) > 0
+        if address and limits.all_bytes and self._is_too_much(needed, address):
+            raise Refused(
+                f"{limits.here} keeps {in_words(limits.all_bytes)} in all, of which one address may take half, and runs from yours take "
+                f"more than that; delete some, try again later, or {limits.way_out('RUNS_IN_ALL_MB')}"
+            )
+        if is_short:
             raise Refused(
                 f"{limits.here} keeps {in_words(limits.all_bytes)} in all, and all of it is in use just now; try again later, or "
                 f"{limits.way_out('RUNS_IN_ALL_MB')}"
             )
 
-    def sweep(self, needed: int = 0) -> int:
-        """Make room where everybody's runs together, with so many bytes more, take too much. Returns the bytes that are still too many.
+    def sweep(self, needed: int = 0, address: str = "") -> int:
+        """Make room where everybody's runs together, with so many bytes more for an address, take too much.
 
-        Who takes more than a visitor's share gives first. What others have goes only as far as all would take too much if nobody took
-        more than a share.
+        Who takes more than a visitor's share gives first, then the addresses that take more than half. What others have goes only as far
+        as all would take too much if nobody took more than that.
+
+        Returns:
+            the bytes that are still too many.
         """
         limits, runs = self.registry.limits, self._runs
         share = limits.own_bytes or limits.all_bytes
         used = self._used(runs)
         excess = sum(max(0, each - share) for each in used.values())
         self._empty([run for run in runs if used[run.owner] > share], min(excess, sum(used.values()) + needed - limits.all_bytes))
-        return self._empty(runs, sum(min(each, share) for each in self._used(self._runs).values()) + needed - limits.all_bytes)
+        half = int(may_hold(limits.all_bytes))
+        for crowded, size in self._used_by_address(self._runs, needed, address).items():
+            if crowded and size > half:
+                over = sum(self._used(self._runs).values()) + needed - limits.all_bytes
+                self._empty([run for run in self._runs if run.address == crowded], min(size - half, over))
+        fair = self._used_by_address(self._runs, needed, address, share)
+        return self._empty(runs, sum(min(size, half) if name else size for name, size in fair.items()) - limits.all_bytes)
 
     def told(self, owner: str) -> str:
         """What was taken of an owner's runs, and why, in a sentence; empty where nothing was."""
@@ -121,6 +138,25 @@ class Room:
         for run in runs:
             used[run.owner] += self.taken(run)
         return used
+
+    def _used_by_address(self, runs: list[Run], needed: int, address: str, share: int = 0) -> Counter[str]:
+        """Bytes that the runs of each address take, "" where it is not known, with so many more needed by one of them.
+
+        Args:
+            share: how much of an owner's runs counts at most; 0 for all of it.
+        """
+        sizes, owners, used = [self.taken(run) for run in runs], Counter[str](), Counter[str]({address: needed})
+        for run, size in zip(runs, sizes, strict=True):
+            owners[run.owner] += size
+        for run, size in zip(runs, sizes, strict=True):
+            most = owners[run.owner]
+            used[run.address] += size * share // most if share and most > share else size
+        return used
+
+    def _is_too_much(self, needed: int, address: str) -> bool:
+        """Whether so many bytes more would be beyond an address's half, and there is no room for them."""
+        limit, used = self.registry.limits.all_bytes, self._used_by_address(self._runs, needed, address)
+        return used[address] > may_hold(limit) and used.total() > limit
 
     def _thin(self, runs: list[Run], over: int) -> int:
         """Thin out the histories of runs until so many bytes are free. Returns how many are not."""

@@ -16,6 +16,7 @@ import shutil
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Container
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
@@ -27,7 +28,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from playground.runs.addresses import CLIENT_ADDRESS, holds_share
+from playground.runs.addresses import CLIENT_ADDRESS, holds_share, may_hold
 from playground.runs.eyes import resolve
 from playground.runs.processes import Child
 from playground.runs.registry import Registry
@@ -63,7 +64,7 @@ def rows_view() -> gr.HTML:
 class Bringing:
     """Reads rows for visitors, one at a time for each, and keeps those that they use.
 
-    On a server that is open to all, a visitor may keep `own_mb`, all together `all_mb`.
+    On a server that is open to all, a visitor may keep `own_mb`, all together `all_mb`, and those behind one address half of that.
     """
 
     def __init__(self, registry: Registry) -> None:
@@ -74,6 +75,7 @@ class Bringing:
         self._receiving: dict[str, Transfer] = {}  # by owner: what they send now
         self._slots = TransferSlots(MOST_IN_LINE, RECEIVED_WITHIN, "others are bringing rows just now; try again in a moment")
         self._going: dict[str, Child] = {}
+        self._addresses: dict[Path, str] = {}  # by mark: of the client that chose the rows, since this server began
         self._newest: dict[str, object] = {}  # by owner: which of their questions still counts
         self._places = FairPlaces(READ_AT_ONCE, MOST_IN_LINE + MAX_SHOWN)
         self._shown: list[str] = []  # the address of each `show` that is under way
@@ -228,6 +230,7 @@ class Bringing:
                 write_folder(rows_root() / content, files)
             mark.parent.mkdir(parents=True, exist_ok=True)
             mark.touch()
+            self._addresses.setdefault(mark, CLIENT_ADDRESS.get())
         return {}
 
     def kept(self, owner: str) -> list[dict[str, Any]]:
@@ -255,7 +258,7 @@ class Bringing:
                 raise Refused("these rows are not on your list")
             if self._in_use(content) and own:
                 raise Refused("runs on this machine are made of these rows; delete those first")
-            mark.unlink(missing_ok=True)
+            self._unmark(mark)
             if not self._in_use(content) and not any(rows_root().glob(f".owners/*/{content}")):
                 shutil.rmtree(rows_root() / content, ignore_errors=True)
         return {}
@@ -275,13 +278,30 @@ class Bringing:
         if sum(mine) + size > self.own_mb * MB:
             raise Refused(f"you keep {sum(mine) / MB:.1f} MB of rows here and these have {size / MB:.1f} MB; "
                           f"{self.own_mb:g} MB are possible, so remove some or bring fewer")  # fmt: skip
+        if more and not self._made_room_for_address(more):
+            raise Refused(f"rows from your address take all of the {may_hold(self.all_mb):g} MB that one address may keep here; "
+                          "remove some, or try again later")  # fmt: skip
         if more and not self._made_room(more):
             raise Refused("this server keeps as many rows as it can; try again later, or run the playground on your own machine")
 
-    def _made_room(self, more: int) -> bool:
-        """Whether so many bytes more may be kept. Where they may not, rows go that nobody chose for long and no run is made of."""
-        held = {path: size_of(path) for path in rows_root().glob("[!.]*") if path.is_dir()}
-        over = sum(held.values()) + more - int(self.all_mb * MB)
+    def _made_room_for_address(self, more: int) -> bool:
+        """Whether the client's address may keep so many bytes more."""
+        address = CLIENT_ADDRESS.get()
+        contents = {mark.name for mark, each in self._addresses.items() if each == address}
+        return not address or self._made_room(more, contents, may_hold(self.all_mb))
+
+    def _unmark(self, mark: Path) -> None:
+        mark.unlink(missing_ok=True)
+        self._addresses.pop(mark, None)
+
+    def _made_room(self, more: int, among: Container[str] | None = None, most_mb: float | None = None) -> bool:
+        """Whether so many bytes more may be kept, of these contents or of all.
+
+        Where they may not, rows go that nobody chose for long and no run is made of.
+        """
+        places = [path for path in rows_root().glob("[!.]*") if path.is_dir() and (among is None or path.name in among)]
+        held = {path: size_of(path) for path in places}
+        over = sum(held.values()) + more - int((self.all_mb if most_mb is None else most_mb) * MB)
         if over <= 0:
             return True
         marks: dict[str, list[Path]] = {}
@@ -295,7 +315,7 @@ class Bringing:
         for path in idle:
             if over > 0:
                 for mark in marks.get(path.name, []):
-                    mark.unlink(missing_ok=True)
+                    self._unmark(mark)
                 shutil.rmtree(path, ignore_errors=True)
                 over -= held[path]
         return True

@@ -457,6 +457,21 @@ def test_invented_owners_behind_one_address_take_at_most_half_of_the_errands(mon
     assert jobs.start(Errand(kind, token=token), "ada", anew=True)
 
 
+def test_what_an_errand_fetches_counts_for_the_address_that_began_it(monkeypatch, client_address):
+    ended, seen = [], []
+
+    def begin(errand, owner, on_done):
+        ended.append(on_done)
+        return Job("job", owner, errand, address=client_address.get())
+
+    monkeypatch.setattr("playground.hub.jobs.begin", begin)
+    client_address.set("192.0.2.1")
+    job = Jobs(None).start(Errand("pull", token="secret"), "ada", lambda _: seen.append(client_address.get()))
+    client_address.set("")  # as in the thread that waits for the process
+    ended[0](job)
+    assert (seen, client_address.get()) == (["192.0.2.1"], "")
+
+
 def test_a_person_alone_may_ask_for_every_list(monkeypatch, client_address):
     monkeypatch.setattr("playground.hub.jobs.begin", lambda errand, owner, **_: Job(secrets.token_hex(4), owner, errand))
     jobs = Jobs(SimpleNamespace(local_owner="ada"))

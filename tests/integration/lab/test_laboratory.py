@@ -321,6 +321,40 @@ def test_where_no_more_are_kept_the_oldest_whose_owner_has_gone_makes_room(serve
         lab.cancel(lab.of_owner("eve")[0], "eve")
 
 
+def test_invented_owners_behind_one_address_make_nobody_else_give_way(serve, monkeypatch, client_address):
+    _, lab = serve()
+    monkeypatch.setattr("playground.lab.laboratory.EXPERIMENTS_IN_ALL", 4)
+    with lab._lock:  # nothing is begun of any of them
+        client_address.set("192.0.2.1")
+        first = lab.begin(spec(), "ada")
+        lab.cancel(first, "ada")
+        client_address.set("192.0.2.9")
+        known = {}
+        for owner in ("eve", "eva", "evi"):
+            known[owner] = lab.begin(spec(), owner)
+            lab.cancel(known[owner], owner)
+        assert [owner for owner, each in known.items() if lab.find(each.id, owner)] == ["eva", "evi"]
+        for owner in ("eva", "evi"):
+            lab.resume(known[owner], owner)
+        with pytest.raises(Refused, match="2 experiments from your address are kept here, as many as may be; delete one first"):
+            lab.begin(spec(), "ede")
+        assert lab.find(first.id, "ada") is first
+        client_address.set("192.0.2.2")
+        lab.cancel(lab.begin(spec(), "bob"), "bob")
+        for owner in ("eva", "evi"):
+            lab.cancel(known[owner], owner)
+
+
+def test_runs_of_an_experiment_count_for_the_address_that_began_it(serve, client_address):
+    registry, lab = serve()
+    client_address.set("192.0.2.9")
+    with lab._lock:
+        asked = lab.begin(spec(ENDLESS), "eve")
+    wait_for(lambda: registry.of_owner("eve"), what="the first run")
+    assert registry.of_owner("eve")[0].address == "192.0.2.9"
+    lab.cancel(asked, "eve")
+
+
 def test_files_that_are_no_experiments_are_left_alone(serve, tmp_path):
     folder = tmp_path / "experiments"
     folder.mkdir()

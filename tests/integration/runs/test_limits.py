@@ -433,6 +433,54 @@ def test_one_visitors_excess_costs_nobody_else(hosted):
     assert sum(bytes_in(run.folder) for run in registry.everybodys()) <= total - one
 
 
+def rest(registry: Registry, owner: str, size: int, hours: float) -> Run:
+    """A run that was left alone for so long, with so many bytes of weights; nothing was trained."""
+    run = registry._new(small(), owner, "", registry._folder(small()))
+    (run.folder / "checkpoints").mkdir(parents=True)
+    (run.folder / "checkpoints" / "weights").write_bytes(bytes(size))
+    (run.folder / "history").mkdir()
+    run.status = "done"
+    run.write()
+    registry._add(run)
+    age(run, hours)
+    return run
+
+
+def test_invented_owners_behind_one_address_cost_nobody_else_a_model(hosted, client_address):
+    registry = hosted()
+    registry.limits = replace(registry.limits, own_bytes=250_000, all_bytes=1_000_000)
+    client_address.set("192.0.2.1")
+    modest = rest(registry, "ada", 100_000, 99)
+    client_address.set("192.0.2.9")
+    crowd = [rest(registry, f"invented {n}", 200_000, 9 - n) for n in range(3)]
+    registry.room.check(fingerprint("invented 3"), 200_000)  # more than half, while nobody else needs it
+    assert [run.removed for run in (modest, *crowd)] == [""] * 4
+    crowd.append(rest(registry, "invented 3", 200_000, 1))
+    registry.room.check(fingerprint("invented 4"), 200_000)
+    assert [run.removed for run in (modest, *crowd)] == ["", EMPTIED, "", "", ""]  # its own, the oldest first
+    client_address.set("192.0.2.1")
+    registry.room.check(fingerprint("bob"), 230_000)
+    registry.limits = replace(registry.limits, all_bytes=800_000)
+    registry.room.sweep()
+    assert modest.removed == ""
+
+
+def test_an_address_beyond_its_half_is_refused_where_nothing_of_it_is_at_rest(hosted, client_address, monkeypatch):
+    registry = hosted()
+    registry.limits = replace(registry.limits, own_bytes=250_000, all_bytes=1_000_000)
+    client_address.set("192.0.2.1")
+    modest = rest(registry, "ada", 100_000, 99)
+    client_address.set("192.0.2.9")
+    crowd = [rest(registry, f"invented {n}", 200_000, 9 - n) for n in range(4)]
+    monkeypatch.setattr(registry, "at_rest", lambda run: run not in crowd)
+    with pytest.raises(Refused, match=r"keeps 1 MB in all, of which one address may take half, .* delete some, try again later, or"):
+        registry.room.check(fingerprint("invented 4"), 200_000)
+    assert modest.removed == ""
+    client_address.set("192.0.2.1")
+    registry.room.check(fingerprint("bob"), 200_000)  # what the other address takes beyond its half counts for that one only
+    assert modest.removed == ""
+
+
 def test_quota_evicts_absent_owners_uploads_before_trained_weights(hosted, tmp_path):
     registry = hosted()
     save_checkpoint(tmp_path / "checkpoint", Trainer(small()), None)

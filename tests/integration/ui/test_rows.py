@@ -321,6 +321,29 @@ def test_unused_datasets_are_evicted_oldest_first(shelf):
     assert shelf.contents() == {trained, again, recent, new, newer}
 
 
+def test_owners_behind_one_address_keep_at_most_half_of_all_rows(shelf, client_address):
+    client_address.set("192.0.2.1")
+    ada = new_owner()
+    other = shelf.use("a", ada, since=3 * UNTOUCHED)
+    client_address.set("192.0.2.9")
+    crowd = [new_owner() for _ in range(4)]
+    old, recent = shelf.use("b", crowd[0], since=2 * UNTOUCHED), shelf.use("c", crowd[1])
+    shelf.bringing.all_mb = 2 * 2.5 * max(size_of(shelf.root / "rows" / content) for content in shelf.contents()) / MB
+    newer = shelf.use("d", crowd[2])  # the address's own go first, if nobody chose them for long
+    assert shelf.contents() == {other, recent, newer}
+    assert shelf.listed(crowd[0]) == []
+    content = shelf.bring("e", crowd[3])
+    with pytest.raises(Refused, match="rows from your address take all of the .* MB that one address may keep here; remove some"):
+        shelf.bringing.use(crowd[3], content)
+    client_address.set("192.0.2.1")
+    assert shelf.use("f", ada) in shelf.contents()
+    client_address.set("192.0.2.9")
+    shelf.bringing.remove(crowd[1], recent)
+    assert shelf.bringing.use(crowd[3], content) == {}
+    assert other in shelf.contents()
+    assert old not in shelf.contents()
+
+
 def test_where_old_rows_are_not_enough_none_go_and_the_visitor_is_refused(shelf):
     ada, bob = new_owner(), new_owner()
     old, recent = shelf.use("a", ada, since=2 * UNTOUCHED), shelf.use("b", ada)

@@ -7,6 +7,7 @@ import pytest
 from starlette.requests import Request
 
 from playground.runs.run import Refused
+from playground.ui.api import Endpoints
 from playground.ui.limits import A_MINUTE, MOST_CLIENTS, FairPlaces, Limits, LoadLimits, Places, client_of
 from playground.ui.middleware import RouteFilter
 from tests.support.coroutines import run_in_thread
@@ -158,3 +159,9 @@ def test_an_address_waits_for_itself_and_keeps_half_of_the_line_free(client_addr
     assert "2 requests from your address wait already" in refused[0][1]
     assert "many others" in refused[2][1]
     assert len(places) == 0
+
+
+def test_a_call_of_the_api_counts_for_its_address_wherever_gradio_runs_it(client_address):
+    request = Request({"type": "http", "client": ("192.0.2.7", 1), "headers": []})
+    Endpoints(None, {}, False)._counted(request)
+    assert client_address.get() == "192.0.2.7"
