@@ -150,7 +150,8 @@ class Laboratory:
 
         Raises:
             SettingError: naming the field.
-            Refused: when the owner, the address or all have too many experiments, the owner too many runs, or the disk does not take another.
+            Refused: when the owner, the address or all have too many experiments, the owner has too many runs, or the disk does not take
+                another.
         """
         experiment = self._allowed(_asked(spec, owner))
         with self._lock:

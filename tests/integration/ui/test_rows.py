@@ -333,7 +333,7 @@ def test_owners_behind_one_address_keep_at_most_half_of_all_rows(shelf, client_a
     assert shelf.contents() == {other, recent, newer}
     assert shelf.listed(crowd[0]) == []
     content = shelf.bring("e", crowd[3])
-    with pytest.raises(Refused, match="rows from your address take all of the .* MB that one address may keep here; remove some"):
+    with pytest.raises(Refused, match=r"rows from your address take all of the .* MB that one address may keep here; remove some"):
         shelf.bringing.use(crowd[3], content)
     client_address.set("192.0.2.1")
     assert shelf.use("f", ada) in shelf.contents()
