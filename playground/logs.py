@@ -8,6 +8,7 @@ import re
 import sys
 import threading
 import time
+import traceback
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 DEFAULT_LEVEL = "INFO"
@@ -31,24 +32,32 @@ class SafeFormatter(logging.Formatter):
 
 
 class RepeatFilter(logging.Filter):
-    """Drops a message that the same line of code logged less than a minute ago.
+    """Drops a message that the same line of code logged for the same error less than a minute ago.
 
-    asyncio logs a traceback for each connection that it cannot accept, thousands per second.
+    asyncio logs a traceback for each connection that it cannot accept, thousands per second. The
+    texts do not count: a client chooses parts of them, and asyncio numbers its tasks.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._logged: dict[tuple[str, int, str, str], float] = {}
+        self._logged: dict[tuple[object, ...], float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        error = repr(record.exc_info[1]) if record.exc_info else ""
-        key = (record.pathname, record.lineno, str(record.msg)[:80], error[:80])
+        key = (record.pathname, record.lineno, *_origin_of(record))
         now = time.monotonic()
         is_new = now - self._logged.get(key, -REPEAT_SECONDS) >= REPEAT_SECONDS
         if is_new:
             self._logged = {k: t for k, t in self._logged.items() if now - t < REPEAT_SECONDS}
             self._logged[key] = now
         return is_new
+
+
+def _origin_of(record: logging.LogRecord) -> tuple[object, ...]:
+    """Return the type of a record's error, and the file and line that raised it."""
+    if not record.exc_info or record.exc_info[0] is None:
+        return ()
+    frames = list(traceback.walk_tb(record.exc_info[2]))
+    return (record.exc_info[0], *((frames[-1][0].f_code.co_filename, frames[-1][1]) if frames else ()))
 
 
 def level_from_environment() -> int:

@@ -8,6 +8,7 @@ such requests too, with the visitor's cookies; they say where they come from, an
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -25,6 +26,7 @@ from .origin import is_own_origin
 from .visit import OWNER
 
 PATH = "/playground/ask/"
+PARSED_AT_ONCE = 64_000  # bytes; a larger body is parsed in a thread
 MAX_BRACKETS = 5000  # in JSON; a megabyte of nested lists takes most of a second to read
 Answerer = Callable[[object, Request], Awaitable[dict[str, Any]]]
 
@@ -57,7 +59,7 @@ def _route(answerer: Answerer, cost: float, load: LoadLimits) -> Callable[[Reque
         if body.count(b"[") + body.count(b"{") > MAX_BRACKETS:
             return JSONResponse({"error": f"this JSON has more than {MAX_BRACKETS} lists and objects"}, 400)
         try:
-            what = parse_json(body)
+            what = await asyncio.to_thread(parse_json, body) if len(body) > PARSED_AT_ONCE else parse_json(body)
         except ValueError:
             return JSONResponse({"error": "a JSON object is expected"}, status_code=400)
         if seconds := load.take_owner(what.get("owner") if isinstance(what, dict) else None, cost):

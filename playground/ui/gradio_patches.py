@@ -6,19 +6,41 @@ Apply them before the page is launched.
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
+import traceback
 from collections.abc import Coroutine
 from contextvars import ContextVar
 from copy import copy
 from typing import Any
 
 import gradio
+import gradio.queueing
 import gradio.routes
 import gradio.state_holder
 from gradio.queueing import Queue
 from gradio.server_messages import EstimationMessage
 from gradio.utils import LRUCache
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+log = logging.getLogger(__name__)
+MAX_ERROR_TEXT = 500  # characters of an error's message; a client's value may be in it
+MAX_FRAMES = 12
+
+
+class LoggedTraceback:
+    """The module traceback for gradio.queueing and gradio.routes; logs what they print to stderr."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(traceback, name)
+
+    @staticmethod
+    def print_exc(*_: Any, **__: Any) -> None:
+        """Log the exception that is being handled, its message cut."""
+        error = sys.exception()
+        if error is not None:
+            frames = "".join(traceback.format_tb(error.__traceback__, limit=-MAX_FRAMES))
+            log.error("An event failed: %s: %.*s\n%s", type(error).__name__, MAX_ERROR_TEXT, error, frames)
 
 
 class SessionState(gradio.state_holder.SessionState):
@@ -157,9 +179,10 @@ class StreamCleanup:
 
 
 def apply_patches() -> None:
-    """Replace Gradio's session state, CORS middleware and heartbeats. Safe to call again."""
+    """Replace Gradio's session state, CORS middleware, heartbeats and tracebacks. Safe to call again."""
     for name in ("state_holder", "blocks", "route_utils", "mcp"):
         if module := sys.modules.get(f"gradio.{name}"):
             module.SessionState = SessionState  # type: ignore[attr-defined]
     gradio.routes.CustomCORSMiddleware = SameOriginOnly
     gradio.routes.asyncio = TrackingAsyncio()
+    gradio.queueing.traceback = gradio.routes.traceback = LoggedTraceback()

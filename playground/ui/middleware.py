@@ -79,7 +79,7 @@ class RouteFilter:
     def __init__(self, app: ASGIApp, can_sign_in: bool, load: LoadLimits) -> None:
         self.app, self.load = app, load
         served = (*SERVED, SIGN_IN) if can_sign_in else SERVED
-        self.served = [(set(methods.split()), re.compile(path), ms) for methods, path, ms in served]
+        self.served = [(set(methods.split()), re.compile(path, re.ASCII), ms) for methods, path, ms in served]
 
     def find_load(self, method: str, path: str) -> float | None:
         """Return the load of a request in milliseconds, or None where nothing is served."""

@@ -64,9 +64,25 @@ def test_a_repeated_message_is_logged_once_a_minute(monkeypatch):
         return logging.LogRecord("asyncio", 40, "x.py", line, message, (), None)
 
     assert [repeats.filter(record("too many open files")) for _ in range(3)] == [True, False, False]
-    assert repeats.filter(record("another message"))
+    assert repeats.filter(record("another place", line=2))
     now += 61
     assert repeats.filter(record("too many open files"))
+
+
+def test_a_repeated_error_is_known_whatever_text_a_client_puts_into_it():
+    repeats = RepeatFilter()
+
+    def fail(text, error=ValueError):
+        raise error(text)
+
+    def record(number, *error):
+        try:
+            fail(f"session {number}", *error)
+        except ValueError:
+            return logging.LogRecord("asyncio", 40, "x.py", 1, f"Task-{number} failed: {number * 'x'}", (), sys.exc_info())
+
+    assert [repeats.filter(record(number)) for number in range(5)] == [True, False, False, False, False]
+    assert repeats.filter(record(5, UnicodeError))  # another error at the same line
 
 
 def test_an_exception_in_a_thread_is_logged_with_its_traceback():
