@@ -412,7 +412,7 @@ def test_where_strangers_come_the_hub_cache_is_the_playgrounds_own(hosted, tmp_p
     assert told[1]["HF_HUB_CACHE"] == (str(tmp_path / "mine") if hosted else "/the/owners")
 
 
-def test_invented_owners_behind_one_address_take_at_most_half_of_the_places(client_address, monkeypatch):
+def test_one_address_holds_at_most_half_of_the_comparison_jobs(client_address, monkeypatch):
     """The process is never begun: each job waits."""
     monkeypatch.setattr(Comparer, "_go_on", lambda self: None)
     crowded, half = Comparer(), jobs_module.JOBS_AT_ONCE // 2
@@ -432,7 +432,7 @@ def test_invented_owners_behind_one_address_take_at_most_half_of_the_places(clie
     crowded.close()
 
 
-def test_an_owner_alone_at_an_address_keeps_the_limit_of_an_owner(client_address, monkeypatch):
+def test_single_owner_at_an_address_keeps_the_owner_limit(client_address, monkeypatch):
     monkeypatch.setattr(Comparer, "_go_on", lambda self: None)
     alone = Comparer()
     client_address.set("127.0.0.1")

@@ -443,7 +443,7 @@ def test_only_so_many_errands_go_on_at_a_time(hub):
 
 
 @pytest.mark.parametrize(("kind", "token"), [("account", "secret"), ("gallery", "secret"), ("gallery", "")])
-def test_invented_owners_behind_one_address_take_at_most_half_of_the_errands(monkeypatch, client_address, kind, token):
+def test_one_address_holds_at_most_half_of_the_hub_jobs(monkeypatch, client_address, kind, token):
     def begin(errand, owner, **_):
         return Job(owner, owner, errand)  # its process is never begun
 
@@ -458,7 +458,7 @@ def test_invented_owners_behind_one_address_take_at_most_half_of_the_errands(mon
     assert jobs.start(Errand(kind, token=token), "ada", anew=True)
 
 
-def test_what_an_errand_fetches_counts_for_the_address_that_began_it(monkeypatch, client_address):
+def test_fetched_model_counts_for_the_address_of_its_job(monkeypatch, client_address):
     ended, seen = [], []
 
     def begin(errand, owner, on_done):

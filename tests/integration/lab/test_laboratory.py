@@ -321,7 +321,7 @@ def test_where_no_more_are_kept_the_oldest_whose_owner_has_gone_makes_room(serve
         lab.cancel(lab.of_owner("eve")[0], "eve")
 
 
-def test_invented_owners_behind_one_address_make_nobody_else_give_way(serve, monkeypatch, client_address):
+def test_experiments_of_one_address_evict_only_its_own(serve, monkeypatch, client_address):
     _, lab = serve()
     monkeypatch.setattr("playground.lab.laboratory.EXPERIMENTS_IN_ALL", 4)
     with lab._lock:  # nothing is begun of any of them

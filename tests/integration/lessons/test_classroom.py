@@ -194,7 +194,7 @@ def test_full_service_evicts_longest_abandoned_waiting_measurement(room, monkeyp
         room.poll(waiting[1], OTHER)
 
 
-def test_invented_owners_behind_one_address_take_at_most_half_of_what_is_kept(room, monkeypatch, client_address):
+def test_one_address_holds_at_most_half_of_the_measurements(room, monkeypatch, client_address):
     monkeypatch.setattr(classrooms, "IN_ALL", 8)
     monkeypatch.setattr(room, "_dispatch", lambda: None)  # no process is begun
     client_address.set("192.0.2.1")

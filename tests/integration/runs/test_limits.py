@@ -446,7 +446,7 @@ def rest(registry: Registry, owner: str, size: int, hours: float) -> Run:
     return run
 
 
-def test_invented_owners_behind_one_address_cost_nobody_else_a_model(hosted, client_address):
+def test_runs_of_one_address_evict_its_own_first(hosted, client_address):
     registry = hosted()
     registry.limits = replace(registry.limits, own_bytes=250_000, all_bytes=1_000_000)
     client_address.set("192.0.2.1")
@@ -465,7 +465,7 @@ def test_invented_owners_behind_one_address_cost_nobody_else_a_model(hosted, cli
     assert modest.removed == ""
 
 
-def test_an_address_beyond_its_half_is_refused_where_nothing_of_it_is_at_rest(hosted, client_address, monkeypatch):
+def test_address_over_its_share_is_refused_when_no_run_of_it_is_idle(hosted, client_address, monkeypatch):
     registry = hosted()
     registry.limits = replace(registry.limits, own_bytes=250_000, all_bytes=1_000_000)
     client_address.set("192.0.2.1")

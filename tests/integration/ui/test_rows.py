@@ -457,7 +457,7 @@ async def quiet():
         await asyncio.sleep(0)
 
 
-def test_one_address_holds_one_of_the_readers_whatever_owners_it_invents(tmp_path, monkeypatch, client_address):
+def test_one_address_holds_one_of_the_row_readers(tmp_path, monkeypatch, client_address):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     bringing, readers = Bringing(SimpleNamespace(local_owner="")), Readers(monkeypatch)
 

@@ -161,7 +161,7 @@ def test_an_address_waits_for_itself_and_keeps_half_of_the_line_free(client_addr
     assert len(places) == 0
 
 
-def test_a_call_of_the_api_counts_for_its_address_wherever_gradio_runs_it(client_address):
+def test_api_call_counts_for_the_client_address(client_address):
     request = Request({"type": "http", "client": ("192.0.2.7", 1), "headers": []})
     Endpoints(None, {}, False)._counted(request)
     assert client_address.get() == "192.0.2.7"

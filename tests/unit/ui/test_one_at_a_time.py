@@ -32,7 +32,7 @@ def answer(request, monkeypatch, tmp_path):
     return going, lambda page=None: ask({"owner": "o" * 32}, page)
 
 
-def test_an_address_that_asks_without_end_delays_another_one_by_one_turn(answer, client_address):
+def test_busy_address_delays_another_address_by_one_turn(answer, client_address):
     going, ask = answer
 
     async def until(count):
