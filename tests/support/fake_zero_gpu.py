@@ -72,8 +72,12 @@ class Zero:
             self._process.join(10)
 
     def _serve(self, pipe: Connection) -> None:
+        self._pipe.close()  # of the parent, whose end then ends this process as well
         while True:
-            arguments = pickle.loads(pipe.recv_bytes())
+            try:
+                arguments = pickle.loads(pipe.recv_bytes())
+            except EOFError:
+                return
             answer: list[Any] = []
 
             def work(arguments: Any = arguments, answer: list[Any] = answer) -> None:
