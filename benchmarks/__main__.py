@@ -40,7 +40,8 @@ STILL = (
 )
 SCORED = (
     "Presets of `playground/training/presets.py`; scored every 10 steps (paper and write-up: 25) on 256 held-out sequences, and on "
-    "2,000 to confirm; the 256 hold more short ones, which is some 0.4 points. CPU seconds of one thread count training and scoring. Seeds that never reach "
+    "2,000 to confirm; the 256 hold more short ones, which is some 0.4 points. CPU seconds count training "
+    "and scoring. Seeds that never reach "
     "the goal count in the median as longer than all others."
 )
 AGAINST_PEERS = (

@@ -83,8 +83,8 @@ def median_in_words(steps: list[int], seeds: int) -> str:
 def table(rows: list[dict[str, Any]]) -> str:
     """The rows as Markdown."""
     lines = [
-        "| setting | seeds that reach it | steps: median (most) | promised | CPU seconds, where reached: median | lowest score of a seed at "
-        "its end |",
+        "| setting | seeds that reach it | steps: median (most) | promised | CPU seconds, where reached: median | "
+        "lowest score of a seed at its end |",
         "|---|---|---|---|---|---|",
     ]
     for row in rows:
