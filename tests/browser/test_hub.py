@@ -8,7 +8,8 @@ import pytest
 from playwright.sync_api import expect
 
 from playground.hub.jobs import ERRANDS_AT_ONCE
-from tests.support.app_server import AppServer
+from playground.hub.work import Errand
+from tests.support.app_server import ROOT, AppServer
 from tests.support.pages import attention, begin, shows, wait_until
 
 
@@ -110,13 +111,13 @@ def test_what_is_there_is_told_before_it_changes(app, hub, open_page):
     page.wait_for_selector(".hub .plan:not([hidden])", timeout=60_000)
 
 
-def test_an_older_revision_opens(app, hub, open_page):
+def test_an_older_revision_opens(app, hub, open_page, errand_here, tmp_path):
+    for name in ("copy", "reverse-one-head"):
+        errand = Errand("push", "ada/older", hub.ADA, hub.url, checkpoint=str(ROOT / "checkpoints" / name))
+        (tmp_path / name).mkdir()
+        assert errand_here(errand, tmp_path / name)[0] == "done"
     page = open_page(app.url)
     to_the_hub(page)
-    chosen(page, "copy")
-    publish(page, "ada/older", hub.ADA)
-    chosen(page, "reverse-one-head")
-    publish(page, "ada/older", hub.ADA)
     page.fill(".hub .any-repo", "ada/older")
     page.keyboard.press("Enter")
     expect(page.locator(".hub .opened-about")).to_contain_text("1 layer × 1 head", timeout=60_000)

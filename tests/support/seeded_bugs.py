@@ -1,0 +1,116 @@
+"""Seed ten bugs, one at a time, and list which tests fail: python -m tests.support.seeded_bugs [--full]
+
+Each bug is seeded in a copy of the checkout, and the tests that may catch it run there: those of the default selection, with --full
+those of the full gate. Exits with 0 if the default selection catches at least eight, or the full gate all ten.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.layers import DEFAULT, FULL, TESTS
+
+LEAST = {DEFAULT: 8, FULL: 10}
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A replacement in one file, and the files of tests that it concerns."""
+
+    name: str
+    file: str
+    right: str
+    wrong: str
+    tests: tuple[str, ...]
+
+
+BUGS = (
+    Bug("no causal mask", "playground/models/attention.py", "device=device).tril()", "device=device)", ("unit/models",)),
+    Bug(
+        "a write that is not atomic",
+        "playground/training/files.py",
+        '    try:\n        with open(fresh, "xb")',
+        '    path.write_bytes(data)\n    try:\n        with open(fresh, "xb")',
+        ("unit/training/test_files.py",),
+    ),
+    Bug("token=None", "playground/hub/client.py", "token=token or False", "token=token or None", ("integration/hub",)),
+    Bug(
+        "innerHTML for a name",
+        "playground/ui/runs.js",
+        "if (c.textContent !== text) c.textContent = text;",
+        "if (c.textContent !== text) c.innerHTML = text;",
+        ("unit/ui", "browser/test_markup.py"),
+    ),
+    Bug(
+        "a cursor off by one", "playground/runs/points.py", "self.columns[name][known:]", "self.columns[name][known + 1 :]", ("unit/runs",)
+    ),
+    Bug(
+        "a swallowed worker failure",
+        "playground/runs/registry.py",
+        'run.status, run.message = "failed", f"{_why(code)}; {kept}"',
+        'run.status, run.message = "stopped", ""',
+        ("integration/runs/test_registry.py", "faults/test_workers.py"),
+    ),
+    Bug(
+        "a wrong chance level",
+        "playground/comparison/answerers.py",
+        '"token_accuracy": 1 / symbols,',
+        '"token_accuracy": 1 / (symbols + 3),',
+        ("integration/comparison/test_answerers.py",),
+    ),
+    Bug(
+        "a held-out sequence in the training batch",
+        "playground/tasks/held_out.py",
+        "weight_B = (~is_held_out(task.marks(sequence_BL), lengths_B)).float()",
+        "weight_B = torch.ones(len(lengths_B))",
+        ("unit/tasks", "unit/training"),
+    ),
+    Bug(
+        "a missing rate limit",
+        "playground/ui/limits.py",
+        "        return 0.0 if is_enough else (tokens - level) / self.per_second",
+        "        return 0.0",
+        ("unit/ui", "integration/ui/test_api.py"),
+    ),
+    Bug(
+        "an export without its first row",
+        "playground/plots/heads.py",
+        "table.writerows(data)",
+        "table.writerows(data[1:])",
+        ("unit/plots", "integration/test_command_line.py"),
+    ),
+)
+
+
+def failing_tests(bug: Bug, markers: str) -> list[str]:
+    """Seed a bug in a copy of the checkout; return the names of the tests that fail there."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "copy"
+        shutil.copytree(TESTS.parent, copy, ignore=shutil.ignore_patterns(".git", "runs", "*_cache", "__pycache__"))
+        path = copy / bug.file
+        text = path.read_text()
+        assert text.count(bug.right) == 1, f"{bug.file} has changed: {bug.right}"
+        path.write_text(text.replace(bug.right, bug.wrong))
+        command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "--maxfail=3", "-m", markers, *(f"tests/{each}" for each in bug.tests)]
+        done = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
+        return re.findall(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.M)
+
+
+def main(markers: str) -> int:
+    caught = 0
+    for bug in BUGS:
+        failed = failing_tests(bug, markers)
+        caught += bool(failed)
+        print(f"{bug.name}: {failed[0] if failed else 'not caught'}", flush=True)
+    print(f"{caught} of {len(BUGS)} caught by {markers}")
+    return int(caught < LEAST[markers])
+
+
+if __name__ == "__main__":
+    sys.exit(main(FULL if "--full" in sys.argv else DEFAULT))
