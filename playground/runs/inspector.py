@@ -20,6 +20,7 @@ import dataclasses
 import json
 import logging
 import math
+import os
 import signal
 from collections import OrderedDict
 from multiprocessing.connection import Connection
@@ -194,6 +195,8 @@ def is_finite(value: object) -> bool:
 
 def inspect(pipe: Connection) -> None:
     """The entry of the inspector's process."""
+    if hasattr(os, "nice"):
+        os.nice(5)  # the page comes first, then inspection, then training
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
     inspector = Inspector()

@@ -21,7 +21,7 @@ from playground.models.config import SettingError
 from playground.runs.run import Refused
 from playground.training.manifest import parse_json
 
-from .limits import LoadLimits, client_of, too_many
+from .limits import LoadLimits, client_of
 from .origin import is_own_origin
 from .visit import OWNER
 
@@ -53,8 +53,9 @@ def _route(answerer: Answerer, cost: float, load: LoadLimits) -> Callable[[Reque
     async def serve(request: Request) -> Response:
         if not is_own_origin(request.headers):
             return JSONResponse({"error": "open the playground itself"}, status_code=403)
-        if seconds := load.take_address(client_of(request), cost):
-            return too_many(seconds)
+        address = client_of(request)
+        if seconds := load.take_address(address, cost):
+            return await load.refuse(address, seconds)
         body = await request.body()
         if body.count(b"[") + body.count(b"{") > MAX_BRACKETS:
             return JSONResponse({"error": f"this JSON has more than {MAX_BRACKETS} lists and objects"}, 400)
@@ -63,7 +64,7 @@ def _route(answerer: Answerer, cost: float, load: LoadLimits) -> Callable[[Reque
         except ValueError:
             return JSONResponse({"error": "a JSON object is expected"}, status_code=400)
         if seconds := load.take_owner(what.get("owner") if isinstance(what, dict) else None, cost):
-            return too_many(seconds)
+            return await load.refuse(address, seconds)
         answer = json.dumps(await answerer(what, request), separators=(",", ":"), allow_nan=False)
         headers = getattr(request.state, "response_headers", None)  # an answerer may set it
         return Response(answer, media_type="application/json", headers=headers)

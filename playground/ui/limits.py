@@ -25,6 +25,8 @@ MOST_CLIENTS = 10_000  # remembered; the one that asked longest ago goes first
 A_MINUTE = {"starts": "API_STARTS", "heavy": "API_HEAVY", "calls": "API_CALLS"}
 IN_WORDS = {"starts": "start {} runs", "heavy": "ask for {} evaluations, comparisons and pushes", "calls": "send {} calls"}
 WAITING = 16  # that wait for one of so many places
+REFUSAL_SECONDS = 0.5  # until a refused request gets its response
+MAX_DELAYED = 100  # refused requests of one address whose response is delayed; those beyond get it at once
 
 
 def client_of(connection: HTTPConnection) -> str:
@@ -128,6 +130,7 @@ class LoadLimits:
     def __init__(self, address_ms: float, owner_ms: float) -> None:
         self._addresses = TokenBuckets(BURST_SECONDS * address_ms, address_ms) if address_ms else None
         self._owners = TokenBuckets(BURST_SECONDS * owner_ms, owner_ms) if owner_ms else None
+        self._delayed: Counter[str] = Counter()
 
     @classmethod
     def from_environment(cls, is_open: bool) -> LoadLimits:
@@ -143,6 +146,21 @@ class LoadLimits:
         if self._owners is None or not load or not isinstance(owner, str) or not owner:
             return 0.0
         return self._owners.take(owner[:64], load)
+
+    async def refuse(self, address: str, seconds: float) -> Response:
+        """Return the response to a client that has to wait, after a pause.
+
+        Without the pause, a client that repeats refused requests at once keeps a core busy.
+        """
+        if self._delayed[address] < MAX_DELAYED:
+            self._delayed[address] += 1
+            try:
+                await asyncio.sleep(REFUSAL_SECONDS)
+            finally:
+                self._delayed[address] -= 1
+                if not self._delayed[address]:
+                    del self._delayed[address]
+        return too_many(seconds)
 
 
 def too_many(seconds: float) -> Response:

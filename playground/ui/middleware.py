@@ -29,7 +29,7 @@ from playground.training.manifest import parse_json
 from .asked import MAX_BRACKETS
 from .embed import HEAD, is_embedded
 from .gradio_patches import StreamCleanup
-from .limits import LoadLimits, client_of, too_many
+from .limits import LoadLimits, client_of
 from .origin import configured_hosts, is_own_origin, public_hosts
 from .rows import PATH as ROWS_PATH
 from .transfer import LARGEST_UPLOAD
@@ -99,7 +99,7 @@ class RouteFilter:
         address = client_of(Request(scope))
         CLIENT_ADDRESS.set(address)
         if seconds := self.load.take_address(address, load + body_load(scope)):
-            await too_many(seconds)(scope, receive, send)
+            await (await self.load.refuse(address, seconds))(scope, receive, send)
             return
         await self.app(scope, receive, send)
 

@@ -8,7 +8,7 @@ from starlette.requests import Request
 
 from playground.runs.run import Refused
 from playground.ui.api import Endpoints
-from playground.ui.limits import A_MINUTE, MOST_CLIENTS, FairPlaces, Limits, LoadLimits, Places, client_of
+from playground.ui.limits import A_MINUTE, MAX_DELAYED, MOST_CLIENTS, FairPlaces, Limits, LoadLimits, Places, client_of
 from playground.ui.middleware import RouteFilter
 from tests.support.coroutines import run_in_thread
 
@@ -97,6 +97,7 @@ def test_an_ipv6_network_is_one_client():
 
 def test_a_large_body_is_a_large_load(monkeypatch):
     monkeypatch.setattr("playground.ui.limits.time.monotonic", lambda: 7.0)
+    monkeypatch.setattr("playground.ui.limits.REFUSAL_SECONDS", 0.0)
     served, refused = [], []
 
     async def app(scope, receive, send):
@@ -119,6 +120,23 @@ def test_a_large_body_is_a_large_load(monkeypatch):
         ask("/playground/ask/poll")  # chunked: nobody knows how large it is
     assert len(served) == before
     assert 429 in refused
+
+
+def test_refused_requests_wait_for_their_response_up_to_a_bound(monkeypatch):
+    """A client that repeats a refused request at once waits; it cannot make the server hold any number of requests."""
+    monkeypatch.setattr("playground.ui.limits.REFUSAL_SECONDS", 3600.0)
+    limits = LoadLimits(10, 10)
+
+    async def refuse_many():
+        tasks = [asyncio.ensure_future(limits.refuse("192.0.2.9", 1.0)) for _ in range(MAX_DELAYED + 3)]
+        await asyncio.sleep(0)
+        responses = [task.result().status_code for task in tasks if task.done()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return responses, len(limits._delayed)
+
+    assert run_in_thread(refuse_many()) == ([429] * 3, 0)
 
 
 @pytest.mark.parametrize("take", ["take_address", "take_owner"])
