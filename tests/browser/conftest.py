@@ -53,7 +53,7 @@ def models(request) -> dict[str, dict[str, bytes]]:
     return {name: {path.name: path.read_bytes() for path in (folder / tiny).iterdir()} for name, tiny in SERVED.items()}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def model_hub(models) -> Iterator[StandInHub]:
     with StandInHub() as hub:
         for name, files in models.items():
@@ -68,7 +68,7 @@ def hub(model_hub) -> Iterator[StandInHub]:
     model_hub.heal()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # its tests begin with a server and a cache that hold no pretrained model
 def app_with_models(model_hub, tmp_path_factory) -> Iterator[AppServer]:
     folder = tmp_path_factory.mktemp("app")
     server = AppServer(folder, **model_hub.environment(folder / "hf", token=model_hub.OWNER))

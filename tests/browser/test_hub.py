@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from playground.hub.jobs import ERRANDS_AT_ONCE
+from playground.hub.jobs import begin as begin_errand
 from playground.hub.work import Errand
 from tests.support.app_server import ROOT, AppServer
 from tests.support.pages import attention, begin, shows, wait_until
@@ -111,11 +112,13 @@ def test_what_is_there_is_told_before_it_changes(app, hub, open_page):
     page.wait_for_selector(".hub .plan:not([hidden])", timeout=60_000)
 
 
-def test_an_older_revision_opens(app, hub, open_page, errand_here, tmp_path):
+def test_an_older_revision_opens(app, hub, open_page, monkeypatch, tmp_path):
+    for name, value in hub.environment(tmp_path).items():
+        monkeypatch.setenv(name, value)
     for name in ("copy", "reverse-one-head"):
-        errand = Errand("push", "ada/older", hub.ADA, hub.url, checkpoint=str(ROOT / "checkpoints" / name))
-        (tmp_path / name).mkdir()
-        assert errand_here(errand, tmp_path / name)[0] == "done"
+        job = begin_errand(Errand("push", "ada/older", hub.ADA, hub.url, checkpoint=str(ROOT / "checkpoints" / name)))
+        assert job.over.wait(110)
+        assert job.status == "done", job.sentence
     page = open_page(app.url)
     to_the_hub(page)
     page.fill(".hub .any-repo", "ada/older")

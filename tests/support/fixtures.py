@@ -66,10 +66,11 @@ def registry(tmp_path):
 
 @pytest.fixture(autouse=True)
 def healed(request):
-    """No fault outlives its test."""
+    """End every fault of the Hub with its test."""
+    hub = request.getfixturevalue("hub") if "hub" in request.fixturenames else None
     yield
-    if "hub" in request.fixturenames:
-        request.getfixturevalue("hub").heal()
+    if hub is not None:
+        hub.heal()
 
 
 @pytest.fixture
