@@ -1085,7 +1085,7 @@ def test_a_flood_of_questions_is_turned_away_and_the_run_and_others_go_on(regist
     replies = [registry.ask(run, "1 2 3") for _ in range(300)]
     assert "answer" in answer(registry.ask(other, "1 2"))
     told = [answer(reply) for reply in replies]
-    assert sum("answer" in reply for reply in told) >= MAX_PER_CLIENT
+    assert sum("answer" in reply for reply in told) >= MAX_PER_CLIENT - 1  # the run's own snapshot may hold one of the places
     assert any("still busy with earlier questions" in reply.get("error", "") and reply["again"] for reply in told)
     registry.control(run, "stop")
     wait_for_status(run, "stopped")
