@@ -9,7 +9,7 @@ from playground.runs.home import SHIPPED
 
 HOUSE = Path(__file__).resolve().parents[2]
 SINGLE = ("app.py", "requirements.txt", "README.md", "LICENSE")
-PICTURE = ".github/train.png"  # which README.md shows
+PICTURE = "docs/images/train.png"  # which README.md shows
 OWN = ("playground/", *(f"checkpoints/{name}/" for name in SHIPPED))  # what else is in a Space is its owner's
 AT_THE_END = "\n---\n"  # of the front matter
 

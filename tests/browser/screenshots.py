@@ -26,7 +26,7 @@ def main(folder: Path | None) -> None:
             page.wait_for_selector(".live[data-status=done]", timeout=120_000)
             page.wait_for_selector(".answer .ok")
             page.mouse.move(0, 0)
-            page.screenshot(path=(folder or ROOT / ".github") / f"{name}.png", full_page=folder is not None)
+            page.screenshot(path=(folder or ROOT / "docs" / "images") / f"{name}.png", full_page=folder is not None)
         browser.close()
         server.stop()
 

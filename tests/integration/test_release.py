@@ -13,17 +13,17 @@ CHANGED = "# Changelog\n\n## [Unreleased]\n\n### Added\n- Something.\n"
 @pytest.fixture
 def repo(tmp_path):
     (tmp_path / "playground").mkdir()
-    (tmp_path / ".github").mkdir()
+    (tmp_path / "scripts").mkdir()
     (tmp_path / "playground" / "__init__.py").write_text('"""It."""\n\n__version__ = "0.1.0"\n')
     (tmp_path / "CHANGELOG.md").write_text(CHANGED)
-    shutil.copy(ROOT / ".github" / "release.py", tmp_path / ".github")
+    shutil.copy(ROOT / "scripts" / "release.py", tmp_path / "scripts")
     for words in (("init", "-q"), ("config", "user.email", "a@b.c"), ("config", "user.name", "A"), ("add", "."), ("commit", "-qm", "It")):
         subprocess.run(["git", *words], cwd=tmp_path, check=True)
     return tmp_path
 
 
 def release(repo, version):
-    return subprocess.run([sys.executable, ".github/release.py", version], cwd=repo, capture_output=True, text=True, check=False)
+    return subprocess.run([sys.executable, "scripts/release.py", version], cwd=repo, capture_output=True, text=True, check=False)
 
 
 def git(repo, *words):

@@ -1,4 +1,4 @@
-"""The recipes of .github/EXTENDING.md, carried out word for word on a copy of the playground."""
+"""The recipes of docs/extending.md, carried out word for word on a copy of the playground."""
 
 import json
 import re
@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.app_server import ROOT, free_port, wait_for
 
-RECIPES = (ROOT / ".github" / "EXTENDING.md").read_text(encoding="utf-8")
+RECIPES = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", RECIPES, re.M | re.S))
 EDIT = re.compile(r"^(At the end of|The file|In) `([^`]+)`(?:, (below|above|instead of) `([^`]+)`)?:\n\n```\w+\n(.*?)```", re.M | re.S)
 COMMAND = re.compile(r"^```\n(python .*?)\n```", re.M)

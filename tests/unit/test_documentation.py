@@ -123,7 +123,7 @@ def test_the_pictures_of_the_readme_are_there():
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_command_that_made_each_shipped_checkpoint_is_named(name):
-    assert f"--out checkpoints/{name}\n" in (ROOT / ".github" / "COMMANDS.md").read_text(encoding="utf-8")
+    assert f"--out checkpoints/{name}\n" in (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
     size = sum(path.stat().st_size for path in (ROOT / "checkpoints" / name).iterdir())
     assert size < 1_000_000
 
@@ -139,14 +139,14 @@ def test_no_large_file_is_kept():
 
 
 def test_every_link_in_the_documents_leads_somewhere():
-    for document in (ROOT / "README.md", *(ROOT / ".github").glob("*.md"), ROOT / "CHANGELOG.md"):
+    for document in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / ".github").glob("*.md")):
         for target in re.findall(r"\]\(([^)#\s]+)\)", document.read_text(encoding="utf-8")):
             assert target.startswith("https://") or (document.parent / target).exists(), f"{document.name} links {target}"
 
 
 def test_every_variable_of_the_environment_is_told():
     """Those that the playground reads, and no others."""
-    hosting = (ROOT / ".github" / "HOSTING.md").read_text(encoding="utf-8")
+    hosting = (ROOT / "docs" / "hosting.md").read_text(encoding="utf-8")
     told = set(re.findall(r"^\| `(PLAYGROUND_\w+)`", hosting, re.M))
     read = {f"PLAYGROUND_{name}" for name in NUMBERS}
     for path in (ROOT / "playground").rglob("*.py"):

@@ -1,4 +1,4 @@
-"""The code of .github/PYTHON.md, run as it stands."""
+"""The code of docs/api.md, run as it stands."""
 
 import re
 
@@ -11,7 +11,7 @@ from tests.support.app_server import ROOT
 
 def test_the_code_of_the_page_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    page = (ROOT / ".github" / "PYTHON.md").read_text()
+    page = (ROOT / "docs" / "api.md").read_text()
     names = {}
     for block in re.findall(r"^```python\n(.*?)^```", page, re.M | re.S):
         exec(block, names)

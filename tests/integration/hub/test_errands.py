@@ -288,7 +288,7 @@ def test_invalid_hub_model_is_rejected_with_reason_and_cleaned_up(hub, published
 
 
 def test_unpublishable_architecture_is_rejected_before_network_use(errand_here, checkpoint, tmp_path, monkeypatch):
-    monkeypatch.setitem(FAMILIES, "tail", FAMILIES["transformer"])  # as EXTENDING.md adds one
+    monkeypatch.setitem(FAMILIES, "tail", FAMILIES["transformer"])  # as docs/extending.md adds one
     other = shutil.copytree(checkpoint, tmp_path / "other")
     manifest = json.loads((other / "config.json").read_text())
     (other / "config.json").write_text(json.dumps(manifest | {"family": "tail"}))

@@ -173,7 +173,7 @@ def test_a_broken_checkpoint_is_not_packed(tmp_path):
 
 
 def test_package_of_unsupported_architecture_is_rejected_with_remedy(tmp_path, monkeypatch):
-    monkeypatch.setitem(FAMILIES, "tail", FAMILIES["transformer"])  # as EXTENDING.md adds one
+    monkeypatch.setitem(FAMILIES, "tail", FAMILIES["transformer"])  # as docs/extending.md adds one
     other = shutil.copytree(REVERSE, tmp_path / "other")
     manifest = json.loads((other / "config.json").read_text())
     (other / "config.json").write_text(json.dumps(manifest | {"family": "tail"}))

@@ -51,7 +51,7 @@ def test_what_a_space_needs_is_in_it_and_nothing_else():
     assert {"app.py", "requirements.txt", "README.md", "LICENSE", PICTURE, "playground/ui/app.py", "playground/ui/live.js"} <= names
     assert {name.split("/")[1] for name in names if name.startswith("checkpoints/")} == set(SHIPPED)
     assert {name.split("/")[0] for name in names} == {
-        "app.py", "requirements.txt", "README.md", "LICENSE", ".github", "playground", "checkpoints",
+        "app.py", "requirements.txt", "README.md", "LICENSE", "docs", "playground", "checkpoints",
     }  # fmt: skip
     tracked = subprocess.run(["git", "ls-files", "playground"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
     assert set(tracked) <= names

@@ -225,7 +225,7 @@ def test_agents_find_the_endpoints_as_tools(app):
 
 
 def test_plain_http_takes_arguments_by_name_as_the_documentation_shows(app):
-    hosting = (ROOT / ".github" / "HOSTING.md").read_text()
+    hosting = (ROOT / "docs" / "hosting.md").read_text()
     command = re.search(r"^```\n(curl .*?)\n```", hosting, re.M | re.S)[1].replace("http://127.0.0.1:7860", app.url)
     second, first = re.findall(rf"{app.url}/[\w/]+", command)
     data = re.search(r"-d '(.*?)'", command)[1].encode()

@@ -1,4 +1,4 @@
-"""Make a release: `python .github/release.py 0.2.0`.
+"""Make a release: `python scripts/release.py 0.2.0`.
 
 Writes the version into playground/__init__.py, gives what CHANGELOG.md has under Unreleased its name and day, commits both and tags the
 commit. Nothing leaves the machine; the last line says how to push. Nothing is changed when something is not as it should be.
