@@ -50,9 +50,15 @@ AGAINST_PEERS = (
     "peer has its own best learning rate of five, and the better of two lengths over which it falls. Runs alternate, seed by seed, on one "
     "thread, and seconds are those of the processor. Ratios are of seconds without scoring, and only between models without dropout."
 )
-SUBSETS: dict[str, tuple[Any, str, str]] = {  # what has measure() and table(rows), its title, what holds for all of its rows
+SUBSETS: dict[
+    str, tuple[Any, str, str]
+] = {  # what has measure() and table(rows), its title, what holds for all of its rows
     "accuracy": (accuracy, "Steps to 99.9 % exact match", SCORED),
-    "ingredients": (ingredients, "What each ingredient buys", f"Reversal; what is named is taken out, all else stays. {SCORED}"),
+    "ingredients": (
+        ingredients,
+        "What each ingredient buys",
+        f"Reversal; what is named is taken out, all else stays. {SCORED}",
+    ),
     "tasks": (
         tasks,
         "How hard each task is",
@@ -84,7 +90,11 @@ SUBSETS: dict[str, tuple[Any, str, str]] = {  # what has measure() and table(row
         "two against one in the same round, median and range.",
     ),
     "peers": (accuracy_peers.SHORT, "Beside the peers: learning", AGAINST_PEERS),
-    "peers-long": (accuracy_peers.LONG, "Beside the peers: learning longer sequences", AGAINST_PEERS),
+    "peers-long": (
+        accuracy_peers.LONG,
+        "Beside the peers: learning longer sequences",
+        AGAINST_PEERS,
+    ),
     "steps": (
         steps,
         "Beside the peers: steps a second",
@@ -98,14 +108,22 @@ SUBSETS: dict[str, tuple[Any, str, str]] = {  # what has measure() and table(row
         "Beside the peers: greedy decoding",
         "20 symbols from sources of 20 (d_model 64, 4 heads, 2+2 layers, d_ff 128), in turns as above. Nobody ends early.",
     ),
-    "growth": (growth, "How a step grows", "The median over steps that take turns; memory is that of tensors, as torch hands it out."),
+    "growth": (
+        growth,
+        "How a step grows",
+        "The median over steps that take turns; memory is that of tensors, as torch hands it out.",
+    ),
     "watching": (
         watching,
         "What watching costs",
         "d_model 64, 2+2 layers, batch 32, length 10. Training is pinned to one core, server and watchers to another.",
     ),
     "page": (page, "The page", "A real Chromium on the same machine, drawing in software."),
-    "inspecting": (inspecting, "Looking into models", "A real Chromium on the same machine, drawing in software."),
+    "inspecting": (
+        inspecting,
+        "Looking into models",
+        "A real Chromium on the same machine, drawing in software.",
+    ),
     "gpu": (
         gpu,
         "On a GPU",
@@ -126,7 +144,11 @@ SUBSETS: dict[str, tuple[Any, str, str]] = {  # what has measure() and table(row
         "Each attack comes from one address, and the others' polls are timed. `python -m benchmarks.one_client --seconds 60 --keep` takes "
         "as long as one likes.",
     ),
-    "startup": (startup, "Start-up", "Whole processes, timed from outside; the machine's file cache is warm."),
+    "startup": (
+        startup,
+        "Start-up",
+        "Whole processes, timed from outside; the machine's file cache is warm.",
+    ),
     "before": (
         before,
         "The page, before and after",
@@ -156,12 +178,21 @@ def write_results() -> None:
 
 @click.command()
 @click.argument("subsets", nargs=-1, type=click.Choice(list(SUBSETS)))
-@click.option("--only", type=click.Choice(list(TASKS)), default=None, help="With the subset tasks alone: measure one task's row again.")
-@click.option("--write", is_flag=True, help="Measure nothing; write RESULTS.md again out of what is kept.")
+@click.option(
+    "--only",
+    type=click.Choice(list(TASKS)),
+    default=None,
+    help="With the subset tasks alone: measure one task's row again.",
+)
+@click.option(
+    "--write", is_flag=True, help="Measure nothing; write RESULTS.md again out of what is kept."
+)
 def main(subsets: tuple[str, ...], only: str | None, write: bool) -> None:
     """Measure the SUBSETS (all of them when none is named) and rewrite RESULTS.md."""
     if only and subsets != ("tasks",):
-        raise click.UsageError("--only takes a row of the table tasks: python -m benchmarks tasks --only brackets")
+        raise click.UsageError(
+            "--only takes a row of the table tasks: python -m benchmarks tasks --only brackets"
+        )
     if only:
         replace_row("tasks", "task", tasks.measure_task(only))
     for name in () if only or write else subsets or SUBSETS:

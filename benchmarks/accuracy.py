@@ -33,14 +33,22 @@ SETTINGS = (
     Setting("copy, length 10", 10, 100, "fast", {"task": "copy", "min_length": 10}),
     Setting("reverse, lengths 1 to 10", 5, 200, "fast", {}),
     Setting("copy, lengths 1 to 10", 5, None, "fast", {"task": "copy"}),
-    Setting("reverse, lengths 1 to 20, learning rate 4e-3 falling over 480 of 600 steps", 3, None, "fast", LONGER),
+    Setting(
+        "reverse, lengths 1 to 20, learning rate 4e-3 falling over 480 of 600 steps",
+        3,
+        None,
+        "fast",
+        LONGER,
+    ),
     Setting("one head: reverse, lengths 1 to 10", 5, None, "one-head", {}),
     Setting("the paper's recipe: reverse, length 10", 3, None, "paper", {"min_length": 10}),
     Setting("as in the write-up: reverse, length 10", 3, None, "write-up", {"min_length": 10}),
 )
 
 
-def measure(settings: tuple[Setting, ...] = SETTINGS, name: str = "accuracy") -> list[dict[str, Any]]:
+def measure(
+    settings: tuple[Setting, ...] = SETTINGS, name: str = "accuracy"
+) -> list[dict[str, Any]]:
     """Every setting with every seed. A seed that does not reach the goal counts as such, with the score it ended at.
 
     What was measured before the same command was cut off is not measured again.
@@ -51,7 +59,9 @@ def measure(settings: tuple[Setting, ...] = SETTINGS, name: str = "accuracy") ->
         for each in ("steps", "seconds", "scores"):
             row.setdefault(each, [])
         for seed in range(len(row["scores"]), setting.seeds):
-            trainer = Trainer(preset_config(setting.preset, {**setting.fields, "seed": seed, "until": GOAL}))
+            trainer = Trainer(
+                preset_config(setting.preset, {**setting.fields, "seed": seed, "until": GOAL})
+            )
             started = time.process_time()  # of one thread: other work on the machine does not count
             for _ in trainer:
                 pass
@@ -63,7 +73,10 @@ def measure(settings: tuple[Setting, ...] = SETTINGS, name: str = "accuracy") ->
                 row["seconds"].append(round(seconds, 2))
             row |= {"reached": len(row["steps"]), "lowest_score": min(row["scores"])}
             progress.write()
-            print(f"{setting.name}, seed {seed}: {score:.2%} after {trainer.step_count} steps, {seconds:.1f} s", flush=True)
+            print(
+                f"{setting.name}, seed {seed}: {score:.2%} after {trainer.step_count} steps, {seconds:.1f} s",
+                flush=True,
+            )
     return progress.rows
 
 
@@ -77,7 +90,9 @@ def median_in_words(steps: list[int], seeds: int) -> str:
     if told is None or not steps:
         return "not reached"
     longest = f"{told['high']:g}" if told["high"] is not None else f"{max(steps)} and more"
-    return (f"{told['median']:g}" if told["median"] is not None else "not reached") + f" ({longest})"
+    return (
+        f"{told['median']:g}" if told["median"] is not None else "not reached"
+    ) + f" ({longest})"
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -92,5 +107,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         steps = median_in_words(row["steps"], seeds)
         seconds = f"{median(row['seconds']):.1f}" if row["seconds"] else ""
         promised = f"at most {row['promised']}" if row["promised"] else ""
-        lines.append(f"| {row['setting']} | {row['reached']} of {seeds} | {steps} | {promised} | {seconds} | {row['lowest_score']:.2%} |")
+        lines.append(
+            f"| {row['setting']} | {row['reached']} of {seeds} | {steps} | {promised} | {seconds} | {row['lowest_score']:.2%} |"
+        )
     return "\n".join(lines)

@@ -58,7 +58,9 @@ class Setting:
         return self.ours(seed).replace(learning_rate=rate, decay_steps=decay, steps=budget)
 
 
-def trained(name: str, config: RunConfig, seconds: float, beaten_at: int | None = None) -> dict[str, Any]:
+def trained(
+    name: str, config: RunConfig, seconds: float, beaten_at: int | None = None
+) -> dict[str, Any]:
     """One run: where it ended and why. It ends at the goal, at its budget, after `seconds`, or at the step at which it is beaten."""
     trainer = Timed(config, family=CONTESTANTS[name].built(config.model, config.training.seed))
     why, score, started = "budget", None, time.process_time()
@@ -76,7 +78,12 @@ def trained(name: str, config: RunConfig, seconds: float, beaten_at: int | None 
     except TrainingDiverged:
         why = "diverged"
     training = time.process_time() - started - trainer.scoring
-    run = {"why": why, "steps": trainer.step_count, "seconds": round(training, 3), "scoring": round(trainer.scoring, 3)}
+    run = {
+        "why": why,
+        "steps": trainer.step_count,
+        "seconds": round(training, 3),
+        "scoring": round(trainer.scoring, 3),
+    }
     return run | {"score": score if why in ("goal", "beaten") else trainer.evaluate().exact_match}
 
 
@@ -92,7 +99,10 @@ class Measurement:
         self.name = name
         terms = terms | {"versions": peer_versions()}
         found = cut_off(name)
-        same = found is not None and {key: value for key, value in found.items() if key != "runs"} == terms
+        same = (
+            found is not None
+            and {key: value for key, value in found.items() if key != "runs"} == terms
+        )
         self.rows: dict[str, Any] = found if same else terms | {"runs": []}
 
     def run(self, key: dict[str, Any], train: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -102,9 +112,14 @@ class Measurement:
         run = key | train()
         self.rows["runs"].append(run)
         keep(self.name, self.rows, unfinished=True)
-        told = ", ".join(f"{value:g}" if isinstance(value, float) else str(value) for value in key.values())
+        told = ", ".join(
+            f"{value:g}" if isinstance(value, float) else str(value) for value in key.values()
+        )
         score = "" if run["score"] is None else f", {run['score']:.2%}"
-        print(f"{told}: {run['why']} at step {run['steps']}, {run['seconds']:.1f} s + {run['scoring']:.1f} s scoring{score}", flush=True)
+        print(
+            f"{told}: {run['why']} at step {run['steps']}, {run['seconds']:.1f} s + {run['scoring']:.1f} s scoring{score}",
+            flush=True,
+        )
         return run
 
 
@@ -122,7 +137,9 @@ class Comparison:
 
     def measure(self) -> dict[str, Any]:
         """Every setting: the peers' sweeps, then seed by seed ours and each peer in turn."""
-        measurement = Measurement(self.name, {"seeds": self.seeds, "limit": self.seconds, "budget": self.budget})
+        measurement = Measurement(
+            self.name, {"seeds": self.seeds, "limit": self.seconds, "budget": self.budget}
+        )
         for name in (OURS, *self.peers):  # what torch does only once must fall on nobody's clock
             trained(name, self.settings[0].peers(SWEEP_SEED, 1e-4, 10, budget=3), self.seconds)
         for setting in self.settings:
@@ -132,7 +149,10 @@ class Comparison:
                     ours = setting.ours(seed)
                     config = ours if name == OURS else setting.peers(seed, *best[name], self.budget)
                     key = {"part": "seeds", "setting": setting.name, "model": name, "seed": seed}
-                    key |= {"rate": config.training.learning_rate, "decay": config.training.decay_steps}
+                    key |= {
+                        "rate": config.training.learning_rate,
+                        "decay": config.training.decay_steps,
+                    }
                     measurement.run(key, partial(trained, name, config, self.seconds))
         return measurement.rows
 
@@ -144,8 +164,17 @@ class Comparison:
             best = max(tried, key=worth, default=None)
             beaten_at = best["steps"] if best and best["why"] == "goal" else None
             config = setting.peers(SWEEP_SEED, rate, decay, self.budget)
-            key = {"part": "sweep", "setting": setting.name, "model": peer, "seed": SWEEP_SEED, "rate": rate, "decay": decay}
-            tried.append(measurement.run(key, partial(trained, peer, config, self.seconds, beaten_at)))
+            key = {
+                "part": "sweep",
+                "setting": setting.name,
+                "model": peer,
+                "seed": SWEEP_SEED,
+                "rate": rate,
+                "decay": decay,
+            }
+            tried.append(
+                measurement.run(key, partial(trained, peer, config, self.seconds, beaten_at))
+            )
 
         for rate in self.rates:
             attempt(rate, self.budget * 4 // 5)
@@ -162,16 +191,28 @@ class Comparison:
             "|---|---|---|---|---|---|---|---|---|",
         ]
         for setting in self.settings:
-            of_setting = [run for run in runs if run["setting"] == setting.name and run["part"] == "seeds"]
+            of_setting = [
+                run for run in runs if run["setting"] == setting.name and run["part"] == "seeds"
+            ]
             ours = {run["seed"]: run for run in of_setting if run["model"] == OURS}
             for name in (OURS, *self.peers):
                 mine = [run for run in of_setting if run["model"] == name]
                 if mine:
                     lines.append(f"| {setting.name} | {name} | {_line(name, mine, ours)} |")
-        lines += ["", "The sweeps, each with one seed that is not among those above:", "", "| task | model | runs |", "|---|---|---|"]
+        lines += [
+            "",
+            "The sweeps, each with one seed that is not among those above:",
+            "",
+            "| task | model | runs |",
+            "|---|---|---|",
+        ]
         for setting in self.settings:
             for peer in self.peers:
-                tried = [run for run in runs if (run["part"], run["setting"], run["model"]) == ("sweep", setting.name, peer)]
+                tried = [
+                    run
+                    for run in runs
+                    if (run["part"], run["setting"], run["model"]) == ("sweep", setting.name, peer)
+                ]
                 if tried:
                     lines.append(f"| {setting.name} | {peer} | {'; '.join(map(_tried, tried))} |")
         limit = f"A run ends after {rows['budget']:,} steps (ours: those of the preset) or {rows['limit']:g} seconds, scoring included"
@@ -185,10 +226,22 @@ def _line(name: str, mine: list[dict[str, Any]], ours: dict[int, dict[str, Any]]
     if reached:
         steps, seconds = [run["steps"] for run in reached], [run["seconds"] for run in reached]
         both = [run["seconds"] + run["scoring"] for run in reached]
-        cells += [f"{median(steps):g} ({max(steps)})", f"{median(seconds):.2f} ({max(seconds):.2f})", f"{median(both):.2f}"]
+        cells += [
+            f"{median(steps):g} ({max(steps)})",
+            f"{median(seconds):.2f} ({max(seconds):.2f})",
+            f"{median(both):.2f}",
+        ]
     else:
-        cells += [f"not in {max(run['steps'] for run in mine)}", f"more than {min(run['seconds'] for run in mine):.1f}", ""]
-    pairs = [run["seconds"] / ours[run["seed"]]["seconds"] for run in reached if ours.get(run["seed"], {}).get("why") == "goal"]
+        cells += [
+            f"not in {max(run['steps'] for run in mine)}",
+            f"more than {min(run['seconds'] for run in mine):.1f}",
+            "",
+        ]
+    pairs = [
+        run["seconds"] / ours[run["seed"]]["seconds"]
+        for run in reached
+        if ours.get(run["seed"], {}).get("why") == "goal"
+    ]
     compared = bool(pairs) and name not in (OURS, TUTORIAL)
     cells.append(f"{median(pairs):.2f} ({min(pairs):.2f} to {max(pairs):.2f})" if compared else "")
     return " | ".join([*cells, f"{min(run['score'] or 0.0 for run in mine):.2%}"])

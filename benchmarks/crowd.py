@@ -23,9 +23,24 @@ from tests.support.page_client import Page
 A_SECOND = 4  # polls of a session
 PAUSES_EVERY = 30  # seconds of an owner, on the average
 GOING = ("starting", "training", "waiting")
-VISITED: dict[str, Any] = {"steps": 300, "batch_size": 16, "max_length": 5, "d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 32}
+VISITED: dict[str, Any] = {
+    "steps": 300,
+    "batch_size": 16,
+    "max_length": 5,
+    "d_model": 16,
+    "n_heads": 2,
+    "n_layers": 1,
+    "d_ff": 32,
+}
 TOLD_NO = ("400", "503", "507")  # answers of the upload that say in a sentence why not
-TROUBLE = (OSError, RuntimeError, ValueError, KeyError, http.client.HTTPException, zipfile.BadZipFile)
+TROUBLE = (
+    OSError,
+    RuntimeError,
+    ValueError,
+    KeyError,
+    http.client.HTTPException,
+    zipfile.BadZipFile,
+)
 
 
 @dataclass
@@ -33,12 +48,16 @@ class Phase:
     """A stretch of the soak: what was done to the app in it, and what came of it."""
 
     kind: str
-    memory: list[float] = field(default_factory=list)  # megabytes of the server, at the begin and at the end
+    memory: list[float] = field(
+        default_factory=list
+    )  # megabytes of the server, at the begin and at the end
     seconds: list[float] = field(default_factory=list)  # what the answers to polls took
     looked: list[float] = field(default_factory=list)  # likewise for Inspect and "Try it"
     errors: list[str] = field(default_factory=list)
     away: int = 0  # requests that met no server, because it was being started again
-    recovered: float | None = None  # seconds until every run went on; None: never, or nothing was done
+    recovered: float | None = (
+        None  # seconds until every run went on; None: never, or nothing was done
+    )
 
 
 class Stage:
@@ -107,7 +126,10 @@ class Keeper(threading.Thread):
     def __init__(self, stage: Stage, owner: str, subject: str) -> None:
         super().__init__(daemon=True)
         self.stage, self.page, self.subject = stage, stage.page(owner), subject
-        self.saved, self.lost = 0, 0  # the newest checkpoint's step; how often the run was seen before it
+        self.saved, self.lost = (
+            0,
+            0,
+        )  # the newest checkpoint's step; how often the run was seen before it
         self.status, self.step, self.seen_at = "", 0, 0.0
         self.leaving = threading.Event()
         self.chance = random.Random(subject)
@@ -118,12 +140,19 @@ class Keeper(threading.Thread):
             try:
                 told = self.page.poll(self.subject, known=1_000_000)
                 self.lost += told["step"] < self.saved
-                self.status, self.step, self.seen_at = told["status"], told["step"], time.monotonic()
+                self.status, self.step, self.seen_at = (
+                    told["status"],
+                    told["step"],
+                    time.monotonic(),
+                )
                 if told["status"] not in GOING and told["status"] != "stopping":
                     self.page.call("do", subject=self.subject, do="resume")
                 elif self.chance.random() < 0.5 / PAUSES_EVERY:
                     self.page.call("do", subject=self.subject, do="pause")
-                saved = [each["step"] for each in self.page.call("about", subject=self.subject)["checkpoints"]]
+                saved = [
+                    each["step"]
+                    for each in self.page.call("about", subject=self.subject)["checkpoints"]
+                ]
                 self.saved = max([self.saved, *saved])
             except TROUBLE as error:
                 self.stage.met(error, was_gone)
@@ -136,7 +165,17 @@ class Visitor(threading.Thread):
         super().__init__(daemon=True)
         self.stage, self.number, self.packed, self.token = stage, number, packed, token
         self.chance = random.Random(number)
-        self.acts = (self.inspect, self.inspect, self.ask, self.ask, self.control, self.edit, self.upload, self.download, self.publish)
+        self.acts = (
+            self.inspect,
+            self.inspect,
+            self.ask,
+            self.ask,
+            self.control,
+            self.edit,
+            self.upload,
+            self.download,
+            self.publish,
+        )
 
     def run(self) -> None:
         while not self.stage.over.is_set():
@@ -186,7 +225,9 @@ class Visitor(threading.Thread):
     def inspect(self, page: Page, subject: str) -> None:
         subject = self.chance.choice((subject, "checkpoint:reverse", "checkpoint:copy"))
         view = self.chance.choice(("attention", "steps", "symbols"))
-        self.timed("inspect", lambda: page.call("inspect", subject=subject, view=view, text=self.digits()))
+        self.timed(
+            "inspect", lambda: page.call("inspect", subject=subject, view=view, text=self.digits())
+        )
 
     def ask(self, page: Page, subject: str) -> None:
         subject = self.chance.choice((subject, "checkpoint:reverse"))
@@ -201,8 +242,16 @@ class Visitor(threading.Thread):
             time.sleep(0.2)
 
     def edit(self, page: Page, subject: str) -> None:
-        self.told("rename", page.call("do", subject=subject, do="rename", name=f"visit {self.chance.randrange(100)}"))
-        self.told("change", page.call("do", subject=subject, do="change", setting="learning_rate", value=1e-3))
+        self.told(
+            "rename",
+            page.call(
+                "do", subject=subject, do="rename", name=f"visit {self.chance.randrange(100)}"
+            ),
+        )
+        self.told(
+            "change",
+            page.call("do", subject=subject, do="change", setting="learning_rate", value=1e-3),
+        )
 
     def upload(self, page: Page, subject: str) -> None:
         begun = page.upload(self.packed)
@@ -229,7 +278,9 @@ class Visitor(threading.Thread):
         if not self.told("publish", begun):
             return
         ends = time.monotonic() + 120
-        while (job := page.call("hub-job", job=begun["job"]))["status"] == "working" and time.monotonic() < ends:
+        while (job := page.call("hub-job", job=begun["job"]))[
+            "status"
+        ] == "working" and time.monotonic() < ends:
             if self.stage.over.wait(0.5):
                 return
         counter = self.stage.done if job["status"] == "done" else self.stage.refused

@@ -33,7 +33,12 @@ def ways(batch_size: int) -> dict[str, Callable[[], Tensor]]:
     ours, bart, x = EncoderDecoder(SIZES).eval(), Bart(SIZES).eval(), XTransformers(SIZES).eval()
     model: Any = bart.model  # its types know no generate
     ours.output.bias.data[EOS] = -1e9
-    source_BS = torch.randint(EOS + 1, SIZES.source_vocabulary, (batch_size, SYMBOLS + 1), generator=torch.Generator().manual_seed(0))
+    source_BS = torch.randint(
+        EOS + 1,
+        SIZES.source_vocabulary,
+        (batch_size, SYMBOLS + 1),
+        generator=torch.Generator().manual_seed(0),
+    )
     source_BS[:, -1] = EOS
     start_B1 = torch.full_like(source_BS[:, :1], SOS)
     answer_BT = decode(ours, source_BS, SYMBOLS)
@@ -41,7 +46,11 @@ def ways(batch_size: int) -> dict[str, Callable[[], Tensor]]:
 
     def decoder_again() -> Tensor:
         memory_BSD = ours.encode(source_BS)
-        return written_anew(lambda given_BT: ours.output(ours.decode(given_BT, memory_BSD, source_BS)[:, -1]), source_BS, SYMBOLS)
+        return written_anew(
+            lambda given_BT: ours.output(ours.decode(given_BT, memory_BSD, source_BS)[:, -1]),
+            source_BS,
+            SYMBOLS,
+        )
 
     def everything_again() -> Tensor:
         return written_anew(lambda given_BT: ours(source_BS, given_BT)[:, -1], source_BS, SYMBOLS)
@@ -55,10 +64,14 @@ def ways(batch_size: int) -> dict[str, Callable[[], Tensor]]:
             "do_sample": False,
             "use_cache": True,
         }
-        return model.generate(source_BS, attention_mask=torch.ones_like(source_BS), eos_token_id=None, **asked)[:, 1:]
+        return model.generate(
+            source_BS, attention_mask=torch.ones_like(source_BS), eos_token_id=None, **asked
+        )[:, 1:]
 
     def x_generate() -> Tensor:
-        return x.model.generate(source_BS, start_B1, SYMBOLS, mask=torch.ones_like(source_BS).bool(), temperature=0.0)
+        return x.model.generate(
+            source_BS, start_B1, SYMBOLS, mask=torch.ones_like(source_BS).bool(), temperature=0.0
+        )
 
     return {
         f"{OURS}, key-value cache": partial(decode, ours, source_BS, SYMBOLS),
@@ -77,22 +90,44 @@ def measure(seconds: float = SECONDS, batches: Mapping[int, int] = BATCHES) -> d
         asked = ways(batch_size)
         with torch.inference_mode():
             answers = {name: way() for name, way in asked.items()}
-            wrong = [name for name, answer_BT in answers.items() if answer_BT.shape != (batch_size, SYMBOLS)]
+            wrong = [
+                name
+                for name, answer_BT in answers.items()
+                if answer_BT.shape != (batch_size, SYMBOLS)
+            ]
             ours = [answer_BT for name, answer_BT in answers.items() if name.startswith(OURS)]
             if wrong or not all(torch.equal(ours[0], other) for other in ours):
-                raise RuntimeError(f"not what was to be timed: {wrong or 'ours without cache answers otherwise than with it'}")
+                raise RuntimeError(
+                    f"not what was to be timed: {wrong or 'ours without cache answers otherwise than with it'}"
+                )
             took = rounds(asked, seconds, calls)
         for name, each in took.items():
             over, milliseconds = quicker(each, took[GENERATE]), round(1000 * median(each), 2)
-            rows.append({"batch": batch_size, "way": name, "n": len(each), "milliseconds": milliseconds, "over": over})
-            print(f"batch {batch_size}: {name}, {milliseconds} ms, {written(over)} times as quick as generate", flush=True)
+            rows.append(
+                {
+                    "batch": batch_size,
+                    "way": name,
+                    "n": len(each),
+                    "milliseconds": milliseconds,
+                    "over": over,
+                }
+            )
+            print(
+                f"batch {batch_size}: {name}, {milliseconds} ms, {written(over)} times as quick as generate",
+                flush=True,
+            )
     return {"versions": peer_versions(), "rows": rows}
 
 
 def table(rows: dict[str, Any]) -> str:
     """The rows as Markdown."""
-    lines = ["| batch | way | rounds | milliseconds: median | times as quick as generate: median (95 %) |", "|---|---|---|---|---|"]
+    lines = [
+        "| batch | way | rounds | milliseconds: median | times as quick as generate: median (95 %) |",
+        "|---|---|---|---|---|",
+    ]
     for row in rows["rows"]:
         over = "" if row["way"] == GENERATE else written(row["over"])
-        lines.append(f"| {row['batch']} | {row['way']} | {row['n']} | {row['milliseconds']:g} | {over} |")
+        lines.append(
+            f"| {row['batch']} | {row['way']} | {row['n']} | {row['milliseconds']:g} | {over} |"
+        )
     return "\n".join([*lines, "", f"One thread, seed 0; {rows['versions']}."])

@@ -29,7 +29,9 @@ def train(pipe: Any, environment: dict[str, str], width: int) -> None:
     from playground.training.trainer import Trainer
 
     ranks = join(torch.device("cpu"))
-    trainer = Trainer(RunConfig.from_fields(FIELDS | {"d_model": width, "d_ff": 2 * width}), ranks=ranks)
+    trainer = Trainer(
+        RunConfig.from_fields(FIELDS | {"d_model": width, "d_ff": 2 * width}), ranks=ranks
+    )
     while steps := pipe.recv():
         ranks.most(0)  # begins when the slower one is there
         started = time.perf_counter()
@@ -43,7 +45,11 @@ def started(size: int, width: int) -> list[tuple[Any, Any]]:
     """The processes of one run and our ends of their pipes."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(probe.getsockname()[1]), "WORLD_SIZE": str(size)}
+        meeting = {
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(probe.getsockname()[1]),
+            "WORLD_SIZE": str(size),
+        }
     context = multiprocessing.get_context("spawn")
     processes = []
     for rank in range(size):
@@ -68,10 +74,15 @@ def measure() -> list[dict[str, Any]]:
     for width in WIDTHS:
         runs = {size: started(size, width) for size in (1, 2)}
         rates: dict[int, list[float]] = {size: [] for size in runs}
-        steps = {size: max(1, round(10 * SECONDS / seconds(processes, 10))) for size, processes in runs.items()}  # these warm up
+        steps = {
+            size: max(1, round(10 * SECONDS / seconds(processes, 10)))
+            for size, processes in runs.items()
+        }  # these warm up
         for _ in range(ROUNDS):
             for size, processes in runs.items():
-                rates[size].append(round(FIELDS["batch_size"] * steps[size] / seconds(processes, steps[size]), 1))  # type: ignore[operator]
+                rates[size].append(
+                    round(FIELDS["batch_size"] * steps[size] / seconds(processes, steps[size]), 1)
+                )  # type: ignore[operator]
         for process, pipe in (each for processes in runs.values() for each in processes):
             pipe.send(0)
             process.join()
@@ -82,9 +93,14 @@ def measure() -> list[dict[str, Any]]:
 
 def table(rows: list[dict[str, Any]]) -> str:
     """The rates as Markdown: medians, and the median of the rounds' ratios with its range."""
-    lines = ["| d_model | rounds | one process, sequences a second | two processes | gain | from | to |", "|---|---|---|---|---|---|---|"]
+    lines = [
+        "| d_model | rounds | one process, sequences a second | two processes | gain | from | to |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for row in rows:
         gains = [two / one for one, two in zip(row["one"], row["two"], strict=True)]
         speeds = f"{median(row['one']):,.0f} | {median(row['two']):,.0f}"
-        lines.append(f"| {row['width']} | {len(gains)} | {speeds} | {median(gains):.2f} | {min(gains):.2f} | {max(gains):.2f} |")
+        lines.append(
+            f"| {row['width']} | {len(gains)} | {speeds} | {median(gains):.2f} | {min(gains):.2f} | {max(gains):.2f} |"
+        )
     return "\n".join(lines)

@@ -11,7 +11,9 @@ from playground.training.trainer import Trainer
 def counted_flops(trainer: Trainer) -> int:
     """Multiplications and additions of matrix products in one step, forward and backward, counted as they run: with attention weights
     written down, since torch does not count what its fused kernel computes on a processor."""
-    attentions = [module for module in trainer.family.modules() if isinstance(module, MultiHeadAttention)]
+    attentions = [
+        module for module in trainer.family.modules() if isinstance(module, MultiHeadAttention)
+    ]
     for module in attentions:
         module.watched = True
     try:

@@ -18,7 +18,15 @@ from playground.training.captured import CapturedSteps
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 
-SIZES = ((64, 32), (64, 128), (64, 1024), (128, 128), (256, 128), (512, 128), (512, 1024))  # d_model and batch size
+SIZES = (
+    (64, 32),
+    (64, 128),
+    (64, 1024),
+    (128, 128),
+    (256, 128),
+    (512, 128),
+    (512, 1024),
+)  # d_model and batch size
 PRECISIONS = ("float32", "tf32", "bfloat16")
 ROUNDS, ROW = 5, 64
 
@@ -33,7 +41,11 @@ def measure() -> list[dict[str, Any]]:
     for d_model, batch_size in SIZES:
         for precision in PRECISIONS:
             row = _one(d_model, batch_size, precision)
-            row |= {"bandwidth": bandwidth, "peak": peaks[precision], "gpu": torch.cuda.get_device_name()}
+            row |= {
+                "bandwidth": bandwidth,
+                "peak": peaks[precision],
+                "gpu": torch.cuda.get_device_name(),
+            }
             rows.append(row)
             print(row, flush=True)
             keep("gpu", rows, unfinished=True)  # what breaks off leaves what there is
@@ -55,9 +67,17 @@ def _one(d_model: int, batch_size: int, precision: str) -> dict[str, Any]:
         "captured": Trainer(config),
         "compiled": Trainer(config),
     }
-    plain = trainers["unasked"]  # steps in rows, not recorded: what not waiting for the device brings by itself
+    plain = trainers[
+        "unasked"
+    ]  # steps in rows, not recorded: what not waiting for the device brings by itself
     plain.captured = CapturedSteps(
-        plain.family, plain.optimizer, plain.config.training, plain._draw, plain.device, (), lambda work, generators: work
+        plain.family,
+        plain.optimizer,
+        plain.config.training,
+        plain._draw,
+        plain.device,
+        (),
+        lambda work, generators: work,
     )
     trainers["compiled"].captured = None
     trainers["compiled"].family.compile()
@@ -95,7 +115,12 @@ def _bandwidth(size: int = 2**28) -> float:
 def _peak(precision: str, size: int = 8192) -> float:
     """Operations a second of a large matrix product in this precision."""
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
-    one = torch.randn(size, size, device="cuda", dtype=torch.bfloat16 if precision == "bfloat16" else torch.float32)  # ones are quicker
+    one = torch.randn(
+        size,
+        size,
+        device="cuda",
+        dtype=torch.bfloat16 if precision == "bfloat16" else torch.float32,
+    )  # ones are quicker
     return 2 * size**3 / _seconds(lambda: one @ one)
 
 
@@ -121,14 +146,20 @@ def table(rows: list[dict[str, Any]]) -> str:
     lines = [f"{rows[0]['gpu']}; copies {rows[0]['bandwidth'] / 1e9:,.0f} GB/s.", "", *head]
     for row in rows:
         speeds, rate = row["speeds"], row["speeds"]["captured"]
-        told = " | ".join(f"{speeds[name]:,.0f}" for name in ("eager", "unasked", "compiled", "captured"))
+        told = " | ".join(
+            f"{speeds[name]:,.0f}" for name in ("eager", "unasked", "compiled", "captured")
+        )
         if row["refusal"]:
             refused = f"{told.rpartition(' | ')[0]} | refused: {row['refusal']}"
-            lines.append(f"| {row['d_model']} | {row['batch_size']} | {row['precision']} | {refused} | | | |")
+            lines.append(
+                f"| {row['d_model']} | {row['batch_size']} | {row['precision']} | {refused} | | | |"
+            )
             continue
         ratio = f"{median(row['ratio']):.1f} ({min(row['ratio']):.1f} to {max(row['ratio']):.1f})"
         shares = f"{rate * row['flops'] / row['peak']:.1%} | {rate * row['bytes'] / row['bandwidth']:.1%}"
-        lines.append(f"| {row['d_model']} | {row['batch_size']} | {row['precision']} | {told} | {ratio} | {shares} |")
+        lines.append(
+            f"| {row['d_model']} | {row['batch_size']} | {row['precision']} | {told} | {ratio} | {shares} |"
+        )
     return "\n".join(lines)
 
 

@@ -30,21 +30,42 @@ KINDS = {"seconds": "time", "bytes": "memory", "flops": "counted FLOPs"}
 
 def trainer(length: int, width: int) -> Trainer:
     """Ours, at a learning rate that does no harm however long it is timed."""
-    sizes = {"d_model": width, "d_ff": 2 * width, "batch_size": BATCH, "min_length": length, "max_length": length}
-    endless = {"steps": 1_000_000, "eval_every": 1_000_000, "schedule": "constant", "learning_rate": 1e-5, "device": "cpu"}
+    sizes = {
+        "d_model": width,
+        "d_ff": 2 * width,
+        "batch_size": BATCH,
+        "min_length": length,
+        "max_length": length,
+    }
+    endless = {
+        "steps": 1_000_000,
+        "eval_every": 1_000_000,
+        "schedule": "constant",
+        "learning_rate": 1e-5,
+        "device": "cpu",
+    }
     return Trainer(preset_config("fast", sizes | endless))
 
 
 def most_alive(step: Trainer) -> int:
     """Bytes of tensors that are alive at once during a step, weights and Adam's averages included."""
     before = sum(weight.nbytes for weight in step.family.parameters())
-    before += sum(value.nbytes for state in step.optimizer.state.values() for value in state.values() if torch.is_tensor(value))
+    before += sum(
+        value.nbytes
+        for state in step.optimizer.state.values()
+        for value in state.values()
+        if torch.is_tensor(value)
+    )
     step.optimizer.zero_grad()  # so that the gradients, too, come and go under the profiler's eyes
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
         step.step()
         step.step()
     results = profiled.profiler.kineto_results  # the public tables keep sums, not the order
-    changes = [(event.start_ns(), event.nbytes()) for event in results.events() if event.name() == "[memory]"]
+    changes = [
+        (event.start_ns(), event.nbytes())
+        for event in results.events()
+        if event.name() == "[memory]"
+    ]
     alive = most = 0
     for _, change in sorted(changes, key=lambda each: each[0]):
         alive += change
@@ -57,18 +78,29 @@ def exponent(sizes: Sequence[int], values: Sequence[float]) -> float:
     half = len(sizes) // 2
     x, y = ([math.log(value) for value in each[half:]] for each in (sizes, values))
     mean_x, mean_y = sum(x) / len(x), sum(y) / len(y)
-    return sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True)) / sum((a - mean_x) ** 2 for a in x)
+    return sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True)) / sum(
+        (a - mean_x) ** 2 for a in x
+    )
 
 
-def measure(lengths: Sequence[int] = LENGTHS, widths: Sequence[int] = WIDTHS, seconds: float = SECONDS) -> dict[str, Any]:
+def measure(
+    lengths: Sequence[int] = LENGTHS, widths: Sequence[int] = WIDTHS, seconds: float = SECONDS
+) -> dict[str, Any]:
     """Each size in turn, over and over, until the time is up; three times at least. The median counts."""
     torch.set_num_threads(1)
-    sizes = [("length", n, n, WIDTH_OF_LENGTHS) for n in lengths] + [("width", n, LENGTH_OF_WIDTHS, n) for n in widths]
+    sizes = [("length", n, n, WIDTH_OF_LENGTHS) for n in lengths] + [
+        ("width", n, LENGTH_OF_WIDTHS, n) for n in widths
+    ]
     steps = {(what, n): trainer(length, width) for what, n, length, width in sizes}
     rows: dict[tuple[str, int], dict[str, Any]] = {}
     for (what, n), step in steps.items():
         step.step()
-        rows[what, n] = {"what": what, "size": n, "bytes": most_alive(step), "flops": counted_flops(step)}
+        rows[what, n] = {
+            "what": what,
+            "size": n,
+            "bytes": most_alive(step),
+            "flops": counted_flops(step),
+        }
     took: dict[tuple[str, int], list[float]] = {key: [] for key in steps}
     ends = time.perf_counter() + seconds
     while time.perf_counter() < ends or any(len(each) < 3 for each in took.values()):
@@ -76,28 +108,50 @@ def measure(lengths: Sequence[int] = LENGTHS, widths: Sequence[int] = WIDTHS, se
             started = time.perf_counter()
             step.step()
             took[key].append(time.perf_counter() - started)
-    points = [row | {"n": len(took[key]), "seconds": median(took[key])} for key, row in rows.items()]
+    points = [
+        row | {"n": len(took[key]), "seconds": median(took[key])} for key, row in rows.items()
+    ]
     fitted = {}
     for what, of in (("length", [n + 1 for n in lengths]), ("width", widths)):  # EOS is a token too
         mine = [point for point in points if point["what"] == what]
-        fitted[what] = {kind: round(exponent(of, [point[kind] for point in mine]), 2) for kind in KINDS}
+        fitted[what] = {
+            kind: round(exponent(of, [point[kind] for point in mine]), 2) for kind in KINDS
+        }
     for what, exponents in fitted.items():
-        print(f"{what}: {', '.join(f'{KINDS[kind]} grows as its power {value}' for kind, value in exponents.items())}", flush=True)
+        print(
+            f"{what}: {', '.join(f'{KINDS[kind]} grows as its power {value}' for kind, value in exponents.items())}",
+            flush=True,
+        )
     return {"points": points, "exponents": fitted}
 
 
 def table(rows: dict[str, Any]) -> str:
     """The figures as Markdown."""
-    lines = ["| | size | steps | milliseconds a step: median | MiB alive at once | MFLOP counted |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| | size | steps | milliseconds a step: median | MiB alive at once | MFLOP counted |",
+        "|---|---|---|---|---|---|",
+    ]
     for point in rows["points"]:
-        cells = [point["what"], f"{point['size']}", f"{point['n']}", f"{1000 * point['seconds']:.1f}", f"{point['bytes'] / 2**20:.1f}"]
+        cells = [
+            point["what"],
+            f"{point['size']}",
+            f"{point['n']}",
+            f"{1000 * point['seconds']:.1f}",
+            f"{point['bytes'] / 2**20:.1f}",
+        ]
         lines.append(f"| {' | '.join(cells)} | {point['flops'] / 1e6:,.0f} |")
     theory = {
         "length": "attention's scores grow with length squared, all else with length",
         "width": "products with weights, and weights, grow with width squared, all else with width",
     }
-    lines += ["", "| exponent over the upper half | time | memory | counted FLOPs | theory |", "|---|---|---|---|---|"]
+    lines += [
+        "",
+        "| exponent over the upper half | time | memory | counted FLOPs | theory |",
+        "|---|---|---|---|---|",
+    ]
     for what, exponents in rows["exponents"].items():
-        lines.append(f"| {what} | {' | '.join(f'{exponents[kind]:.2f}' for kind in KINDS)} | {theory[what]}: 1 to 2 |")
+        lines.append(
+            f"| {what} | {' | '.join(f'{exponents[kind]:.2f}' for kind in KINDS)} | {theory[what]}: 1 to 2 |"
+        )
     sizes = f"lengths at d_model {WIDTH_OF_LENGTHS}, widths at length {LENGTH_OF_WIDTHS}; d_ff twice the width, batch {BATCH}"
     return "\n".join([*lines, "", f"One thread, seed 0; {sizes}."])

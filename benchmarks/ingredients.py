@@ -11,7 +11,10 @@ TAKEN_OUT: dict[str, dict[str, Any]] = {
     "nothing (the fast recipe)": {},
     "pre-norm (post-norm instead)": {"norm": "post"},
     "learned positions (sine waves instead)": {"positions": "sinusoidal"},
-    "learned positions (sine waves times 3 instead)": {"positions": "sinusoidal", "position_scale": 3.0},
+    "learned positions (sine waves times 3 instead)": {
+        "positions": "sinusoidal",
+        "position_scale": 3.0,
+    },
     "an embedding for each side (shared instead)": {"share_embeddings": True},
     "an output layer of its own (tied instead)": {"tie_output": True},
     "training without dropout (0.1 instead)": {"dropout": 0.1},

@@ -18,7 +18,15 @@ from tests.support.chromium import FLAGS, find_browser
 
 PASSES = 60
 CHANGES = 40
-LARGE = {"n_layers": 8, "n_heads": 8, "d_model": 64, "d_ff": 128, "min_length": 63, "max_length": 63, "steps": 1}
+LARGE = {
+    "n_layers": 8,
+    "n_heads": 8,
+    "d_model": 64,
+    "d_ff": 128,
+    "min_length": 63,
+    "max_length": 63,
+    "steps": 1,
+}
 # In the page: from the input event to the frame after the view is drawn.
 CHANGED = """text => new Promise(resolve => {
   const root = document.querySelector('.inspect'), box = document.querySelector('.inspect .sequence'), started = performance.now();
@@ -74,7 +82,12 @@ def changes(page: Page, subject: str, length: int, n: int) -> dict[str, float]:
         text = " ".join(str((7 * number + 3 * place) % 10) for place in range(length))
         took.append(page.evaluate(CHANGED, text))
     took = sorted(took[5:])
-    return {"n": n, "median": round(median(took)), "p95": round(took[int(0.95 * len(took))]), "most": round(took[-1])}
+    return {
+        "n": n,
+        "median": round(median(took)),
+        "p95": round(took[int(0.95 * len(took))]),
+        "most": round(took[-1]),
+    }
 
 
 def measure() -> dict[str, Any]:
@@ -92,7 +105,9 @@ def measure() -> dict[str, Any]:
         page.get_by_role("tab", name="Inspect").click()
         page.wait_for_selector(".inspect[data-drawn]")
         result["default"] = changes(page, "checkpoint:reverse", 8, CHANGES)
-        page.click(".of-attention [data-value=right]")  # an untrained model's own answer may end at once
+        page.click(
+            ".of-attention [data-value=right]"
+        )  # an untrained model's own answer may end at once
         result["large"] = changes(page, "checkpoint:large", 63, 15)
         browser.close()
         app.stop()
@@ -108,7 +123,10 @@ def table(rows: dict[str, Any]) -> str:
             "|---|---|---|---|---|",
             *(
                 f"| {name} | {rows[key]['n']} | {rows[key]['median']} | {rows[key]['p95']} | {rows[key]['most']} |"
-                for name, key in (("2 layers × 4 heads, 8 symbols", "default"), ("8 layers × 8 heads, 63 symbols", "large"))
+                for name, key in (
+                    ("2 layers × 4 heads, 8 symbols", "default"),
+                    ("8 layers × 8 heads, 63 symbols", "large"),
+                )
             ),
             "",
             f"Recording all attention of 128 sequences takes {cost['recorded_ms']} ms where the plain forward takes {cost['plain_ms']} ms: "

@@ -13,7 +13,9 @@ RESAMPLES = 2000
 FEWEST_ROUNDS = 5
 
 
-def rounds(contestants: Mapping[str, Callable[[], object]], seconds: float, calls: int = 5) -> dict[str, list[float]]:
+def rounds(
+    contestants: Mapping[str, Callable[[], object]], seconds: float, calls: int = 5
+) -> dict[str, list[float]]:
     """Seconds of one call of each contestant, a number for each round.
 
     A turn is one call that is not timed, for another contestant's data fill the caches, and `calls` that are. Every round has a turn of
@@ -46,7 +48,11 @@ def interval(values: Sequence[float]) -> dict[str, float]:
     """The median, and its 95 % interval over resampled rounds (percentile bootstrap; Efron 1979)."""
     drawn = random.Random(0)
     medians = sorted(median(drawn.choices(values, k=len(values))) for _ in range(RESAMPLES))
-    return {"median": median(values), "low": medians[round(0.025 * RESAMPLES)], "high": medians[round(0.975 * RESAMPLES) - 1]}
+    return {
+        "median": median(values),
+        "low": medians[round(0.025 * RESAMPLES)],
+        "high": medians[round(0.975 * RESAMPLES) - 1],
+    }
 
 
 def quicker(one: Sequence[float], other: Sequence[float]) -> dict[str, float]:
@@ -57,4 +63,6 @@ def quicker(one: Sequence[float], other: Sequence[float]) -> dict[str, float]:
 def written(told: Mapping[str, Any], unit: str = "") -> str:
     """An interval as tables have it."""
     digits = 3 if told["median"] < 0.995 else 2
-    return f"{told['median']:.{digits}f}{unit} ({told['low']:.{digits}f} to {told['high']:.{digits}f})"
+    return (
+        f"{told['median']:.{digits}f}{unit} ({told['low']:.{digits}f} to {told['high']:.{digits}f})"
+    )

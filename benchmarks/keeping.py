@@ -31,9 +31,13 @@ def commit() -> dict[str, Any]:
 
     Results themselves do not count as changes: measuring writes them. Without git both are None.
     """
-    changed = "git status --porcelain -- . :(exclude)benchmarks/results :(exclude)benchmarks/RESULTS.md"
+    changed = (
+        "git status --porcelain -- . :(exclude)benchmarks/results :(exclude)benchmarks/RESULTS.md"
+    )
     try:
-        found, status = (_run(command.split()) for command in ("git rev-parse --short=7 HEAD", changed))
+        found, status = (
+            _run(command.split()) for command in ("git rev-parse --short=7 HEAD", changed)
+        )
     except (OSError, subprocess.CalledProcessError):
         return {"commit": None, "clean": None}
     return {"commit": found.strip(), "clean": not status.strip()}
@@ -41,7 +45,12 @@ def commit() -> dict[str, Any]:
 
 def _run(command: list[str]) -> str:
     return subprocess.run(
-        command, cwd=Path(__file__).parent.parent, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True
+        command,
+        cwd=Path(__file__).parent.parent,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        check=True,
     ).stdout
 
 
@@ -93,7 +102,12 @@ def cut_off(name: str) -> Any:
     """The rows of a measurement that was cut off on this machine with these versions and this commit; None where there is none to go
     on with."""
     found = kept(name)
-    same = found and found.get("unfinished") and found["machine"] == machine() and found.get("commit") == AT_START["commit"]
+    same = (
+        found
+        and found.get("unfinished")
+        and found["machine"] == machine()
+        and found.get("commit") == AT_START["commit"]
+    )
     return found["rows"] if found and same else None
 
 

@@ -23,7 +23,9 @@ def measure() -> list[dict[str, Any]]:
 
 def asked_by_length(*command: str) -> list[dict[str, Any]]:
     """What a command of the Lab tells that trains and then asks every length: a row for each cell, and a last one for the whole."""
-    scratch = Path(tempfile.gettempdir()) / f"playground-benchmark-{command[-1]}-{AT_START['commit']}"  # a command that is cut off goes on
+    scratch = (
+        Path(tempfile.gettempdir()) / f"playground-benchmark-{command[-1]}-{AT_START['commit']}"
+    )  # a command that is cut off goes on
     begun = read_seconds(scratch)
     started = time.monotonic()
     whole = [sys.executable, "-m", "playground", *command, "--json", "--out", str(scratch / "runs")]
@@ -37,7 +39,14 @@ def asked_by_length(*command: str) -> list[dict[str, Any]]:
     told = json.loads(done.stdout.splitlines()[-1])
     keys = ("label", "n", "lengths", "median", "low", "high", "reach", "beyond", "untrained")
     rows = [{key: row[key] for key in keys} for row in told["rows"]]
-    return [*rows, {"seconds": round(seconds), "runs": sum(row["n"] for row in rows), "sentence": told["sentence"]}]
+    return [
+        *rows,
+        {
+            "seconds": round(seconds),
+            "runs": sum(row["n"] for row in rows),
+            "sentence": told["sentence"],
+        },
+    ]
 
 
 def read_seconds(scratch: Path) -> float:
@@ -58,6 +67,11 @@ def table(rows: list[dict[str, Any]], what: str = "positions", named: tuple[int,
     for row in cells:
         reach, median = row["reach"], dict(zip(row["lengths"], row["median"], strict=True))
         shares = " | ".join(f"{median[at]:.1%}" if at in median else "" for at in named)
-        lines.append(f"| {row['label']} | {reach['median']:g} ({reach['low']:g} to {reach['high']:g}) | {shares} |")
-    lines += ["", f"{whole['sentence']} {whole['runs']} runs, trained and asked in {whole['seconds'] / 60:.1f} minutes."]
+        lines.append(
+            f"| {row['label']} | {reach['median']:g} ({reach['low']:g} to {reach['high']:g}) | {shares} |"
+        )
+    lines += [
+        "",
+        f"{whole['sentence']} {whole['runs']} runs, trained and asked in {whole['seconds'] / 60:.1f} minutes.",
+    ]
     return "\n".join(lines)

@@ -23,7 +23,12 @@ from tests.support.attacks import ATTACKS, Attacker
 from tests.support.page_client import Page, Watcher, small_checkpoint
 
 WATCHERS, A_SECOND = 4, 4
-ENVIRONMENT = {"GRADIO_SERVER_NAME": "0.0.0.0", "PLAYGROUND_SLOTS": "2", "PLAYGROUND_LEASE": "20", "PLAYGROUND_THREADS": "1"}
+ENVIRONMENT = {
+    "GRADIO_SERVER_NAME": "0.0.0.0",
+    "PLAYGROUND_SLOTS": "2",
+    "PLAYGROUND_LEASE": "20",
+    "PLAYGROUND_THREADS": "1",
+}
 
 
 def visit(page: Page, packed: bytes) -> list[str]:
@@ -43,7 +48,9 @@ def visit(page: Page, packed: bytes) -> list[str]:
             refused.append(f"{name}: {answer['error']}")
         elif name == "do":
             page.call("do", subject=answer["subject"], do="stop")
-    sent = page.post("/playground/rows", b"a\tb\nc\td\n" * 30, {"X-Owner": page.owner, "X-Name": "pasted"})
+    sent = page.post(
+        "/playground/rows", b"a\tb\nc\td\n" * 30, {"X-Owner": page.owner, "X-Name": "pasted"}
+    )
     return refused + ([f"rows: {sent['error']}"] if "others" in sent.get("error", "") else [])
 
 
@@ -64,11 +71,16 @@ def measure(seconds: float = 60.0) -> dict[str, Any]:
     return {"seconds": seconds, "busy_before": busy, "rows": rows}
 
 
-def measure_one(app: AppServer, name: str, packed: bytes, folder: Path, seconds: float) -> dict[str, Any]:
+def measure_one(
+    app: AppServer, name: str, packed: bytes, folder: Path, seconds: float
+) -> dict[str, Any]:
     """Run one attack, and see how the others fare."""
     Page(app, new_owner()).call("try", subject="checkpoint:reverse", text="3 1 4")
     attacker, page = Attacker(app), Page(app, new_owner())
-    watchers = [Watcher(Page(app, new_owner(), stays=True), "checkpoint:reverse", A_SECOND) for _ in range(WATCHERS)]
+    watchers = [
+        Watcher(Page(app, new_owner(), stays=True), "checkpoint:reverse", A_SECOND)
+        for _ in range(WATCHERS)
+    ]
     if name in ATTACKS:
         ATTACKS[name](attacker, folder)
     for watcher in watchers:
@@ -102,7 +114,10 @@ def table(rows: dict[str, Any]) -> str:
         "|---|---|---|---|---|---|---|---|",
     ]
     for row in rows["rows"]:
-        polls, sent = row["polls"], ", ".join(f"{status}: {n:,}" for status, n in row["sent"].items()) or "none"
+        polls, sent = (
+            row["polls"],
+            ", ".join(f"{status}: {n:,}" for status, n in row["sent"].items()) or "none",
+        )
         refused = len(row["refused"]) + len(row["errors"])
         lines.append(
             f"| {row['attack']} | {sent} | {polls['n']:,} | {polls['p50']:.0f} | {polls['p95']:.0f} | {polls['most']:.0f} | "
@@ -115,14 +130,29 @@ def table(rows: dict[str, Any]) -> str:
         f"{rows['busy_before']:.0f} % of them were busy with other things. Status 0 is a connection that the server ended, 429 a refusal "
         "by the rate limit. "
         f"Tracebacks in the server's log: {sum(row['tracebacks'] for row in rows['rows'])}."
-        + (f" Refused: {', '.join(f'{cause} ({n})' for cause, n in causes.items())}." if causes else ""),
+        + (
+            f" Refused: {', '.join(f'{cause} ({n})' for cause, n in causes.items())}."
+            if causes
+            else ""
+        ),
     ]
     return "\n".join(lines)
 
 
 @click.command()
-@click.option("--seconds", type=click.FloatRange(1), default=60.0, show_default=True, help="How long each attack lasts.")
-@click.option("--keep", "kept", is_flag=True, help="Write results/one-client.json, which `python -m benchmarks` puts into RESULTS.md.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(1),
+    default=60.0,
+    show_default=True,
+    help="How long each attack lasts.",
+)
+@click.option(
+    "--keep",
+    "kept",
+    is_flag=True,
+    help="Write results/one-client.json, which `python -m benchmarks` puts into RESULTS.md.",
+)
 def main(seconds: float, kept: bool) -> None:
     """Attack the app from one address, and print what the other visitors notice."""
     rows = measure(seconds)

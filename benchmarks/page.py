@@ -112,16 +112,25 @@ def at_work(browser: Browser, url: str) -> dict[str, Any]:
 
 
 def _watched(page: Page) -> dict[str, Any]:
-    page.evaluate("performance.clearResourceTimings(); performance.setResourceTimingBufferSize(5000); window.drawings = []")
+    page.evaluate(
+        "performance.clearResourceTimings(); performance.setResourceTimingBufferSize(5000); window.drawings = []"
+    )
     page.wait_for_timeout(1000 * WATCHED)
-    asked = page.evaluate("performance.getEntriesByType('resource').map(one => [one.transferSize, one.duration])")
+    asked = page.evaluate(
+        "performance.getEntriesByType('resource').map(one => [one.transferSize, one.duration])"
+    )
     drawn = sorted(page.evaluate("window.drawings"))
     return {
         "asked_a_second": round(len(asked) / WATCHED, 1),
         "bytes": round(median(size for size, _ in asked)) if asked else 0,
         "answer_ms": round(median(took for _, took in asked), 1) if asked else 0.0,
         "frames": len(drawn),
-        "frame_ms": {"median": round(median(drawn), 2), "p95": round(drawn[int(0.95 * len(drawn))], 2)} if drawn else None,
+        "frame_ms": {
+            "median": round(median(drawn), 2),
+            "p95": round(drawn[int(0.95 * len(drawn))], 2),
+        }
+        if drawn
+        else None,
     }
 
 
@@ -135,13 +144,19 @@ def clicks(page: Page) -> dict[str, list[float]]:
         ends.append(time.perf_counter() - started)
         print(f"first point {points[-1]:.2f} s, done {ends[-1]:.1f} s", flush=True)
         time.sleep(1)
-    return {"first_point_seconds": [round(s, 2) for s in points[1:]], "done_seconds": [round(s, 1) for s in ends[1:]]}
+    return {
+        "first_point_seconds": [round(s, 2) for s in points[1:]],
+        "done_seconds": [round(s, 1) for s in ends[1:]],
+    }
 
 
 def to_goal(page: Page, url: str) -> dict[str, list[float]]:
     """Seconds from the click on Train to 99.9 % exact match on screen: reversal of ten symbols, and of one to ten as by default."""
     found = {}
-    for name, settings in (("ten_to_goal_seconds", {"min_length": 10}), ("mixed_to_goal_seconds", {})):
+    for name, settings in (
+        ("ten_to_goal_seconds", {"min_length": 10}),
+        ("mixed_to_goal_seconds", {}),
+    ):
         took = []
         for seed in range(CLICKS + 1):
             filled_in(page, url, settings | {"seed": seed})
@@ -162,7 +177,12 @@ def filled_in(page: Page, url: str, settings: dict[str, Any]) -> None:
 
 def pauses(page: Page, url: str) -> list[float]:
     """Seconds from the click on Pause to the page that says paused, with eight tabs that show a run in training."""
-    settings = {"steps": 1_000_000, "batch_size": 32, "eval_every": 1_000_000, "schedule": "constant"}
+    settings = {
+        "steps": 1_000_000,
+        "batch_size": 32,
+        "eval_every": 1_000_000,
+        "schedule": "constant",
+    }
     filled_in(page, url, settings)
     page.click("#train")
     tabs = [page] + [page.context.new_page() for _ in range(TABS - 1)]
@@ -188,17 +208,32 @@ def pauses(page: Page, url: str) -> list[float]:
 def long_run(root: Path) -> Run:
     """A run of 100,000 steps as one would have left it: made-up metrics, real weights."""
     config = RunConfig.from_fields({"steps": LONG})
-    run = Run("a" * 22, "b" * 22, fingerprint("nobody"), "a long run", config, root / "runs" / "long", status="done", step=LONG)
+    run = Run(
+        "a" * 22,
+        "b" * 22,
+        fingerprint("nobody"),
+        "a long run",
+        config,
+        root / "runs" / "long",
+        status="done",
+        step=LONG,
+    )
     (run.folder / "history").mkdir(parents=True)
     for step in range(LONG + 1):
         if on_grid(step, 12):
-            (run.folder / "history" / f"{step}.safetensors").hardlink_to(root / "reverse" / "model.safetensors")
+            (run.folder / "history" / f"{step}.safetensors").hardlink_to(
+                root / "reverse" / "model.safetensors"
+            )
     with open(run.folder / "metrics.jsonl", "w", encoding="utf-8") as file:
         for step in range(1, LONG + 1):
             line = {"step": step, "loss": round(3 / math.sqrt(step) * (1 + 0.3 * math.sin(step * 12.9898)), 6), "learning_rate": 0.003,
                     "gradient_norm": 1.0, "seconds": step / 50, "steps_per_second": 50.0, "tokens_per_second": 1e4}  # fmt: skip
             if step % 10 == 0:
-                line |= {"exact_match": round(1 - 1 / (1 + step / 500), 4), "token_accuracy": 0.9, "scored": 256}
+                line |= {
+                    "exact_match": round(1 - 1 / (1 + step / 500), 4),
+                    "token_accuracy": 0.9,
+                    "scored": 256,
+                }
             file.write(json.dumps(line) + "\n")
     run.write()
     return run
@@ -215,8 +250,12 @@ def scrubbing(page: Page, url: str, run: Run) -> dict[str, Any]:
     decimated = time.perf_counter() - started
     started = time.perf_counter()
     page.goto(f"{url}/?watch={run.watch_id}")
-    page.wait_for_function("document.querySelector('.sentence')?.textContent.includes('100,000 steps')", timeout=60_000)
-    page.wait_for_function("document.querySelector('.viewing')?.textContent.includes('recorded')", timeout=60_000)
+    page.wait_for_function(
+        "document.querySelector('.sentence')?.textContent.includes('100,000 steps')", timeout=60_000
+    )
+    page.wait_for_function(
+        "document.querySelector('.viewing')?.textContent.includes('recorded')", timeout=60_000
+    )
     opened = time.perf_counter() - started
     box = page.locator(".scrub").bounding_box()
     assert box
@@ -253,7 +292,11 @@ def measure() -> dict[str, Any]:
         page = browser.new_context(viewport={"width": 1440, "height": 950}).new_page()
         page.goto(app.url)
         page.wait_for_selector(".live[data-status=checkpoint]")
-        result = clicks(page) | to_goal(page, app.url) | {"first_loads": loads, "at_work": at_work(browser, app.url)}
+        result = (
+            clicks(page)
+            | to_goal(page, app.url)
+            | {"first_loads": loads, "at_work": at_work(browser, app.url)}
+        )
         result["pause_seconds"] = pauses(page, app.url)
         result |= scrubbing(page, app.url, run)
         browser.close()
@@ -265,7 +308,11 @@ def table(rows: dict[str, Any]) -> str:
     """The figures as Markdown."""
     first, done, frames = rows["first_point_seconds"], rows["done_seconds"], rows["frame_ms"]
     paused, loads = rows["pause_seconds"], [load["seconds"] for load in rows["first_loads"]]
-    fetched, training, resting = rows["first_loads"][0], rows["at_work"]["training"], rows["at_work"]["resting"]
+    fetched, training, resting = (
+        rows["first_loads"][0],
+        rows["at_work"]["training"],
+        rows["at_work"]["resting"],
+    )
     return "\n".join(
         [
             "| what | n | median | most |",
@@ -274,7 +321,10 @@ def table(rows: dict[str, Any]) -> str:
             f"| click on Train to the first point on screen, seconds | {len(first)} | {median(first):.2f} | {max(first):.2f} |",
             *(
                 f"| click on Train to 99.9 % on screen, reversal of {which}, seconds | {len(took)} | {median(took):.1f} | {max(took):.1f} |"
-                for which, took in (("ten symbols", rows["ten_to_goal_seconds"]), ("one to ten", rows["mixed_to_goal_seconds"]))
+                for which, took in (
+                    ("ten symbols", rows["ten_to_goal_seconds"]),
+                    ("one to ten", rows["mixed_to_goal_seconds"]),
+                )
             ),
             f"| click on Train to the end of the default run on screen, seconds | {len(done)} | {median(done):.1f} | {max(done):.1f} |",
             f"| click on Pause to the page that says so, {TABS} tabs open on the run, seconds | {len(paused)} | {median(paused):.2f} | "

@@ -50,7 +50,11 @@ class Foreign(Taught):
         check_room(self.config, source_BS, max_tokens)
         with looking(self):
             memory_BSD = self.read(source_BS)
-            return written(lambda given_BT: self.write(given_BT, memory_BSD, source_BS)[:, -1], source_BS, max_tokens)
+            return written(
+                lambda given_BT: self.write(given_BT, memory_BSD, source_BS)[:, -1],
+                source_BS,
+                max_tokens,
+            )
 
     def record(self, batch: Batch) -> AttentionRecord:
         return AttentionRecord()
@@ -77,7 +81,9 @@ class TorchTransformer(Foreign):
         sizes = (d, config.n_heads, config.d_ff, config.dropout)
         # The default encoder packs a batch without its padding when nobody trains, and then forgets how wide it was.
         layer = nn.TransformerEncoderLayer(*sizes, batch_first=True, norm_first=pre)
-        encoder = nn.TransformerEncoder(layer, config.n_layers, nn.LayerNorm(d), enable_nested_tensor=False)
+        encoder = nn.TransformerEncoder(
+            layer, config.n_layers, nn.LayerNorm(d), enable_nested_tensor=False
+        )
         self.transformer = nn.Transformer(
             d, config.n_heads, config.n_layers, config.n_layers, config.d_ff, config.dropout, custom_encoder=encoder, batch_first=True,
             norm_first=pre,
@@ -101,10 +107,20 @@ class TorchTransformer(Foreign):
 
     def write(self, given_BT: Tensor, memory_BSD: Tensor, source_BS: Tensor) -> Tensor:
         x_BTD = self._placed(self.target_tokens(given_BT), self.target_positions)
-        hidden_TT = ~causal_mask(given_BT.shape[1], given_BT.device)  # torch's masks are true where one may not look
+        hidden_TT = ~causal_mask(
+            given_BT.shape[1], given_BT.device
+        )  # torch's masks are true where one may not look
         padding_BS = source_BS == PAD
         decoder = self.transformer.decoder
-        return self.output(decoder(x_BTD, memory_BSD, tgt_mask=hidden_TT, memory_key_padding_mask=padding_BS, tgt_is_causal=True))
+        return self.output(
+            decoder(
+                x_BTD,
+                memory_BSD,
+                tgt_mask=hidden_TT,
+                memory_key_padding_mask=padding_BS,
+                tgt_is_causal=True,
+            )
+        )
 
     def _placed(self, x_BSD: Tensor, positions_PD: Tensor) -> Tensor:
         return self.dropout(x_BSD * math.sqrt(self.config.d_model) + positions_PD[: x_BSD.shape[1]])
@@ -114,7 +130,11 @@ class Bart(bart.Bart):
     """The playground's BART with the attention that transformers chooses, which is quicker and cannot be looked into."""
 
     def __init__(self, config: ModelConfig) -> None:
-        used = {each.name: getattr(config, each.name) for each in dataclasses.fields(config) if each.name not in BartSizes.unused}
+        used = {
+            each.name: getattr(config, each.name)
+            for each in dataclasses.fields(config)
+            if each.name not in BartSizes.unused
+        }
         super().__init__(BartSizes(**used))
         self.model.set_attn_implementation("sdpa")
 
@@ -131,7 +151,9 @@ class XTransformers(Foreign):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # it scripts functions as it is imported
+            warnings.simplefilter(
+                "ignore", DeprecationWarning
+            )  # it scripts functions as it is imported
             from x_transformers import XTransformer  # type: ignore[import-untyped]
         self.config = config
         each: dict[str, Any] = {
@@ -139,7 +161,10 @@ class XTransformers(Foreign):
             "attn_dim_head": config.key_size, "ff_mult": config.d_ff / config.d_model,
             "attn_dropout": config.dropout, "ff_dropout": config.dropout, "emb_dropout": config.dropout,
         }  # fmt: skip
-        vocabulary = {"enc_num_tokens": config.source_vocabulary, "dec_num_tokens": config.target_vocabulary}
+        vocabulary = {
+            "enc_num_tokens": config.source_vocabulary,
+            "dec_num_tokens": config.target_vocabulary,
+        }
         both = {f"{side}_{name}": value for side in ("enc", "dec") for name, value in each.items()}
         self.model = XTransformer(dim=config.d_model, **vocabulary, **both)
 

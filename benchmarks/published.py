@@ -30,9 +30,21 @@ def measure() -> list[dict[str, Any]]:
 def reproduce(claim: dict[str, Any]) -> dict[str, Any]:
     """The row of one claim."""
     with tempfile.TemporaryDirectory() as scratch:
-        command = [sys.executable, "-m", "playground", "published", claim["name"], "--seed", str(SEED), "--json", "--out"]
+        command = [
+            sys.executable,
+            "-m",
+            "playground",
+            "published",
+            claim["name"],
+            "--seed",
+            str(SEED),
+            "--json",
+            "--out",
+        ]
         started = time.monotonic()
-        done = subprocess.run([*command, str(Path(scratch) / "run")], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [*command, str(Path(scratch) / "run")], capture_output=True, text=True, check=False
+        )
         seconds = time.monotonic() - started
     if not done.stdout.strip():
         raise RuntimeError(f"{claim['name']} printed nothing: {done.stderr[-500:]}")
@@ -46,14 +58,22 @@ def table(rows: list[dict[str, Any]]) -> str:
     """The rows as Markdown."""
     lines = ["| claim | published | ours | rule | |", "|---|---|---|---|---|"]
     for row in rows:
-        ours = f"step {row['ours']}" if row["name"] == "x-transformers-copy" else f"{row['ours']:.4g}"
+        ours = (
+            f"step {row['ours']}" if row["name"] == "x-transformers-copy" else f"{row['ours']:.4g}"
+        )
         if row["name"] in ("uva-reversal", "mingpt-sort"):
             ours = f"{row['ours']:.2%}"
-        lines.append(f"| {row['title']} | {row['published']} | {ours} | {row['rule']} | {_word(row)} |")
+        lines.append(
+            f"| {row['title']} | {row['published']} | {ours} | {row['rule']} | {_word(row)} |"
+        )
     return "\n".join(lines)
 
 
 def _word(row: dict[str, Any]) -> str:
     if not row["passed"]:
         return "does not hold"
-    return "reached; there is no figure to hold against" if row["published"].startswith("no figure") else "holds"
+    return (
+        "reached; there is no figure to hold against"
+        if row["published"].startswith("no figure")
+        else "holds"
+    )

@@ -36,7 +36,15 @@ from tests.support.faults import as_root, tiny
 from tests.support.page_client import run_folders, small_checkpoint
 
 SLOTS, SESSIONS, VISITORS = 4, 16, 3
-MODEL = {"d_model": 64, "n_heads": 4, "n_layers": 2, "d_ff": 128, "batch_size": 128, "max_length": 10, "eval_n": 256}
+MODEL = {
+    "d_model": 64,
+    "n_heads": 4,
+    "n_layers": 2,
+    "d_ff": 128,
+    "batch_size": 128,
+    "max_length": 10,
+    "eval_n": 256,
+}
 DISK = 1_000_000_000  # bytes of the small disk
 FULL_FOR = 8.0  # seconds
 HUNG_AFTER = 10
@@ -51,20 +59,33 @@ ENVIRONMENT = {"GRADIO_SERVER_NAME": "0.0.0.0", "PLAYGROUND_ADDRESS_MS": "0", "P
 # What is done to it. Each takes the stage and its disk, and returns when it is done.
 
 
-def children(stage: Stage) -> tuple[list[psutil.Process], list[psutil.Process], list[psutil.Process]]:
+def children(
+    stage: Stage,
+) -> tuple[list[psutil.Process], list[psutil.Process], list[psutil.Process]]:
     """The fork servers, the workers, and the others that were forked: those that look, and errands. Found by their environment,
     for those of a server or a fork server that was killed have another parent by now."""
-    forking, workers, others = list[psutil.Process](), list[psutil.Process](), list[psutil.Process]()
+    forking, workers, others = (
+        list[psutil.Process](),
+        list[psutil.Process](),
+        list[psutil.Process](),
+    )
     for process in psutil.process_iter():
         with suppress(psutil.Error):
-            if process.environ().get("PLAYGROUND_CHECKPOINTS") != str(stage.app.checkpoints) or process.pid == stage.app.process.pid:
+            if (
+                process.environ().get("PLAYGROUND_CHECKPOINTS") != str(stage.app.checkpoints)
+                or process.pid == stage.app.process.pid
+            ):
                 continue
             if "forkserver" not in " ".join(process.cmdline()):
                 continue  # the resource tracker
             if process.ppid() == stage.app.process.pid:
                 forking.append(process)
             else:
-                (workers if any(file.path.endswith("/.lock") for file in process.open_files()) else others).append(process)
+                (
+                    workers
+                    if any(file.path.endswith("/.lock") for file in process.open_files())
+                    else others
+                ).append(process)
     return forking, workers, others
 
 
@@ -169,32 +190,51 @@ def measure(minutes: float = 10.0, seed: int = 0) -> dict[str, Any]:
                 if stage.app.process.poll() is None:
                     stage.codes.append(stage.app.stop())
             rows["exit_codes"] = {str(code): stage.codes.count(code) for code in set(stage.codes)}
-            rows["tracebacks"] = stage.tracebacks + stage.app.log.read_text(errors="replace").count("Traceback")
+            rows["tracebacks"] = stage.tracebacks + stage.app.log.read_text(errors="replace").count(
+                "Traceback"
+            )
             rows |= check(run_folders(stage.app))
     return {"minutes": minutes, "busy_before": busy, "disk": mounted} | rows
 
 
-def soak(stage: Stage, root: Path, seconds: float, token: str, chance: random.Random, mounted: bool) -> dict[str, Any]:
+def soak(
+    stage: Stage, root: Path, seconds: float, token: str, chance: random.Random, mounted: bool
+) -> dict[str, Any]:
     """Everybody comes, every phase, everybody leaves."""
     packed = small_checkpoint(root, tiny(**MODEL))
-    stage.page(new_owner()).call("try", subject="checkpoint:reverse", text="3 1 4")  # who looks is there from now on
+    stage.page(new_owner()).call(
+        "try", subject="checkpoint:reverse", text="3 1 4"
+    )  # who looks is there from now on
     idle = megabytes(stage)
     owners = [new_owner() for _ in range(SLOTS)]
     subjects = []
     for owner in owners:
         page = stage.page(owner)
         subjects.append(page.do(page.upload(packed), "again")["subject"])
-    keepers = [Keeper(stage, owner, subject) for owner, subject in zip(owners, subjects, strict=True)]
-    links = ["watch:" + stage.page(o).call("about", subject=s)["watch"] for o, s in zip(owners, subjects, strict=True)]
+    keepers = [
+        Keeper(stage, owner, subject) for owner, subject in zip(owners, subjects, strict=True)
+    ]
+    links = [
+        "watch:" + stage.page(o).call("about", subject=s)["watch"]
+        for o, s in zip(owners, subjects, strict=True)
+    ]
     sessions = [
-        Session(stage, owners[n % SLOTS] if n < SLOTS else new_owner(), (subjects if n < SLOTS else links)[n % SLOTS])
+        Session(
+            stage,
+            owners[n % SLOTS] if n < SLOTS else new_owner(),
+            (subjects if n < SLOTS else links)[n % SLOTS],
+        )
         for n in range(SESSIONS)
     ]
-    visitors: list[Visitor | PassingVisitor] = [Visitor(stage, number, packed, token) for number in range(VISITORS)]
+    visitors: list[Visitor | PassingVisitor] = [
+        Visitor(stage, number, packed, token) for number in range(VISITORS)
+    ]
     visitors.append(PassingVisitor(stage))
     for thread in (*keepers, *sessions, *visitors):
         thread.start()
-    wait_for(lambda: all(keeper.status == "training" for keeper in keepers), 300, "four runs that train")
+    wait_for(
+        lambda: all(keeper.status == "training" for keeper in keepers), 300, "four runs that train"
+    )
     kinds = [kind for kind in FAULTS if mounted or kind != "the disk is full for a while"]
     phases: list[Phase] = []
     each = max(30.0, min(60.0, seconds / len(kinds)))
@@ -226,7 +266,11 @@ def soak(stage: Stage, root: Path, seconds: float, token: str, chance: random.Ra
         "done": dict(stage.done),
         "refused": dict(stage.refused),
         "errors": [error for phase in phases for error in phase.errors][:40],
-        "memory": {"idle": idle, "most": max(m for phase in phases for m in phase.memory), "in_the_end": megabytes(stage)},
+        "memory": {
+            "idle": idle,
+            "most": max(m for phase in phases for m in phase.memory),
+            "in_the_end": megabytes(stage),
+        },
         "workers_left": len(workers),
         "others_left": len(others),
     }
@@ -251,7 +295,11 @@ def phase(stage: Stage, kind: str, keepers: list[Keeper], root: Path, seconds: f
 def quantiles(seconds: list[float]) -> dict[str, float]:
     """Milliseconds."""
     ordered = sorted(1000 * each for each in seconds) or [0.0]
-    named = {"p50": ordered[len(ordered) // 2], "p95": ordered[int(0.95 * len(ordered))], "most": ordered[-1]}
+    named = {
+        "p50": ordered[len(ordered) // 2],
+        "p95": ordered[int(0.95 * len(ordered))],
+        "most": ordered[-1],
+    }
     return {"n": len(seconds)} | {name: round(value, 1) for name, value in named.items()}
 
 
@@ -300,8 +348,16 @@ def table(rows: dict[str, Any]) -> str:
             f"{sum(p['n'] for p in looked)}, {median(p['p50'] for p in looked):.0f}, {max(p['p95'] for p in looked):.0f} | "
             f"{max(max(p['memory']) for p in found):.0f} |"
         )
-    polls, looked, memory, phases = rows["in_all"], rows["looked_in_all"], rows["memory"], rows["phases"]
-    survived, errors, away = (sum(p[name] for p in [p | {"survived": p["recovered"] is not None} for p in phases]) for name in COUNTED)
+    polls, looked, memory, phases = (
+        rows["in_all"],
+        rows["looked_in_all"],
+        rows["memory"],
+        rows["phases"],
+    )
+    survived, errors, away = (
+        sum(p[name] for p in [p | {"survived": p["recovered"] is not None} for p in phases])
+        for name in COUNTED
+    )
     lines += [
         f"| in all | {len(phases)} | {survived} | | {polls['n']:,} | {polls['p50']:.0f} | {polls['p95']:.0f} | {polls['most']:.0f} | "
         f"{errors} | {looked['n']}, {looked['p50']:.0f}, {looked['p95']:.0f} | {memory['most']:.0f} |",
@@ -325,9 +381,22 @@ def listed(counts: Mapping[str, int]) -> str:
 
 
 @click.command()
-@click.option("--minutes", type=click.FloatRange(0.5), default=120.0, show_default=True, help="How long, without coming and leaving.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the order of what happens.")
-@click.option("--keep", "kept", is_flag=True, help="Write results/soak.json, which `python -m benchmarks` puts into RESULTS.md.")
+@click.option(
+    "--minutes",
+    type=click.FloatRange(0.5),
+    default=120.0,
+    show_default=True,
+    help="How long, without coming and leaving.",
+)
+@click.option(
+    "--seed", type=int, default=0, show_default=True, help="Of the order of what happens."
+)
+@click.option(
+    "--keep",
+    "kept",
+    is_flag=True,
+    help="Write results/soak.json, which `python -m benchmarks` puts into RESULTS.md.",
+)
 def main(minutes: float, seed: int, kept: bool) -> None:
     """Soak the app for some time, and print what came of it."""
     rows = measure(minutes, seed)

@@ -29,7 +29,13 @@ def page_seconds() -> float:
         port = probe.getsockname()[1]
     environment = os.environ | {"GRADIO_SERVER_PORT": str(port)}
     started = time.perf_counter()
-    app = subprocess.Popen([sys.executable, "app.py"], cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    app = subprocess.Popen(
+        [sys.executable, "app.py"],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
         while True:
             try:
@@ -67,7 +73,9 @@ def imported() -> list[str]:
     """Which of the heavy packages the page's process has imported once the page is built."""
     heavy = ["torch", "transformers", "datasets", "matplotlib.pyplot"]
     script = f"import sys, playground.ui.app; print(*[m for m in {heavy} if m in sys.modules])"
-    return subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    return subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
 
 
 def import_profile() -> list[list[Any]]:
@@ -83,7 +91,10 @@ def import_profile() -> list[list[Any]]:
             package = name.strip().partition(".")[0]
             own[package] = own.get(package, 0.0) + int(alone) / 1e6
     longest = sorted(own.items(), key=lambda each: -each[1])[:LONGEST]
-    return [["all", round(sum(own.values()), 2)], *([name, round(seconds, 2)] for name, seconds in longest)]
+    return [
+        ["all", round(sum(own.values()), 2)],
+        *([name, round(seconds, 2)] for name, seconds in longest),
+    ]
 
 
 def measure() -> dict[str, Any]:

@@ -47,21 +47,36 @@ class Setting:
         """Reversal with a learning rate that does no harm however long it is timed, and no look at held-out sequences."""
         sizes = {"d_model": self.d_model, "d_ff": 2 * self.d_model, "batch_size": self.batch_size}
         lengths = {"min_length": self.length, "max_length": self.length}
-        endless = {"steps": 1_000_000, "eval_every": 1_000_000, "schedule": "constant", "learning_rate": 1e-4}
-        return preset_config("fast", {**sizes, **lengths, **endless, "device": "cpu", "threads": threads})
+        endless = {
+            "steps": 1_000_000,
+            "eval_every": 1_000_000,
+            "schedule": "constant",
+            "learning_rate": 1e-4,
+        }
+        return preset_config(
+            "fast", {**sizes, **lengths, **endless, "device": "cpu", "threads": threads}
+        )
 
 
-SETTINGS = (Setting(64, 32, 10, seconds=90), Setting(64, 128, 10, seconds=120), Setting(128, 128, 20, seconds=240, calls=2))
+SETTINGS = (
+    Setting(64, 32, 10, seconds=90),
+    Setting(64, 128, 10, seconds=120),
+    Setting(128, 128, 20, seconds=240, calls=2),
+)
 
 
 def plain_step(family: Family, config: RunConfig) -> Callable[[], None]:
     """A training step as people write it, on the batches of our Trainer."""
     training, task = config.training, config.task
-    optimizer = torch.optim.Adam(family.parameters(), lr=training.learning_rate, betas=(training.beta1, training.beta2))
+    optimizer = torch.optim.Adam(
+        family.parameters(), lr=training.learning_rate, betas=(training.beta1, training.beta2)
+    )
     generator, rule = torch.Generator().manual_seed(training.seed), task.load()
 
     def step() -> None:
-        batch = training_batch(rule, training.batch_size, task.min_length, task.max_length, generator)
+        batch = training_batch(
+            rule, training.batch_size, task.min_length, task.max_length, generator
+        )
         optimizer.zero_grad()
         loss = family.loss(batch)
         loss.backward()
@@ -90,7 +105,10 @@ def contestants(setting: Setting) -> dict[str, Callable[[], object]]:
     two = Trainer(setting.config(threads=2), family=CONTESTANTS[OURS].built(config.model))
     torch.set_num_threads(1)
     one = torch.randn(2, PEAK_SIZE, PEAK_SIZE)
-    return steps | {TWO: partial(on_two, two.step), "peak": partial(torch.mm, one[0], one[1], out=torch.empty_like(one[0]))}
+    return steps | {
+        TWO: partial(on_two, two.step),
+        "peak": partial(torch.mm, one[0], one[1], out=torch.empty_like(one[0])),
+    }
 
 
 def measure(settings: tuple[Setting, ...] = SETTINGS) -> dict[str, Any]:
@@ -101,13 +119,26 @@ def measure(settings: tuple[Setting, ...] = SETTINGS) -> dict[str, Any]:
         peak, ours = took.pop("peak"), took[f"{OURS}, {IN_TRAINER}"]
         for name, seconds in took.items():
             ours_over = quicker(ours, seconds)
-            row: dict[str, Any] = {"setting": setting.name, "contestant": name, "n": len(seconds), "ours_over": ours_over}
+            row: dict[str, Any] = {
+                "setting": setting.name,
+                "contestant": name,
+                "n": len(seconds),
+                "ours_over": ours_over,
+            }
             row["steps_per_second"] = round(1 / median(seconds), 1)
             if name in (f"{OURS}, {IN_TRAINER}", TWO):
-                row["of_peak"] = interval([flops / a / (2 * PEAK_SIZE**3 / b) for a, b in zip(seconds, peak, strict=True)])
-                row |= {"flops": flops, "peak_gflops": round(2 * PEAK_SIZE**3 / median(peak) / 1e9, 1)}
+                row["of_peak"] = interval(
+                    [flops / a / (2 * PEAK_SIZE**3 / b) for a, b in zip(seconds, peak, strict=True)]
+                )
+                row |= {
+                    "flops": flops,
+                    "peak_gflops": round(2 * PEAK_SIZE**3 / median(peak) / 1e9, 1),
+                }
             rows.append(row)
-            print(f"{setting.name}: {name}, {row['steps_per_second']} steps/s; ours over it {written(ours_over)}", flush=True)
+            print(
+                f"{setting.name}: {name}, {row['steps_per_second']} steps/s; ours over it {written(ours_over)}",
+                flush=True,
+            )
     return {"versions": peer_versions(), "rows": rows}
 
 
@@ -121,7 +152,22 @@ def table(rows: dict[str, Any]) -> str:
         share = ""  # of what one thread multiplies at most
         if "of_peak" in row:
             share = f"{written(row['of_peak'])} of {row['peak_gflops']:g} GFLOP/s; {row['flops'] / 1e6:.0f} MFLOP a step"
-        ours_over = "" if row["contestant"] == f"{OURS}, {IN_TRAINER}" else written(row["ours_over"])
-        cells = [row["setting"], row["contestant"], str(row["n"]), f"{row['steps_per_second']:g}", ours_over, share]
+        ours_over = (
+            "" if row["contestant"] == f"{OURS}, {IN_TRAINER}" else written(row["ours_over"])
+        )
+        cells = [
+            row["setting"],
+            row["contestant"],
+            str(row["n"]),
+            f"{row['steps_per_second']:g}",
+            ours_over,
+            share,
+        ]
         lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join([*lines, "", f"{len(PEERS)} peers; {rows['versions']}. Seed 0; only speed is measured, nothing is scored."])
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"{len(PEERS)} peers; {rows['versions']}. Seed 0; only speed is measured, nothing is scored.",
+        ]
+    )

@@ -34,7 +34,13 @@ def measure_task(name: str, seeds: int = SEEDS, budget: int = BUDGET) -> dict[st
     """The row of one task."""
     steps, ended, asked, lengths = [], [], 0, [1, TASKS[name].longest]
     for seed in range(seeds):
-        fields = {"task": name, "seed": seed, "until": GOAL, "steps": budget, "decay_steps": budget * 4 // 5}
+        fields = {
+            "task": name,
+            "seed": seed,
+            "until": GOAL,
+            "steps": budget,
+            "decay_steps": budget * 4 // 5,
+        }
         trainer = Trainer(preset_config("fast", fields))
         for _ in trainer:
             pass
@@ -43,8 +49,19 @@ def measure_task(name: str, seeds: int = SEEDS, budget: int = BUDGET) -> dict[st
         asked = scores.n
         if scores.exact_match >= GOAL:
             steps.append(trainer.step_count)
-        print(f"{name}, seed {seed}: {scores.exact_match:.2%} of {asked} after {trainer.step_count} steps", flush=True)
-    return {"task": name, "seeds": seeds, "budget": budget, "lengths": lengths, "asked": asked, "steps": steps, "scores": ended}
+        print(
+            f"{name}, seed {seed}: {scores.exact_match:.2%} of {asked} after {trainer.step_count} steps",
+            flush=True,
+        )
+    return {
+        "task": name,
+        "seeds": seeds,
+        "budget": budget,
+        "lengths": lengths,
+        "asked": asked,
+        "steps": steps,
+        "scores": ended,
+    }
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -54,7 +71,17 @@ def table(rows: list[dict[str, Any]]) -> str:
         "|---|---|---|---|---|",
     ]
     for row in rows:
-        steps = median_in_words(row["steps"], row["seeds"]) if row["steps"] else f"not in {row['budget']}"
-        lines.append(f"| {row['task']} | {len(row['steps'])} of {row['seeds']} | {steps} | {min(row['scores']):.2%} | {row['asked']:,} |")
-    own = [f"{row['task']} on {row['measured']['date']} {commit_in_words(row['measured'])}" for row in rows if "measured" in row]
+        steps = (
+            median_in_words(row["steps"], row["seeds"])
+            if row["steps"]
+            else f"not in {row['budget']}"
+        )
+        lines.append(
+            f"| {row['task']} | {len(row['steps'])} of {row['seeds']} | {steps} | {min(row['scores']):.2%} | {row['asked']:,} |"
+        )
+    own = [
+        f"{row['task']} on {row['measured']['date']} {commit_in_words(row['measured'])}"
+        for row in rows
+        if "measured" in row
+    ]
     return "\n".join([*lines, *(["", f"Measured again alone: {'; '.join(own)}."] if own else [])])

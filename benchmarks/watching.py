@@ -50,13 +50,17 @@ def spin(core: int) -> None:
         json.loads(json.dumps(numbers))
 
 
-def watch(port: int, requests: list[dict[str, Any]], core: int, on: Any, stop: Any, waits: Any) -> None:
+def watch(
+    port: int, requests: list[dict[str, Any]], core: int, on: Any, stop: Any, waits: Any
+) -> None:
     """A process with the pollers: each asks, as a page does, for what it does not know yet, and keeps how long it waited."""
     psutil.Process().cpu_affinity([core])
 
     def poll(request: dict[str, Any]) -> None:
         known, epoch, looks = 0, -1, 0
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)  # kept open, as a browser does
+        connection = http.client.HTTPConnection(
+            "127.0.0.1", port, timeout=20
+        )  # kept open, as a browser does
         while not stop.is_set():
             if not on.is_set():
                 connection.close()  # the next request opens it again
@@ -113,7 +117,11 @@ def measure() -> dict[str, Any]:
         registry = Registry(Path(root))
         answers = answerers(registry, Laboratory(registry), opened=False)
         page = build(registry, Endpoints(registry, answers, opened=False))
-        page.launch(prevent_thread_lock=True, quiet=True, **launch_options(registry, answers, None, None, share=False))
+        page.launch(
+            prevent_thread_lock=True,
+            quiet=True,
+            **launch_options(registry, answers, None, None, share=False),
+        )
         run = registry.start(RunConfig.from_fields(FIELDS), "benchmark")
         while run.step < 50:
             time.sleep(0.1)
@@ -149,7 +157,12 @@ def measure() -> dict[str, Any]:
             time.sleep(1)
             watched = speed_of(run, SECONDS)
             if number:  # the first one warms up
-                measured = {"alone": by_itself, "beside": beside, "unwatched": unwatched, "watched": watched}
+                measured = {
+                    "alone": by_itself,
+                    "beside": beside,
+                    "unwatched": unwatched,
+                    "watched": watched,
+                }
                 rounds.append({name: round(speed, 1) for name, speed in measured.items()})
                 print(rounds[-1], flush=True)
         stop.set()
@@ -161,7 +174,11 @@ def measure() -> dict[str, Any]:
         page.close()
     psutil.Process().cpu_affinity(cores)
     longest = {"median": median(times), "p95": times[int(0.95 * len(times))], "most": times[-1]}
-    return {"rounds": rounds, "polls": len(times), "poll_ms": {name: round(ms, 1) for name, ms in longest.items()}}
+    return {
+        "rounds": rounds,
+        "polls": len(times),
+        "poll_ms": {name: round(ms, 1) for name, ms in longest.items()},
+    }
 
 
 def table(rows: dict[str, Any]) -> str:
@@ -177,10 +194,20 @@ def table(rows: dict[str, Any]) -> str:
             "| | steps/s, median | ratio, median of pairs | its range |",
             "|---|---|---|---|",
             f"| the Trainer alone | {median(r['alone'] for r in rounds):.1f} | | |",
-            line("the Trainer alone while the other core is busy with something else, to the Trainer alone", "beside", "alone"),
+            line(
+                "the Trainer alone while the other core is busy with something else, to the Trainer alone",
+                "beside",
+                "alone",
+            ),
             line("a run that nobody watches, to the Trainer alone", "unwatched", "alone"),
-            line(f"a run with {WATCHERS} watchers at {HERTZ:g} Hz, to the Trainer alone", "watched", "alone"),
-            line("the same, to the Trainer alone while the other core is busy", "watched", "beside"),
+            line(
+                f"a run with {WATCHERS} watchers at {HERTZ:g} Hz, to the Trainer alone",
+                "watched",
+                "alone",
+            ),
+            line(
+                "the same, to the Trainer alone while the other core is busy", "watched", "beside"
+            ),
             "",
             f"{len(rounds)} rounds of {SECONDS:g} s each, interleaved. {rows['polls']:,} polls: median {polls['median']} ms, "
             f"95th percentile {polls['p95']} ms, longest {polls['most']} ms.",

@@ -5,7 +5,9 @@ from __future__ import annotations
 import signal
 import sys
 
-if __name__ == "__main__":  # the imports below take seconds, in which Ctrl-C would end this process by the signal itself
+if (
+    __name__ == "__main__"
+):  # the imports below take seconds, in which Ctrl-C would end this process by the signal itself
     signal.signal(signal.SIGINT, lambda number, frame: sys.exit(128 + number))
 
 import click
@@ -80,4 +82,6 @@ if __name__ == "__main__":
     try:
         run()
     finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the interpreter restores the default action of every other handler
+        signal.signal(
+            signal.SIGINT, signal.SIG_IGN
+        )  # the interpreter restores the default action of every other handler

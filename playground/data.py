@@ -36,8 +36,18 @@ LARGEST_GROUP = 200_000_000  # bytes of a parquet file's row group, unpacked
 PIECE = 1_000  # rows of a parquet file unpacked at once
 BUFFER = 1 << 20  # bytes of a parquet file's column fetched at once
 FEATURES = Features({"step": Value("int32"), "source": Value("string"), "target": Value("string")})
-READERS = {"parquet": (".parquet",), "csv": (".csv",), "json": (".jsonl", ".json")}  # of tables, without code
-SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"), (10_000_000, "1M<n<10M"))
+READERS = {
+    "parquet": (".parquet",),
+    "csv": (".csv",),
+    "json": (".jsonl", ".json"),
+}  # of tables, without code
+SIZES = (
+    (1_000, "n<1K"),
+    (10_000, "1K<n<10K"),
+    (100_000, "10K<n<100K"),
+    (1_000_000, "100K<n<1M"),
+    (10_000_000, "1M<n<10M"),
+)
 
 
 def training_set(config: RunConfig, steps: int, cache_dir: Path) -> Dataset:
@@ -51,7 +61,9 @@ def training_set(config: RunConfig, steps: int, cache_dir: Path) -> Dataset:
         ValueError: for more rows than a dataset should have, or a device that is not here.
     """
     check_rows(config, steps)
-    with tempfile.NamedTemporaryFile(dir=cache_dir, prefix="train-", suffix=".arrow", delete=False) as file:
+    with tempfile.NamedTemporaryFile(
+        dir=cache_dir, prefix="train-", suffix=".arrow", delete=False
+    ) as file:
         path = file.name
     task = config.task.load()
     with ArrowWriter(features=FEATURES, path=path) as writer:
@@ -71,7 +83,9 @@ def scored_set(manifest: Manifest) -> HeldOut:
     return held_out_set(task, manifest.scores["n"], asked.min_length, asked.max_length)
 
 
-def write_dataset(folder: Path, manifest: Manifest, *, repo: str, model: str, license: str = "") -> None:
+def write_dataset(
+    folder: Path, manifest: Manifest, *, repo: str, model: str, license: str = ""
+) -> None:
     """Write a checkpoint's training set and held-out set as parquet with a card, so that `load_dataset(folder)` finds both.
 
     `repo` is the dataset's repository, `model` that of the model. Without a `license`, sequences that the playground made are MIT;
@@ -83,9 +97,13 @@ def write_dataset(folder: Path, manifest: Manifest, *, repo: str, model: str, li
     """
     for name in (repo, model):
         if not re.fullmatch(r"[\w.-]+/[\w.-]+", name, re.ASCII):
-            raise ValueError(f"{name[:120]!r} is no repository; name one as user/name, with letters, digits, dots, dashes and underscores")
+            raise ValueError(
+                f"{name[:120]!r} is no repository; name one as user/name, with letters, digits, dots, dashes and underscores"
+            )
     if not manifest.step:
-        raise ValueError("this model is at step 0: nothing has trained it yet, so there is no training set to publish")
+        raise ValueError(
+            "this model is at step 0: nothing has trained it yet, so there is no training set to publish"
+        )
     config = manifest.config.replace(device=manifest.device)
     check_rows(config, manifest.step)
     (folder / "data").mkdir(parents=True, exist_ok=True)
@@ -97,7 +115,9 @@ def write_dataset(folder: Path, manifest: Manifest, *, repo: str, model: str, li
         train.to_parquet(folder / "data" / "train.parquet")
         rows, first = len(train), train[0]
         del train
-    (folder / "README.md").write_bytes(_card(config, manifest.step, rows, len(test), first, repo, model, license).encode())
+    (folder / "README.md").write_bytes(
+        _card(config, manifest.step, rows, len(test), first, repo, model, license).encode()
+    )
 
 
 def license_of(repo: str, token: str | bool = False) -> str:
@@ -129,15 +149,30 @@ def stream_columns(
     try:
         info = HfApi(token=token).dataset_info(repo)
         found = sorted(file.rfilename for file in info.siblings or [])
-        kind = next((kind for kind in READERS if any(name.lower().endswith(READERS[kind]) for name in found)), None)
+        kind = next(
+            (
+                kind
+                for kind in READERS
+                if any(name.lower().endswith(READERS[kind]) for name in found)
+            ),
+            None,
+        )
         if kind is None:
-            raise RowsError(f"the dataset {repo} has no file of tables; {', '.join(READERS)} files can be read")
-        files = [name for name in found if name.lower().endswith(READERS[kind]) and "::" not in name]
+            raise RowsError(
+                f"the dataset {repo} has no file of tables; {', '.join(READERS)} files can be read"
+            )
+        files = [
+            name for name in found if name.lower().endswith(READERS[kind]) and "::" not in name
+        ]
         if not files:
-            raise RowsError(f"the names of the files of {repo} hold '::', which leads to other addresses; they are not read")
+            raise RowsError(
+                f"the names of the files of {repo} hold '::', which leads to other addresses; they are not read"
+            )
         files = [name for name in files if "train" in name.lower()] or files
         if kind == "parquet":
-            yield from _stream_parquet([f"datasets/{repo}@{info.sha}/{name}" for name in files], columns, choose, token)
+            yield from _stream_parquet(
+                [f"datasets/{repo}@{info.sha}/{name}" for name in files], columns, choose, token
+            )
             return
         paths = [f"hf://datasets/{repo}@{info.sha}/{name}" for name in files]
         data = load_dataset(kind, data_files=paths, split="train", streaming=True, token=token)
@@ -148,21 +183,34 @@ def stream_columns(
     except HFValidationError:
         raise refusal from None
     except RepositoryNotFoundError:
-        raise RowsError(f"there is no dataset {repo} on the Hub, or it is private; check its name") from None
+        raise RowsError(
+            f"there is no dataset {repo} on the Hub, or it is private; check its name"
+        ) from None
     except (httpx.HTTPError, HfHubHTTPError, OSError) as error:
-        raise RowsError(f"the dataset {repo} cannot be fetched ({type(error).__name__}); try again, or bring its rows as a file") from None
+        raise RowsError(
+            f"the dataset {repo} cannot be fetched ({type(error).__name__}); try again, or bring its rows as a file"
+        ) from None
     except RowsError:
         raise
     except MemoryError:
-        raise RowsError(f"the dataset {repo} needs more memory than is free to be read; bring some of its rows as a file") from None
-    except Exception as error:  # readers of tables fail on broken files in ways that cannot be listed
+        raise RowsError(
+            f"the dataset {repo} needs more memory than is free to be read; bring some of its rows as a file"
+        ) from None
+    except (
+        Exception
+    ) as error:  # readers of tables fail on broken files in ways that cannot be listed
         log.exception("the dataset %s cannot be read", repo)
         how = f" as {kind}" if kind else ""
-        raise RowsError(f"the dataset {repo} cannot be read{how}: {type(error).__name__}: {str(error)[:200]}") from None
+        raise RowsError(
+            f"the dataset {repo} cannot be read{how}: {type(error).__name__}: {str(error)[:200]}"
+        ) from None
 
 
 def _stream_parquet(
-    paths: Sequence[str], columns: Sequence[str], choose: Callable[[Sequence[str], Sequence[str]], Sequence[str]], token: str | bool
+    paths: Sequence[str],
+    columns: Sequence[str],
+    choose: Callable[[Sequence[str], Sequence[str]], Sequence[str]],
+    token: str | bool,
 ) -> Iterator[tuple[Any, Any]]:
     """`stream_columns` of parquet files, whose few bytes may unpack to any number: a footer tells a row group's size beforehand, and
     what is unpacked nevertheless comes in small pieces.
@@ -184,13 +232,19 @@ def _stream_parquet(
                         f"{number + 1:,}), above {LARGEST_GROUP / 1e6:,.0f} MB; bring some of its rows as a file"
                     )
                 for batch in table.iter_batches(PIECE, row_groups=[number], columns=picked):
-                    yield from zip(*(batch.column(name).to_pylist() for name in picked), strict=True)
+                    yield from zip(
+                        *(batch.column(name).to_pylist() for name in picked), strict=True
+                    )
 
 
 def _unpacked_size(group: Any, columns: Sequence[str]) -> int:
     """Bytes that these columns of a row group have unpacked, as its footer says."""
     parts = (group.column(at) for at in range(group.num_columns))
-    return sum(part.total_uncompressed_size for part in parts if any(f"{part.path_in_schema}.".startswith(f"{name}.") for name in columns))
+    return sum(
+        part.total_uncompressed_size
+        for part in parts
+        if any(f"{part.path_in_schema}.".startswith(f"{name}.") for name in columns)
+    )
 
 
 def check_rows(config: RunConfig, steps: int) -> None:
@@ -198,28 +252,54 @@ def check_rows(config: RunConfig, steps: int) -> None:
     rows = steps * config.training.batch_size
     if rows > MOST_ROWS:
         size = f"{steps:,} steps of {config.training.batch_size:,} are {rows:,} sequences"
-        raise ValueError(f"{size}, more than the {MOST_ROWS:,} that a dataset may have; publish the model alone, its seed makes them again")
+        raise ValueError(
+            f"{size}, more than the {MOST_ROWS:,} that a dataset may have; publish the model alone, its seed makes them again"
+        )
 
 
 def _batches(task: Task, config: RunConfig, steps: int) -> Iterator[Batch]:
     """The batches of a run, from the Trainer's own source of them, seeded as it seeds it."""
-    generator = torch.Generator(resolve_device(config.training.device)).manual_seed(config.training.seed)
+    generator = torch.Generator(resolve_device(config.training.device)).manual_seed(
+        config.training.seed
+    )
     for _ in range(steps):
-        yield training_batch(task, config.training.batch_size, config.task.min_length, config.task.max_length, generator)
+        yield training_batch(
+            task,
+            config.training.batch_size,
+            config.task.min_length,
+            config.task.max_length,
+            generator,
+        )
 
 
 def _columns(task: Task, batch: Batch, step: int | None) -> dict[str, list[Any]]:
-    sources, targets = ([" ".join(task.vocabulary.decode(row)) for row in tokens.tolist()] for tokens in (batch.source_BS, batch.labels_BT))
+    sources, targets = (
+        [" ".join(task.vocabulary.decode(row)) for row in tokens.tolist()]
+        for tokens in (batch.source_BS, batch.labels_BT)
+    )
     return {"step": [step] * len(sources), "source": sources, "target": targets}
 
 
-def _card(config: RunConfig, steps: int, train: int, test: int, first: dict[str, Any], repo: str, model: str, license: str) -> str:
+def _card(
+    config: RunConfig,
+    steps: int,
+    train: int,
+    test: int,
+    first: dict[str, Any],
+    repo: str,
+    model: str,
+    license: str,
+) -> str:
     task = config.task
     brought = task.task == ROWS
     origin = origin_of(task.rows) if brought else {}
     license = license or (origin.get("license", "") if brought else "mit")
     made = None if brought else ["machine-generated"]
-    lengths = f"{task.min_length} to {task.max_length}" if task.min_length < task.max_length else f"{task.max_length}"
+    lengths = (
+        f"{task.min_length} to {task.max_length}"
+        if task.min_length < task.max_length
+        else f"{task.max_length}"
+    )
     symbols = task.load().vocabulary.describe()
     data = DatasetCardData(
         license=license or None,
@@ -228,7 +308,14 @@ def _card(config: RunConfig, steps: int, train: int, test: int, first: dict[str,
         annotations_creators=made,
         language_creators=made,
         source_datasets=[origin["dataset"]] if origin else None,
-        configs=[{"config_name": "default", "data_files": [{"split": s, "path": f"data/{s}.parquet"} for s in ("train", "test")]}],
+        configs=[
+            {
+                "config_name": "default",
+                "data_files": [
+                    {"split": s, "path": f"data/{s}.parquet"} for s in ("train", "test")
+                ],
+            }
+        ],
     )
     title, linked = (name.replace("_", "\\_") for name in (repo.split("/")[1], model))
     return f"""---
@@ -272,11 +359,19 @@ a sequence, short ones above all. Which sequences are held out, a fixed hash of 
 
 def _licence(license: str, origin: dict[str, str], brought: bool) -> str:
     """Return what the card says of the licence."""
-    source = f" The rows are from [{origin['dataset']}](https://huggingface.co/datasets/{origin['dataset']})" if origin else ""
+    source = (
+        f" The rows are from [{origin['dataset']}](https://huggingface.co/datasets/{origin['dataset']})"
+        if origin
+        else ""
+    )
     if license:
         return f"{license}.{source + ', whose terms apply to them.' if source else ''}"
     named = "None is named for these rows, which were not made by the playground: "
-    return named + (f"ask their author.{source}." if source else "ask who published them.") if brought else "None is named."
+    return (
+        named + (f"ask their author.{source}." if source else "ask who published them.")
+        if brought
+        else "None is named."
+    )
 
 
 def _drawn(task: str, origin: dict[str, str]) -> str:

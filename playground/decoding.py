@@ -46,9 +46,13 @@ def decode(
         ValueError: for a negative temperature, or sources or answers longer than the model has positions for.
     """
     if source_BS.shape[1] > model.config.max_positions:
-        raise ValueError(f"a source has {source_BS.shape[1]} tokens, but the model has max_positions {model.config.max_positions}")
+        raise ValueError(
+            f"a source has {source_BS.shape[1]} tokens, but the model has max_positions {model.config.max_positions}"
+        )
     if max_tokens > model.config.max_positions:
-        raise ValueError(f"max_tokens is {max_tokens}, but the model has max_positions {model.config.max_positions}")
+        raise ValueError(
+            f"max_tokens is {max_tokens}, but the model has max_positions {model.config.max_positions}"
+        )
     if not temperature >= 0:
         raise ValueError(f"temperature is {temperature}; it must be 0 (greedy) or above")
     with looking(model):
@@ -57,17 +61,27 @@ def decode(
         past = model.empty_past(len(source_BS), max_tokens)
         token_B1 = torch.full_like(source_BS[:, :1], SOS)
         ended_B1 = torch.zeros_like(token_B1, dtype=torch.bool)
-        written_BT = torch.full((len(source_BS), max_tokens), PAD, dtype=source_BS.dtype, device=source_BS.device)
+        written_BT = torch.full(
+            (len(source_BS), max_tokens), PAD, dtype=source_BS.dtype, device=source_BS.device
+        )
         for t in range(max_tokens):
-            logits_BV = model.output(model.decode_next(token_B1, memory_keys, may_look_across, past))[:, 0]
+            logits_BV = model.output(
+                model.decode_next(token_B1, memory_keys, may_look_across, past)
+            )[:, 0]
             if temperature == 0:
                 token_B1 = logits_BV.argmax(-1, keepdim=True)
             else:
-                from_best_BV = logits_BV - logits_BV.amax(-1, keepdim=True)  # a tiny temperature must not overflow
-                token_B1 = torch.multinomial((from_best_BV / temperature).softmax(-1), 1, generator=generator)
+                from_best_BV = logits_BV - logits_BV.amax(
+                    -1, keepdim=True
+                )  # a tiny temperature must not overflow
+                token_B1 = torch.multinomial(
+                    (from_best_BV / temperature).softmax(-1), 1, generator=generator
+                )
             token_B1 = token_B1.masked_fill(ended_B1, PAD)
             written_BT[:, t] = token_B1[:, 0]
             ended_B1 |= token_B1 == EOS
-            if t % 4 == 3 and bool(ended_B1.all()):  # asking at every token would make a GPU wait for each
+            if t % 4 == 3 and bool(
+                ended_B1.all()
+            ):  # asking at every token would make a GPU wait for each
                 break
     return written_BT

@@ -82,10 +82,19 @@ def score(held_out: HeldOut, right_2N: Tensor) -> Evaluation:
         of_length_B = held_out.lengths_B == length
         n = int(of_length_B.sum())
         exact = ratio(int(right_B[of_length_B].sum()), n) if n else None
-        token = ratio(int(right_tokens_B[of_length_B].sum()), int(tokens_B[of_length_B].sum())) if n else None
+        token = (
+            ratio(int(right_tokens_B[of_length_B].sum()), int(tokens_B[of_length_B].sum()))
+            if n
+            else None
+        )
         by_length.append(LengthScore(length, n, available, exact, token))
     n = len(right_B)
-    return Evaluation(n, ratio(int(right_B.sum()), n), ratio(int(right_tokens_B.sum()), int(tokens_B.sum())), tuple(by_length))
+    return Evaluation(
+        n,
+        ratio(int(right_B.sum()), n),
+        ratio(int(right_tokens_B.sum()), int(tokens_B.sum())),
+        tuple(by_length),
+    )
 
 
 def right_at(family: Family, task: Task, length: int, n: int) -> tuple[int, int]:
@@ -97,7 +106,9 @@ def right_at(family: Family, task: Task, length: int, n: int) -> tuple[int, int]
     """
     needed, given = max(length, task.answer_length(length)) + 1, family.config.max_positions
     if needed > given:
-        raise ValueError(f"length {length} needs {needed} positions, but the model has max_positions {given}; ask shorter sequences")
+        raise ValueError(
+            f"length {length} needs {needed} positions, but the model has max_positions {given}; ask shorter sequences"
+        )
     held_out = held_out_set(task, n, length, length)
     if not len(held_out.lengths_B):
         return 0, 0
@@ -124,11 +135,15 @@ def symbol_loss(model: Transformer, held_out: HeldOut, smoothing: float = 0.0) -
         for rows in rows_that_fit(model.config, held_out.batch):
             batch = held_out.batch.rows(rows)
             memory_BSD = model.encode(batch.source_BS)
-            log_p_BTV = model.project(model.decode(batch.decoder_input_BT, memory_BSD, batch.source_BS))
+            log_p_BTV = model.project(
+                model.decode(batch.decoder_input_BT, memory_BSD, batch.source_BS)
+            )
             wanted_BTV = torch.full_like(log_p_BTV, smoothing / (log_p_BTV.shape[-1] - 2))
             wanted_BTV.scatter_(2, batch.labels_BT[..., None], 1 - smoothing)
             wanted_BTV[..., PAD] = 0
             symbols_BT = batch.labels_BT >= len(SPECIAL)
-            total += F.kl_div(log_p_BTV, wanted_BTV, reduction="none").sum(-1)[symbols_BT].double().sum()
+            total += (
+                F.kl_div(log_p_BTV, wanted_BTV, reduction="none").sum(-1)[symbols_BT].double().sum()
+            )
             count += int(symbols_BT.sum())
     return float(total) / count

@@ -57,7 +57,10 @@ def _origin_of(record: logging.LogRecord) -> tuple[object, ...]:
     if not record.exc_info or record.exc_info[0] is None:
         return ()
     frames = list(traceback.walk_tb(record.exc_info[2]))
-    return (record.exc_info[0], *((frames[-1][0].f_code.co_filename, frames[-1][1]) if frames else ()))
+    return (
+        record.exc_info[0],
+        *((frames[-1][0].f_code.co_filename, frames[-1][1]) if frames else ()),
+    )
 
 
 def level_from_environment() -> int:
@@ -68,7 +71,9 @@ def level_from_environment() -> int:
     """
     name = os.environ.get("PLAYGROUND_LOG_LEVEL", "").strip().upper() or DEFAULT_LEVEL
     if name not in LEVELS:
-        raise ValueError(f"PLAYGROUND_LOG_LEVEL is {name[:40]!r}; set it to one of {', '.join(LEVELS)}, or unset it")
+        raise ValueError(
+            f"PLAYGROUND_LOG_LEVEL is {name[:40]!r}; set it to one of {', '.join(LEVELS)}, or unset it"
+        )
     return logging.getLevelNamesMapping()[name]
 
 

@@ -39,7 +39,10 @@ def keep(rows: Rows, root: Path | None = None) -> str:
     known = origin_of(rows.content) if not rows.origin and root is None else {}
     if known:  # the same rows were taken from the Hub before
         files = replace(rows, origin=known).files()
-    if any(not (folder / name).is_file() or (folder / name).read_bytes() != data for name, data in files.items()):
+    if any(
+        not (folder / name).is_file() or (folder / name).read_bytes() != data
+        for name, data in files.items()
+    ):
         write_folder(folder, files)
     return rows.content
 
@@ -74,7 +77,9 @@ def from_csv(text: str, columns: Sequence[str] = (), words: bool | None = None) 
     try:
         names = [name.strip() for name in next(csv.reader([head], delimiter=delimiter), [])]
     except csv.Error as error:
-        raise RowsError(f"the table's line of names cannot be read ({error}); save the table anew as CSV") from None
+        raise RowsError(
+            f"the table's line of names cannot be read ({error}); save the table anew as CSV"
+        ) from None
     places = [names.index(name) for name in chosen(names, columns)]
 
     def lines() -> Iterator[tuple[int, Sequence[str]]]:
@@ -87,9 +92,19 @@ def from_csv(text: str, columns: Sequence[str] = (), words: bool | None = None) 
                     headed = headed or any(field.strip() for field in fields)
                     continue
                 # A cell that is missing is an empty one; line breaks and tabs in a cell are blanks.
-                yield number, [" ".join(fields[at].split("\n")).replace("\r", " ") if at < len(fields) else "" for at in places]
+                yield (
+                    number,
+                    [
+                        " ".join(fields[at].split("\n")).replace("\r", " ")
+                        if at < len(fields)
+                        else ""
+                        for at in places
+                    ],
+                )
         except csv.Error as error:
-            raise RowsError(f"line {before + 1:,} is no line of a CSV file ({error}); save the table anew as CSV") from None
+            raise RowsError(
+                f"line {before + 1:,} is no line of a CSV file ({error}); save the table anew as CSV"
+            ) from None
 
     return read_rows(lines, words)
 
@@ -102,16 +117,26 @@ def chosen(names: Sequence[str], columns: Sequence[str]) -> Sequence[str]:
     """
     shown = ", ".join(name[:40] for name in names[:20]) or "none"
     if not columns and len(names) != 2:
-        raise RowsError(f"there are {len(names)} columns ({shown}); name the two that hold sources and targets", columns=names)
+        raise RowsError(
+            f"there are {len(names)} columns ({shown}); name the two that hold sources and targets",
+            columns=names,
+        )
     if columns and (len(columns) != 2 or any(name not in names for name in columns)):
-        raise RowsError(f"columns are {', '.join(name[:40] for name in columns)}; name two of {shown}", columns=names)
+        raise RowsError(
+            f"columns are {', '.join(name[:40] for name in columns)}; name two of {shown}",
+            columns=names,
+        )
     picked = list(columns or names)
     if picked[0] == picked[1]:
-        raise RowsError(f"both columns are {picked[0][:40]}; name one for sources and another for targets")
+        raise RowsError(
+            f"both columns are {picked[0][:40]}; name one for sources and another for targets"
+        )
     return picked
 
 
-def from_bytes(data: bytes, name: str, columns: Sequence[str] = (), words: bool | None = None) -> Rows:
+def from_bytes(
+    data: bytes, name: str, columns: Sequence[str] = (), words: bool | None = None
+) -> Rows:
     """Rows out of a file's bytes; a name that ends in .csv, or columns that are named, make it a table.
 
     Raises:
@@ -125,7 +150,9 @@ def from_bytes(data: bytes, name: str, columns: Sequence[str] = (), words: bool 
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise RowsError(f"line {line:,} is not UTF-8 text (byte {data[error.start]:#04x}); save the file as UTF-8") from None
+        raise RowsError(
+            f"line {line:,} is not UTF-8 text (byte {data[error.start]:#04x}); save the file as UTF-8"
+        ) from None
     if columns or name.lower().endswith(CSV):
         return from_csv(text.replace("\r\n", "\n"), columns, words)
     return from_text(text, words)
@@ -141,11 +168,19 @@ def from_file(path: Path, columns: Sequence[str] = (), words: bool | None = None
         with open(path, "rb") as file:
             data = file.read(LARGEST + 1)
     except OSError as error:
-        raise RowsError(f"{path} cannot be read: {error.strerror or error}; name a file of rows") from None
+        raise RowsError(
+            f"{path} cannot be read: {error.strerror or error}; name a file of rows"
+        ) from None
     return from_bytes(data, path.name, columns, words)
 
 
-def from_hub(repo: str, columns: Sequence[str] = (), words: bool | None = None, most: int = 100_000, token: str | bool = False) -> Rows:
+def from_hub(
+    repo: str,
+    columns: Sequence[str] = (),
+    words: bool | None = None,
+    most: int = 100_000,
+    token: str | bool = False,
+) -> Rows:
     """The first `most` rows of two columns of a dataset on the Hub, streamed: only what is read is fetched, and no code of the
     repository is run.
 
@@ -159,7 +194,9 @@ def from_hub(repo: str, columns: Sequence[str] = (), words: bool | None = None, 
     for number, cells in enumerate(stream_columns(repo, columns, chosen, token), start=1):
         odd = next((cell for cell in cells if not isinstance(cell, str | int)), "")
         if odd != "" or isinstance(odd, float):
-            raise RowsError(f"row {number:,} holds {type(odd).__name__} instead of text; choose columns of texts")
+            raise RowsError(
+                f"row {number:,} holds {type(odd).__name__} instead of text; choose columns of texts"
+            )
         line = "\t".join(" ".join(str(cell)[: LONGEST_FIELD + 1].split()) for cell in cells)
         if len(line) + kept.tell() > LARGEST or number > most:
             break
@@ -171,7 +208,9 @@ def from_hub(repo: str, columns: Sequence[str] = (), words: bool | None = None, 
         for number, line in zip(numbers, io.StringIO(text), strict=True):
             yield number, line[:-1].split("\t")
 
-    return replace(read_rows(lines, words), origin={"dataset": repo, "license": license_of(repo, token)})
+    return replace(
+        read_rows(lines, words), origin={"dataset": repo, "license": license_of(repo, token)}
+    )
 
 
 def from_function(
@@ -184,18 +223,24 @@ def from_function(
         RowsError: on a hosted Space, for a file or function that is not there, or one that fails or answers with something else.
     """
     if hosted or "SPACE_ID" in os.environ:
-        raise RowsError("a Python function cannot be a task on a hosted page, where it would run with the owner's rights; bring rows")
+        raise RowsError(
+            "a Python function cannot be a task on a hosted page, where it would run with the owner's rights; bring rows"
+        )
     function = _function(place)
     drawn = random.Random(seed)
     sources: dict[tuple[str, ...], None] = {}
     for _ in range(TRIES * n):
         if len(sources) == n:
             break
-        sources[tuple(drawn.choices(ALPHABET[:symbols], k=drawn.randint(min_length, max_length)))] = None
+        sources[
+            tuple(drawn.choices(ALPHABET[:symbols], k=drawn.randint(min_length, max_length)))
+        ] = None
     answers = [_asked(function, place, source) for source in sources]
     for source, answer in zip(list(sources)[:20], answers, strict=False):
         if _asked(function, place, source) != answer:
-            raise RowsError(f"{place} answers {' '.join(source)} in two ways; a task needs a function that always gives the same answer")
+            raise RowsError(
+                f"{place} answers {' '.join(source)} in two ways; a task needs a function that always gives the same answer"
+            )
 
     def lines() -> Iterator[tuple[int, Sequence[str]]]:
         for number, (source, answer) in enumerate(zip(sources, answers, strict=True), start=1):
@@ -212,7 +257,9 @@ def _function(place: str) -> Callable[[list[str]], Any]:
     if spec is None or spec.loader is None:
         raise RowsError(f"{path} is no Python file; name a function as path.py:function")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # as an import does: dataclasses in the file look themselves up here
+    sys.modules[spec.name] = (
+        module  # as an import does: dataclasses in the file look themselves up here
+    )
     try:
         spec.loader.exec_module(module)
     except Exception as error:
@@ -227,13 +274,23 @@ def _asked(function: Callable[[list[str]], Any], place: str, source: tuple[str, 
     try:
         answer = function(list(source))
     except Exception as error:
-        raise RowsError(f"{place} failed on {' '.join(source)}: {type(error).__name__}: {error}") from error
-    if not isinstance(answer, list) or not all(isinstance(symbol, str) and len(symbol.split()) == 1 for symbol in answer) or not answer:
-        raise RowsError(f"{place} answered {' '.join(source)} with {answer!r:.80}; it must return a list of symbols, at least one")
+        raise RowsError(
+            f"{place} failed on {' '.join(source)}: {type(error).__name__}: {error}"
+        ) from error
+    if (
+        not isinstance(answer, list)
+        or not all(isinstance(symbol, str) and len(symbol.split()) == 1 for symbol in answer)
+        or not answer
+    ):
+        raise RowsError(
+            f"{place} answered {' '.join(source)} with {answer!r:.80}; it must return a list of symbols, at least one"
+        )
     return answer
 
 
-def from_argument(task: str, columns: Sequence[str] = (), words: bool | None = None, **drawn: Any) -> Rows:
+def from_argument(
+    task: str, columns: Sequence[str] = (), words: bool | None = None, **drawn: Any
+) -> Rows:
     """Rows as a command line names them: a file, hub:user/dataset, or path.py:function (`drawn`: its sequences, as `from_function`).
 
     Raises:
@@ -248,4 +305,10 @@ def from_argument(task: str, columns: Sequence[str] = (), words: bool | None = N
 
 def is_argument(task: str) -> bool:
     """Whether a task's name on the command line stands for rows rather than for a task that ships."""
-    return task.startswith("hub:") or ".py:" in task or "/" in task or "." in task or Path(task).is_file()
+    return (
+        task.startswith("hub:")
+        or ".py:" in task
+        or "/" in task
+        or "." in task
+        or Path(task).is_file()
+    )

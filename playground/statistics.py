@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-Z_95 = 1.959963984540054  # 95 % of the normal distribution lies within this many standard deviations
+Z_95 = (
+    1.959963984540054  # 95 % of the normal distribution lies within this many standard deviations
+)
 
 
 def wilson(right: float, n: int) -> tuple[float, float]:
@@ -79,7 +81,10 @@ def censored(values: Sequence[float | None]) -> dict[str, Any] | None:
 
 def apart(one: dict[str, Any], other: dict[str, Any]) -> bool:
     """Whether two full ranges do not touch. A bound of None is beyond every number."""
-    ends = [[math.inf if each[name] is None else each[name] for name in ("low", "high")] for each in (one, other)]
+    ends = [
+        [math.inf if each[name] is None else each[name] for name in ("low", "high")]
+        for each in (one, other)
+    ]
     return ends[0][1] < ends[1][0] or ends[1][1] < ends[0][0]
 
 
@@ -95,23 +100,33 @@ def rank_test(one: Sequence[float | None], other: Sequence[float | None]) -> flo
     """
     if not one or not other:
         raise ValueError("one group is empty; a rank test compares two groups with a value each")
-    first, second = ([math.inf if value is None else value for value in group] for group in (one, other))
+    first, second = (
+        [math.inf if value is None else value for value in group] for group in (one, other)
+    )
     pooled = first + second
     counts = sorted(Counter(pooled).items())
     doubled_rank, below = {}, 0  # twice the mean rank, which is a whole number
     for value, count in counts:
         doubled_rank[value] = 2 * below + count + 1
         below += count
-    ways: Counter[tuple[int, int]] = Counter({(0, 0): 1})  # by values chosen so far and their doubled rank sum
+    ways: Counter[tuple[int, int]] = Counter(
+        {(0, 0): 1}
+    )  # by values chosen so far and their doubled rank sum
     for value, count in counts:
         added: Counter[tuple[int, int]] = Counter()
         for (chosen, total), number in ways.items():
             for more in range(min(count, len(first) - chosen) + 1):
-                added[chosen + more, total + more * doubled_rank[value]] += number * math.comb(count, more)
+                added[chosen + more, total + more * doubled_rank[value]] += number * math.comb(
+                    count, more
+                )
         ways = added
     mean = len(first) * (len(pooled) + 1)  # of the doubled rank sum
     distance = abs(sum(doubled_rank[value] for value in first) - mean)
-    extreme = sum(number for (chosen, total), number in ways.items() if chosen == len(first) and abs(total - mean) >= distance)
+    extreme = sum(
+        number
+        for (chosen, total), number in ways.items()
+        if chosen == len(first) and abs(total - mean) >= distance
+    )
     return extreme / math.comb(len(pooled), len(first))
 
 

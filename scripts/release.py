@@ -16,7 +16,9 @@ VERSION_FILE, CHANGELOG = ROOT / "playground" / "__init__.py", ROOT / "CHANGELOG
 
 
 def git(*words: str) -> str:
-    return subprocess.run(["git", *words], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(
+        ["git", *words], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout.strip()
 
 
 def numbers(version: str) -> tuple[int, ...]:
@@ -31,14 +33,24 @@ def main(version: str) -> None:
     [now] = re.findall(r'^__version__ = "(.+)"$', code, re.M)
     unreleased = re.search(r"^## \[Unreleased\]\n(.*?)(?=^## \[|\Z)", log, re.M | re.S)
     if not re.fullmatch(r"(0|[1-9]\d*)(\.(0|[1-9]\d*)){2}", version):
-        raise click.ClickException(f"the version is {version!r}; it must be three numbers, such as 0.2.0 (semver.org)")
+        raise click.ClickException(
+            f"the version is {version!r}; it must be three numbers, such as 0.2.0 (semver.org)"
+        )
     if f"v{version}" in git("tag").splitlines() or numbers(version) < numbers(now):
-        raise click.ClickException(f"the version is {version}, but {now} is here or tagged already; choose a higher one")
+        raise click.ClickException(
+            f"the version is {version}, but {now} is here or tagged already; choose a higher one"
+        )
     if unreleased is None or not unreleased.group(1).strip():
-        raise click.ClickException("CHANGELOG.md has nothing under [Unreleased]: write down what changes for whoever uses it")
+        raise click.ClickException(
+            "CHANGELOG.md has nothing under [Unreleased]: write down what changes for whoever uses it"
+        )
     if git("status", "--porcelain"):
-        raise click.ClickException("there are changes that are not committed; commit them or put them away")
-    VERSION_FILE.write_text(code.replace(f'__version__ = "{now}"', f'__version__ = "{version}"'), encoding="utf-8")
+        raise click.ClickException(
+            "there are changes that are not committed; commit them or put them away"
+        )
+    VERSION_FILE.write_text(
+        code.replace(f'__version__ = "{now}"', f'__version__ = "{version}"'), encoding="utf-8"
+    )
     heading = f"## [Unreleased]\n\n## [{version}] - {time.strftime('%Y-%m-%d')}\n"
     CHANGELOG.write_text(log.replace("## [Unreleased]\n", heading, 1), encoding="utf-8")
     git("commit", "--quiet", "--message", f"Release {version}", str(VERSION_FILE), str(CHANGELOG))

@@ -25,11 +25,39 @@ WIDTH = 100  # columns of a caption
     "--models", cls=Several, multiple=True, metavar="MODEL ...", show_default=True, default=("gpt2", "bert-base-uncased"),
     help="Pretrained models: names on the Hub, or folders that hold one; several after one flag.",
 )  # fmt: skip
-@click.option("--n", type=click.IntRange(1, 500), default=20, show_default=True, help="Held-out sequences to ask.")
-@click.option("--shots", type=click.IntRange(0, 32), default=8, show_default=True, help="Worked examples in a prompt, as far as they fit.")
-@click.option("--rank", type=click.IntRange(0, 500), default=None, help="How many items are ranked among candidates, too. [default: 10]")
-@click.option("--csv", "csv_file", type=click.Path(path_type=Path, dir_okay=False), default=None, help="Write the table to this file.")
-@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON: the table, and every item as it was asked and answered.")
+@click.option(
+    "--n",
+    type=click.IntRange(1, 500),
+    default=20,
+    show_default=True,
+    help="Held-out sequences to ask.",
+)
+@click.option(
+    "--shots",
+    type=click.IntRange(0, 32),
+    default=8,
+    show_default=True,
+    help="Worked examples in a prompt, as far as they fit.",
+)
+@click.option(
+    "--rank",
+    type=click.IntRange(0, 500),
+    default=None,
+    help="How many items are ranked among candidates, too. [default: 10]",
+)
+@click.option(
+    "--csv",
+    "csv_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=None,
+    help="Write the table to this file.",
+)
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="End with one line of JSON: the table, and every item as it was asked and answered.",
+)
 def compare(
     checkpoint: Path, models: tuple[str, ...], n: int, shots: int, rank: int | None, csv_file: Path | None, as_json: bool
 ) -> None:  # fmt: skip
@@ -37,13 +65,21 @@ def compare(
     manifest_of(checkpoint)
     if csv_file and not csv_file.resolve().parent.is_dir():
         refuse(f"--csv {csv_file} cannot be written: there is no such folder; choose another file")
-    os.environ.update(QUIET | {"HF_TOKEN": ""})  # before huggingface_hub reads them: nobody's token is sent
+    os.environ.update(
+        QUIET | {"HF_TOKEN": ""}
+    )  # before huggingface_hub reads them: nobody's token is sent
 
     from playground.comparison.sheet import standing, to_csv, to_json
     from playground.comparison.table import line_in_words
 
     told: list[dict[str, Any]] = []
-    what = {"checkpoint": str(checkpoint), "models": list(models), "n": n, "shots": shots, "rank": rank}
+    what = {
+        "checkpoint": str(checkpoint),
+        "models": list(models),
+        "n": n,
+        "shots": shots,
+        "rank": rank,
+    }
     result, ended = carry_out("table", what, told)
     if result is None:
         click.echo("playground: told to end; the rows so far:", err=True)
@@ -56,10 +92,15 @@ def compare(
     if as_json:
         click.echo(to_json(told, result, indent=None))
     else:
-        click.echo(f"{'':34} {'exact match':^19} {'token accuracy':^19} {'rank accuracy':^19} {'parameters':>13}")
+        click.echo(
+            f"{'':34} {'exact match':^19} {'token accuracy':^19} {'rank accuracy':^19} {'parameters':>13}"
+        )
         for row in rows:
             click.echo(line_in_words(row))
-        for note in [*(row["note"] for row in rows if row["note"]), *(row["sentence"] for row in told if row["kind"] == "leak")]:
+        for note in [
+            *(row["note"] for row in rows if row["note"]),
+            *(row["sentence"] for row in told if row["kind"] == "leak"),
+        ]:
             click.echo(click.wrap_text(note, WIDTH, initial_indent="  ", subsequent_indent="  "))
         caption = next((row["caption"] for row in told if row["kind"] == "settings"), "")
         click.echo(click.wrap_text(caption, WIDTH))
@@ -70,12 +111,47 @@ def compare(
 @click.command()
 @click.argument("model")
 @click.argument("checkpoint", type=click.Path(path_type=Path))
-@click.option("--steps", type=click.IntRange(1, 5000), default=100, show_default=True, help="Updates of the weights.")
-@click.option("--learning-rate", type=float, default=2e-4, show_default=True, help="Size of an update at its largest.")
-@click.option("--batch-size", type=click.IntRange(1, 256), default=16, show_default=True, help="Sequences in each update.")
-@click.option("--n", type=click.IntRange(1, 1000), default=64, show_default=True, help="Held-out sequences behind each score.")
-@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="The same seed gives the same losses.")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="The folder that gets the model.")
+@click.option(
+    "--steps",
+    type=click.IntRange(1, 5000),
+    default=100,
+    show_default=True,
+    help="Updates of the weights.",
+)
+@click.option(
+    "--learning-rate",
+    type=float,
+    default=2e-4,
+    show_default=True,
+    help="Size of an update at its largest.",
+)
+@click.option(
+    "--batch-size",
+    type=click.IntRange(1, 256),
+    default=16,
+    show_default=True,
+    help="Sequences in each update.",
+)
+@click.option(
+    "--n",
+    type=click.IntRange(1, 1000),
+    default=64,
+    show_default=True,
+    help="Held-out sequences behind each score.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**31 - 1),
+    default=0,
+    show_default=True,
+    help="The same seed gives the same losses.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="The folder that gets the model.",
+)
 @click.option("--overwrite", is_flag=True, help="Replace the model that --out already holds.")
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
 def finetune(
@@ -85,11 +161,17 @@ def finetune(
     """Train a pretrained MODEL (a name on the Hub, or a folder) on the task of a CHECKPOINT; `compare --models` takes what comes of it.
     Ctrl-C keeps the weights so far."""
     manifest_of(checkpoint)
-    if out.resolve() == checkpoint.resolve() or (out.exists() and any(out.iterdir()) and not (out / "fine-tuned.json").is_file()):
+    if out.resolve() == checkpoint.resolve() or (
+        out.exists() and any(out.iterdir()) and not (out / "fine-tuned.json").is_file()
+    ):
         refuse(f"--out {out} is a folder with other things in it; choose a new or empty one")
     if (out / "fine-tuned.json").is_file() and not overwrite:
-        refuse(f"--out {out} already holds a fine-tuned model; choose another folder, or add --overwrite")
-    click.get_current_context().with_resource(reserve_out(out, lambda: check_out(out, keeps_what_is_there=False)))
+        refuse(
+            f"--out {out} already holds a fine-tuned model; choose another folder, or add --overwrite"
+        )
+    click.get_current_context().with_resource(
+        reserve_out(out, lambda: check_out(out, keeps_what_is_there=False))
+    )
     what = {
         "model": model, "checkpoint": str(checkpoint), "into": str(out), "steps": steps, "learning_rate": learning_rate,
         "batch_size": batch_size, "n": n, "seed": seed,
@@ -105,12 +187,16 @@ def finetune(
             f", {after['exact_match']:.2%} at step {after['step']}" if after else ""
         )
         click.echo(f"{scored}, of {before['scored']} held-out sequences without a worked example")
-        click.echo(f"{result['steps']} steps in {result['seconds']:.1f} s; compare with --models {out}")
+        click.echo(
+            f"{result['steps']} steps in {result['seconds']:.1f} s; compare with --models {out}"
+        )
     if ended:
         raise SystemExit(128 + ended)
 
 
-def carry_out(kind: str, what: dict[str, Any], told: list[dict[str, Any]]) -> tuple[dict[str, Any] | None, int]:
+def carry_out(
+    kind: str, what: dict[str, Any], told: list[dict[str, Any]]
+) -> tuple[dict[str, Any] | None, int]:
     """Do a job of the comparer in this process, under a progress bar; its rows go to `told`. Returns its result, None when it was
     told to end before there was one, and the number of the signal that said so."""
     from playground.comparison.work import Cancelled, Refused, Tell

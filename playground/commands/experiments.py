@@ -22,7 +22,16 @@ from playground.tasks.rows import RowsError
 from playground.training.config import RunConfig, setting_of
 from playground.training.manifest import CheckpointError, read_manifest
 
-from .terminal import CHECKPOINTS, Several, check_out, model_of, progress_bar, refuse, refuse_options, reserve_out
+from .terminal import (
+    CHECKPOINTS,
+    Several,
+    check_out,
+    model_of,
+    progress_bar,
+    refuse,
+    refuse_options,
+    reserve_out,
+)
 from .training import learn, speak_flags, with_flags
 
 SCHEMES = ("learned", "sinusoidal", "rope", "alibi", "t5")
@@ -30,10 +39,15 @@ SCHEMES = ("learned", "sinusoidal", "rope", "alibi", "t5")
 
 def lab_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """What every command of the lab takes."""
-    command = click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")(command)
-    command = click.option("--csv", "table", type=click.Path(path_type=Path, dir_okay=False), help="Write what was found as a table.")(
+    command = click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")(
         command
     )
+    command = click.option(
+        "--csv",
+        "table",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="Write what was found as a table.",
+    )(command)
     return click.option(
         "--set", "settings", cls=Several, multiple=True, metavar="NAME=VALUE ...", help="Settings of every run: steps=500 norm=post."
     )(command)  # fmt: skip
@@ -47,12 +61,39 @@ def lab_home(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command()
-@click.argument("checkpoints", metavar="[CHECKPOINT ...]", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--schemes", cls=Several, multiple=True, help=f"Positions to compare. [default: {' '.join(SCHEMES)}]")
-@click.option("--seeds", type=click.IntRange(1, 20), default=3, show_default=True, help="Runs of each scheme, seeds 0, 1, ...")
-@click.option("--length", type=int, default=10, show_default=True, help="Longest sequence in training.")
-@click.option("--times", type=click.IntRange(1, 20), default=5, show_default=True, help="Ask sequences up to so many times as long.")
-@click.option("--n", type=click.IntRange(20, 2000), default=200, show_default=True, help="Held-out sequences of each length.")
+@click.argument(
+    "checkpoints", metavar="[CHECKPOINT ...]", nargs=-1, type=click.Path(path_type=Path)
+)
+@click.option(
+    "--schemes",
+    cls=Several,
+    multiple=True,
+    help=f"Positions to compare. [default: {' '.join(SCHEMES)}]",
+)
+@click.option(
+    "--seeds",
+    type=click.IntRange(1, 20),
+    default=3,
+    show_default=True,
+    help="Runs of each scheme, seeds 0, 1, ...",
+)
+@click.option(
+    "--length", type=int, default=10, show_default=True, help="Longest sequence in training."
+)
+@click.option(
+    "--times",
+    type=click.IntRange(1, 20),
+    default=5,
+    show_default=True,
+    help="Ask sequences up to so many times as long.",
+)
+@click.option(
+    "--n",
+    type=click.IntRange(20, 2000),
+    default=200,
+    show_default=True,
+    help="Held-out sequences of each length.",
+)
 @lab_home
 @lab_options
 def lengths(
@@ -62,7 +103,10 @@ def lengths(
     """Train on sequences up to a length, ask for longer ones, and draw how far each scheme of positions reaches. Ctrl-C ends it; the
     same command goes on. With CHECKPOINTs, nothing is trained and those are asked."""
     if checkpoints:
-        refuse_options(("schemes", "seeds", "length", "settings"), "on CHECKPOINTs, which are trained; leave it out")
+        refuse_options(
+            ("schemes", "seeds", "length", "settings"),
+            "on CHECKPOINTs, which are trained; leave it out",
+        )
         found = asked_by_length(checkpoints, times, n)
         tell_lengths(found, out, table, as_json)
         return
@@ -71,18 +115,42 @@ def lengths(
         if scheme not in known:
             refuse(f"--schemes {scheme}: choose one of {', '.join(known)}")
     given = read_settings(settings)
-    base = {"task": "reverse", "min_length": 1, "max_length": length, "steps": 1000, "eval_every": 50} | given
+    base = {
+        "task": "reverse",
+        "min_length": 1,
+        "max_length": length,
+        "steps": 1000,
+        "eval_every": 50,
+    } | given
     base.setdefault("decay_steps", base["steps"])
-    spec = {"name": "lengths", "base": base, "grid": {"positions": list(schemes or SCHEMES)}, "seeds": list(range(seeds))}
+    spec = {
+        "name": "lengths",
+        "base": base,
+        "grid": {"positions": list(schemes or SCHEMES)},
+        "seeds": list(range(seeds)),
+    }
     out = out or CHECKPOINTS / "runs" / "lengths"
-    found = carried_out(spec | {"kind": "lengths", "times": times, "n": n}, out, max_length="--length")["lengths"]
+    found = carried_out(
+        spec | {"kind": "lengths", "times": times, "n": n}, out, max_length="--length"
+    )["lengths"]
     tell_lengths(found, out, table, as_json)
 
 
 @click.command()
 @click.argument("question", required=False)
-@click.option("--vary", cls=Several, multiple=True, metavar="NAME=V,V ...", help="One or two settings, family and task too, with values.")
-@click.option("--seeds", type=click.IntRange(1, 20), default=None, help="Runs of each combination, seeds 0, 1, ... [default: 3]")
+@click.option(
+    "--vary",
+    cls=Several,
+    multiple=True,
+    metavar="NAME=V,V ...",
+    help="One or two settings, family and task too, with values.",
+)
+@click.option(
+    "--seeds",
+    type=click.IntRange(1, 20),
+    default=None,
+    help="Runs of each combination, seeds 0, 1, ... [default: 3]",
+)
 @lab_home
 @lab_options
 def experiment(
@@ -96,10 +164,14 @@ def experiment(
     from playground.lab.questions import spec as prepared
 
     if question is None and not vary:
-        refuse_options(("settings", "seeds", "out", "table"), "without a QUESTION or --vary; give one of them")
+        refuse_options(
+            ("settings", "seeds", "out", "table"), "without a QUESTION or --vary; give one of them"
+        )
         told = questions()
         for line in [] if as_json else told:
-            click.echo(f"{line['name']:14} {line['title']} {line['missing'] or '{} runs'.format(line['runs'])}")
+            click.echo(
+                f"{line['name']:14} {line['title']} {line['missing'] or '{} runs'.format(line['runs'])}"
+            )
         if as_json:
             click.echo(json.dumps(told))
         return
@@ -112,8 +184,12 @@ def experiment(
             pairs = [word.partition("=")[::2] for word in vary]
             for name, texts in pairs:
                 if not texts:
-                    refuse(f"--vary {name} has no values; write NAME=VALUE,VALUE, such as n_heads=1,2")
-            spec["grid"] = {name: [value_of(name, text) for text in texts.split(",")] for name, texts in pairs}
+                    refuse(
+                        f"--vary {name} has no values; write NAME=VALUE,VALUE, such as n_heads=1,2"
+                    )
+            spec["grid"] = {
+                name: [value_of(name, text) for text in texts.split(",")] for name, texts in pairs
+            }
         spec["base"] |= read_settings(settings)
         spec["seeds"] = list(range(seeds)) if seeds else spec["seeds"]
     except SettingError as error:
@@ -149,7 +225,14 @@ def experiment(
 def published(name: str | None, seed: int, threads: int, out: Path | None, as_json: bool) -> None:
     """Reproduce a published claim: train as published, measure the same, and put both figures side by side. Without NAME, the claims
     are listed. Exit code 1 where ours does not agree."""
-    from playground.lab.published import CLAIMS, claims, config_of, facts_of_lines, verdict, verdict_of_lengths
+    from playground.lab.published import (
+        CLAIMS,
+        claims,
+        config_of,
+        facts_of_lines,
+        verdict,
+        verdict_of_lengths,
+    )
 
     if name is None:
         refuse_options(("seed", "threads", "out"), "without a NAME; give one")
@@ -178,7 +261,9 @@ def published(name: str | None, seed: int, threads: int, out: Path | None, as_js
         raise SystemExit(1)
 
 
-def measured(config: RunConfig, out: Path, facts_of_lines: Callable[..., dict[str, Any]], measure: str) -> dict[str, Any]:
+def measured(
+    config: RunConfig, out: Path, facts_of_lines: Callable[..., dict[str, Any]], measure: str
+) -> dict[str, Any]:
     """Train a run, or go on with it where it was ended, keep its checkpoint, and gather what it measured."""
     from playground.models.transformer import Transformer
     from playground.training.checkpoint import as_line, load_trainer, save_checkpoint
@@ -186,12 +271,16 @@ def measured(config: RunConfig, out: Path, facts_of_lines: Callable[..., dict[st
 
     trainer, metrics = Trainer(config), list[Any]()
     click.get_current_context().with_resource(
-        reserve_out(out, lambda: check_out(out, keeps_what_is_there=not (out / "config.json").is_file()))
+        reserve_out(
+            out, lambda: check_out(out, keeps_what_is_there=not (out / "config.json").is_file())
+        )
     )
     if (out / "config.json").is_file():
         try:
             if read_manifest(out).config != config:
-                refuse(f"--out {out} already holds a checkpoint of other settings; choose another folder, or remove it")
+                refuse(
+                    f"--out {out} already holds a checkpoint of other settings; choose another folder, or remove it"
+                )
             trainer, metrics = load_trainer(out)
         except CheckpointError as error:
             refuse(str(error))
@@ -212,7 +301,9 @@ def measured(config: RunConfig, out: Path, facts_of_lines: Callable[..., dict[st
         from playground.tasks.held_out import held_out_set
         from playground.training.trainer import CONFIRMING_N
 
-        held_out = held_out_set(trainer.task, CONFIRMING_N, config.task.min_length, config.task.max_length)
+        held_out = held_out_set(
+            trainer.task, CONFIRMING_N, config.task.min_length, config.task.max_length
+        )
         facts["symbol_loss"] = symbol_loss(trainer.family.cpu(), held_out)
     return facts
 
@@ -248,7 +339,9 @@ def carried_out(spec: dict[str, Any], out: Path, **flags: str) -> dict[str, Any]
         out.mkdir(parents=True, exist_ok=True)
         TemporaryFile(dir=out).close()
         asked = Experiment(owner=fingerprint(owner), **spec)
-        for cell in asked.cells:  # or it would wait for ever for memory that this machine does not have
+        for (
+            cell
+        ) in asked.cells:  # or it would wait for ever for memory that this machine does not have
             check_memory(cell.config(asked.seeds[0]))
         registry = Registry(out, lease=0, reap=0)
         lab = Laboratory(registry)
@@ -284,7 +377,11 @@ def carried_out(spec: dict[str, Any], out: Path, **flags: str) -> dict[str, Any]
         if registry:
             registry.shutdown(20)
     # That training diverged is a result as others are.
-    failed = [line for line in report["lines"] if line["status"] == "failed" and not line["message"].startswith(DIVERGED)]
+    failed = [
+        line
+        for line in report["lines"]
+        if line["status"] == "failed" and not line["message"].startswith(DIVERGED)
+    ]
     if told_to_end or state != "done" or failed:
         why = report["message"] or next((line["message"] for line in failed), "told to end")
         click.echo(f"playground: {why}; the same command goes on from here", err=True)
@@ -307,12 +404,17 @@ def asked_by_length(checkpoints: tuple[Path, ...], times: int, n: int) -> dict[s
         own = manifest.config.task
         task, counts = own.load(), []
         shortest, longest_asked = (
-            (own.min_length, own.max_length) if own.task == ROWS else (TASKS[own.task].shortest, times * own.max_length)
+            (own.min_length, own.max_length)
+            if own.task == ROWS
+            else (TASKS[own.task].shortest, times * own.max_length)
         )
         lengths = range(shortest, longest_asked + 1)
         for length in progress_bar(iterable=lengths, desc=checkpoint.name, unit="length"):
             if max(length, task.answer_length(length)) + 1 > manifest.config.model.max_positions:
-                click.echo(f"playground: {checkpoint} has positions for {length - 1} symbols; longer ones are not asked", err=True)
+                click.echo(
+                    f"playground: {checkpoint} has positions for {length - 1} symbols; longer ones are not asked",
+                    err=True,
+                )
                 break
             try:
                 right, asked = right_at(family, task, length, n)
@@ -322,12 +424,23 @@ def asked_by_length(checkpoints: tuple[Path, ...], times: int, n: int) -> dict[s
         told = [{"seed": manifest.config.training.seed, "scores": scores(counts)}]
         described = {"task": own.task, "trained": [own.min_length, own.max_length]}
         rows.append(scheme_result(checkpoint.name, told, manifest.config) | described)
-    trained = [min(row["trained"][0] for row in rows), min(row["trained"][1] for row in rows)]  # lengths that all were trained on
+    trained = [
+        min(row["trained"][0] for row in rows),
+        min(row["trained"][1] for row in rows),
+    ]  # lengths that all were trained on
     longest = max(row["longest"] for row in rows)
-    return {"trained": trained, "longest": longest, "asked": n, "rows": rows, "sentence": sentence_of_checkpoints(rows)}
+    return {
+        "trained": trained,
+        "longest": longest,
+        "asked": n,
+        "rows": rows,
+        "sentence": sentence_of_checkpoints(rows),
+    }
 
 
-def tell_lengths(found: dict[str, Any], out: Path | None, table: Path | None, as_json: bool) -> None:
+def tell_lengths(
+    found: dict[str, Any], out: Path | None, table: Path | None, as_json: bool
+) -> None:
     """Draw and print what is right at each length."""
     from playground.lab.lengths import to_csv
     from playground.plots.lab import write
@@ -337,22 +450,34 @@ def tell_lengths(found: dict[str, Any], out: Path | None, table: Path | None, as
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)
             if any(row["reach"] for row in found["rows"]):
-                files = [*write(out, "answers-by-length", found), *write(out, "lengths-heatmap", found)]
+                files = [
+                    *write(out, "answers-by-length", found),
+                    *write(out, "lengths-heatmap", found),
+                ]
         if table:
             table.write_text(to_csv(found["rows"]), encoding="utf-8")
     except OSError as error:
         refuse(f"{error.filename} cannot be written: {error.strerror}; choose another place")
     if as_json:
-        click.echo(json.dumps(found | {"out": str(out) if out else None, "files": [str(path) for path in files]}))
+        click.echo(
+            json.dumps(
+                found | {"out": str(out) if out else None, "files": [str(path) for path in files]}
+            )
+        )
         return
     for row in found["rows"]:
-        sides = ", ".join(f"{first} to {last} of its {side}" for side, (first, last) in (row["untrained"] or {}).items())
+        sides = ", ".join(
+            f"{first} to {last} of its {side}"
+            for side, (first, last) in (row["untrained"] or {}).items()
+        )
         rows = f"; no step trained positions {sides}" if sides else ""
         reach = row["reach"]
         if reach is None:
             click.echo(f"{row['label']:24} no run that could be asked{rows}")
             continue
-        click.echo(f"{row['label']:24} 99 % up to length {reach['median']:g} (range {reach['low']:g} to {reach['high']:g}){rows}")
+        click.echo(
+            f"{row['label']:24} 99 % up to length {reach['median']:g} (range {reach['low']:g} to {reach['high']:g}){rows}"
+        )
     click.echo(found["sentence"])
     for path in files[:4:3]:
         click.echo(f"{path}")
@@ -363,7 +488,11 @@ def cell_in_words(cell: dict[str, Any]) -> str:
     exact, steps = cell["exact_match"], cell["steps_to"]
     if exact is None:
         return f"{cell['label']:28} diverged in {cell['diverged']} of {cell['planned']} runs"
-    when = f"99 % after {steps['median']:,.0f} steps" if steps["median"] is not None else f"99 % not reached in {cell['steps']:,}"
+    when = (
+        f"99 % after {steps['median']:,.0f} steps"
+        if steps["median"] is not None
+        else f"99 % not reached in {cell['steps']:,}"
+    )
     if 0 < steps["reached"] < steps["n"]:
         when += f" ({steps['reached']} of {steps['n']} seeds)"
     return f"{cell['label']:28} exact match {exact['median']:7.2%} ({exact['low']:.2%} to {exact['high']:.2%}), {when}"

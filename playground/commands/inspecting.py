@@ -15,8 +15,19 @@ from .terminal import model_of, refuse
 @click.command()
 @click.argument("checkpoint", type=click.Path(path_type=Path))
 @click.argument("sequence")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="The folder that gets the figures.")
-@click.option("--n", type=click.IntRange(1, 10_000), default=512, show_default=True, help="Held-out sequences asked without each part.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="The folder that gets the figures.",
+)
+@click.option(
+    "--n",
+    type=click.IntRange(1, 10_000),
+    default=512,
+    show_default=True,
+    help="Held-out sequences asked without each part.",
+)
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
 def inspect(checkpoint: Path, sequence: str, out: Path, n: int, as_json: bool) -> None:
     """Draw what happens inside a checkpoint on a sequence such as "3 1 4": where every head looks, what is lost without each part,
@@ -53,21 +64,34 @@ def inspect(checkpoint: Path, sequence: str, out: Path, n: int, as_json: bool) -
         refuse(f"--out {out} cannot be written: {error.strerror}; choose another folder")
     missed = next(row for row in found["ablation"] if row["name"] == found["head"]["title"])
     if as_json:
-        click.echo(json.dumps({"out": str(out), "files": [path.name for path in files], "most_missed": missed}))
+        click.echo(
+            json.dumps(
+                {"out": str(out), "files": [path.name for path in files], "most_missed": missed}
+            )
+        )
         return
     before, after, asked = missed["exact_match_before"], missed["exact_match"], missed["n"]
-    click.echo(f"the head most missed: {missed['name']}; without it {after:.2%} instead of {before:.2%} of {asked:,} held-out sequences")
+    click.echo(
+        f"the head most missed: {missed['name']}; without it {after:.2%} instead of {before:.2%} of {asked:,} held-out sequences"
+    )
     click.echo(f"{len(found)} figures with their data in {out}: {', '.join(found)}")
 
 
 def run_of(checkpoint: Path) -> Path:
     """The folder where a checkpoint's metrics and earlier weights are: its run's, if it has one, else its own."""
     home = checkpoint.resolve().parent.parent
-    return home if not (checkpoint / "metrics.jsonl").is_file() and (home / "metrics.jsonl").is_file() else checkpoint
+    return (
+        home
+        if not (checkpoint / "metrics.jsonl").is_file() and (home / "metrics.jsonl").is_file()
+        else checkpoint
+    )
 
 
 def earlier_weights(run: Path, step: int) -> dict[int, Path]:
     """The weights that a run kept until `step`, evenly thinned: {step: file}. Empty for a checkpoint of no run."""
     from playground.runs.history import kept_steps, thinned, weights_path
 
-    return {each: weights_path(run, each) for each in thinned([each for each in kept_steps(run) if each <= step])}
+    return {
+        each: weights_path(run, each)
+        for each in thinned([each for each in kept_steps(run) if each <= step])
+    }

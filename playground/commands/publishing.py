@@ -17,16 +17,31 @@ from .terminal import CHECKPOINTS, check_out, manifest_of, refuse
 
 def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """What every errand on the Hub takes."""
-    asks = click.option("--ask-token", is_flag=True, help="Ask for a token instead of taking what `hf auth login` left, or HF_TOKEN.")
-    return asks(click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")(command))
+    asks = click.option(
+        "--ask-token",
+        is_flag=True,
+        help="Ask for a token instead of taking what `hf auth login` left, or HF_TOKEN.",
+    )
+    return asks(
+        click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")(command)
+    )
 
 
 @click.command()
 @click.argument("checkpoint", type=click.Path(path_type=Path))
 @click.argument("repo", metavar="USER/NAME")
-@click.option("--branch", default="main", show_default=True, help="The branch that gets the commit; made when it is missing.")
+@click.option(
+    "--branch",
+    default="main",
+    show_default=True,
+    help="The branch that gets the commit; made when it is missing.",
+)
 @click.option("--private", is_flag=True, help="A repository that is made is seen by nobody else.")
-@click.option("--with-data", is_flag=True, help="Publish the exact training set too, as the dataset USER/NAME-data.")
+@click.option(
+    "--with-data",
+    is_flag=True,
+    help="Publish the exact training set too, as the dataset USER/NAME-data.",
+)
 @click.option(
     "--license",
     "licence",
@@ -35,7 +50,11 @@ def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:
     help="The licence of what is published, such as mit or cc-by-4.0. [default: mit for tasks that the playground makes; that of the "
     "dataset on the Hub that your rows are from; none for other rows]",
 )
-@click.option("--dry-run", is_flag=True, help="List every file and what would happen to it; write nothing. Needs no account.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="List every file and what would happen to it; write nothing. Needs no account.",
+)
 @hub_options
 def push(
     checkpoint: Path, repo: str, branch: str, private: bool, with_data: bool, licence: str, dry_run: bool, ask_token: bool, as_json: bool
@@ -45,15 +64,22 @@ def push(
 
     check_name(repo)
     if not is_branch(branch):
-        refuse(f"--branch {branch!r} cannot be the name of a branch; use letters, digits, dots, dashes, underscores and slashes")
+        refuse(
+            f"--branch {branch!r} cannot be the name of a branch; use letters, digits, dots, dashes, underscores and slashes"
+        )
     if licence and licence not in LICENSES:
-        refuse(f"--license {licence!r} is not known to the Hub; give one such as mit, apache-2.0, cc-by-4.0 or cc0-1.0")
+        refuse(
+            f"--license {licence!r} is not known to the Hub; give one such as mit, apache-2.0, cc-by-4.0 or cc0-1.0"
+        )
     try:
         form_of(manifest_of(checkpoint).config.family)
     except CannotPublish as error:
         refuse(str(error))
     run = (
-        checkpoint.parent.parent if checkpoint.parent.name == "checkpoints" and (checkpoint.parent.parent / "run.json").is_file() else None
+        checkpoint.parent.parent
+        if checkpoint.parent.name == "checkpoints"
+        and (checkpoint.parent.parent / "run.json").is_file()
+        else None
     )
     told = on_the_hub(
         ask_token, needed=not dry_run, kind="plan" if dry_run else "push", license=licence, repo=repo, revision=branch,
@@ -82,7 +108,12 @@ def show_plans(told: dict[str, Any], dry_run: bool) -> None:
 @click.command()
 @click.argument("repo", metavar="USER/NAME")
 @click.option("--revision", default="main", show_default=True, help="A branch, a tag or a commit.")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=None, help="The folder. [default: checkpoints/NAME]")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=None,
+    help="The folder. [default: checkpoints/NAME]",
+)
 @hub_options
 def pull(repo: str, revision: str, out: Path | None, ask_token: bool, as_json: bool) -> None:
     """Fetch a published model as a checkpoint; every file is checked before it counts."""
@@ -93,9 +124,13 @@ def pull(repo: str, revision: str, out: Path | None, ask_token: bool, as_json: b
     check_out(out, keeps_what_is_there=True)
     told = on_the_hub(ask_token, kind="pull", repo=repo, revision=revision, into=str(out.resolve()))
     if as_json:
-        click.echo(json.dumps({"checkpoint": str(out), "commit": told["commit"], "step": told["step"]}))
+        click.echo(
+            json.dumps({"checkpoint": str(out), "commit": told["commit"], "step": told["step"]})
+        )
     else:
-        click.echo(f"{out}: {told['task']}, {told['parameters']:,} parameters, step {told['step']}, commit {told['commit'][:12]}")
+        click.echo(
+            f"{out}: {told['task']}, {told['parameters']:,} parameters, step {told['step']}, commit {told['commit'][:12]}"
+        )
 
 
 @click.command()
@@ -108,10 +143,18 @@ def reproduce(repo: str, revision: str, ask_token: bool, as_json: bool) -> None:
     told = on_the_hub(ask_token, kind="reproduce", repo=repo, revision=revision)
     card, measured = told["card"], told["measured"]
     if as_json:
-        click.echo(json.dumps({"repo": repo, "commit": told["commit"], "card": card, "measured": measured}))
+        click.echo(
+            json.dumps({"repo": repo, "commit": told["commit"], "card": card, "measured": measured})
+        )
     else:
-        said = f"{card['exact_match']:.2%}" + (f" of {card['n']:,}" if card.get("n") else "") if card else "no score"
-        click.echo(f"the card says {said}; measured here {measured['exact_match']:.2%} of {measured['n']:,} held-out sequences")
+        said = (
+            f"{card['exact_match']:.2%}" + (f" of {card['n']:,}" if card.get("n") else "")
+            if card
+            else "no score"
+        )
+        click.echo(
+            f"the card says {said}; measured here {measured['exact_match']:.2%} of {measured['n']:,} held-out sequences"
+        )
     if card and abs(card["exact_match"] - measured["exact_match"]) >= 0.5 / measured["n"]:
         raise SystemExit(1)
 
@@ -127,20 +170,34 @@ def gallery(ask_token: bool, as_json: bool) -> None:
     for model in models:
         exact = "" if model["exact_match"] is None else f"{model['exact_match']:.2%}"
         size = "" if model["parameters"] is None else f"{model['parameters']:,} parameters"
-        click.echo(f"{model['repo']:40} {model['task']:16} {size:>23} {exact:>8} {model['likes']:>5} likes")
+        click.echo(
+            f"{model['repo']:40} {model['task']:16} {size:>23} {exact:>8} {model['likes']:>5} likes"
+        )
     if not models:
         click.echo("no model with the playground's tag yet")
 
 
 @click.command()
 @click.argument("space", metavar="USER/SPACE")
-@click.option("--public", is_flag=True, help="A Space that is made is open to everybody; left out, its owner decides that on the Hub.")
-@click.option("--dry-run", is_flag=True, help="List every file and what would happen to it; write nothing.")
+@click.option(
+    "--public",
+    is_flag=True,
+    help="A Space that is made is open to everybody; left out, its owner decides that on the Hub.",
+)
+@click.option(
+    "--dry-run", is_flag=True, help="List every file and what would happen to it; write nothing."
+)
 @hub_options
 def deploy(space: str, public: bool, dry_run: bool, ask_token: bool, as_json: bool) -> None:
     """Put the playground itself on a Hugging Face Space, in one commit; the Space is made where it is missing."""
     check_name(space)
-    told = on_the_hub(ask_token, needed=True, kind="stage" if dry_run else "deploy", repo=space, private=not public)
+    told = on_the_hub(
+        ask_token,
+        needed=True,
+        kind="stage" if dry_run else "deploy",
+        repo=space,
+        private=not public,
+    )
     if as_json:
         click.echo(json.dumps(told))
     else:
@@ -150,7 +207,9 @@ def deploy(space: str, public: bool, dry_run: bool, ask_token: bool, as_json: bo
 def check_name(repo: str, revision: str = "main") -> None:
     """Refuse what cannot be the name of a repository, or of a revision in it."""
     if not is_repo(repo):
-        refuse(f"{repo!r} is no repository; name one as user/name, with letters, digits, dots, dashes and underscores")
+        refuse(
+            f"{repo!r} is no repository; name one as user/name, with letters, digits, dots, dashes and underscores"
+        )
     if not is_revision(revision):
         refuse(f"--revision {revision!r} is no revision; name a branch, a tag or a commit")
 
@@ -169,12 +228,20 @@ def on_the_hub(ask_token: bool, needed: bool = False, **errand: Any) -> dict[str
 
         token = get_token() or ""
     if needed and not token:
-        refuse("publishing needs a token that may write: run `hf auth login`, set HF_TOKEN, or add --ask-token")
+        refuse(
+            "publishing needs a token that may write: run `hf auth login`, set HF_TOKEN, or add --ask-token"
+        )
     if errand["kind"] == "plan" and not token:
         errand["kind"] = "preview"
     told_to_end: list[int] = []
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # its process inherits this: Ctrl-C is sent to both, and it is for us to end it
-    job = begin(Errand(**errand, token=token), on_say=lambda sentence: click.echo(f"{sentence} ...", err=True), fresh=True)
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # its process inherits this: Ctrl-C is sent to both, and it is for us to end it
+    job = begin(
+        Errand(**errand, token=token),
+        on_say=lambda sentence: click.echo(f"{sentence} ...", err=True),
+        fresh=True,
+    )
     while job.child and job.child.process.pid is None and not job.over.wait(0.01):
         pass
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -16,8 +16,15 @@ from .terminal import manifest_of, refuse
 
 @click.command()
 @click.argument("checkpoint", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The HTML file that is written.")
-@click.option("--name", default="", help="What the report calls the model. [default: the name of its folder]")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=True,
+    help="The HTML file that is written.",
+)
+@click.option(
+    "--name", default="", help="What the report calls the model. [default: the name of its folder]"
+)
 @click.option("--overwrite", is_flag=True, help="Replace the file if there is one.")
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
 def report(checkpoint: Path, out: Path, name: str, overwrite: bool, as_json: bool) -> None:
@@ -40,6 +47,8 @@ def report(checkpoint: Path, out: Path, name: str, overwrite: bool, as_json: boo
     except OSError as error:
         refuse(f"--out {out} cannot be written: {error.strerror}; choose another file")
     if as_json:
-        click.echo(json.dumps({"report": str(out), "bytes": len(text.encode()), "step": manifest.step}))
+        click.echo(
+            json.dumps({"report": str(out), "bytes": len(text.encode()), "step": manifest.step})
+        )
     else:
         click.echo(f"report of step {manifest.step:,} in {out}; open it in any browser")

@@ -19,7 +19,9 @@ from click.core import ParameterSource
 from playground.training.manifest import CheckpointError, read_manifest
 
 DEFAULT_COLUMNS, DEFAULT_ROWS = 80, 24  # of a terminal that reports no size
-CHECKPOINTS = Path(os.environ.get("PLAYGROUND_CHECKPOINTS") or Path(__file__).resolve().parents[2] / "checkpoints")
+CHECKPOINTS = Path(
+    os.environ.get("PLAYGROUND_CHECKPOINTS") or Path(__file__).resolve().parents[2] / "checkpoints"
+)
 
 
 def refuse(message: str) -> NoReturn:
@@ -80,7 +82,9 @@ class Several(click.Option):
 
         def process(value: str, state: Any) -> None:
             if value.startswith("-"):
-                raise click.BadOptionUsage(self.opts[0], f"Option '{self.opts[0]}' requires an argument.")
+                raise click.BadOptionUsage(
+                    self.opts[0], f"Option '{self.opts[0]}' requires an argument."
+                )
             take(value, state)
             while state.rargs and not state.rargs[0].startswith("-"):
                 take(state.rargs.pop(0), state)
@@ -108,7 +112,9 @@ def write_examples(examples: str | None, formatter: click.HelpFormatter) -> None
 def check_out(out: Path, keeps_what_is_there: bool) -> None:
     """Refuse a folder that holds something else, or that cannot be written, before hours of training rather than after."""
     if keeps_what_is_there and (out / "config.json").exists():
-        refuse(f"--out {out} already holds a checkpoint; choose another folder, go on with --resume {out}, or add --overwrite")
+        refuse(
+            f"--out {out} already holds a checkpoint; choose another folder, go on with --resume {out}, or add --overwrite"
+        )
     if out.exists() and any(out.iterdir()) and not (out / "config.json").exists():
         refuse(f"--out {out} is a folder with other things in it; choose a new or empty one")
     try:
@@ -131,7 +137,9 @@ def new_run_folder(parent: Path, task: str, seed: int) -> Path:
         except FileExistsError:
             continue
         except OSError as error:
-            refuse(f"--out {parent / name} cannot be written: {error.strerror}; choose another folder")
+            refuse(
+                f"--out {parent / name} cannot be written: {error.strerror}; choose another folder"
+            )
 
 
 @contextmanager
@@ -151,14 +159,22 @@ def reserve_out(out: Path, check: Callable[[], object]) -> Iterator[Callable[[],
             try:
                 check()
                 before = _entries(out)
-                yield lambda: out if _entries(out) == before else out.with_name(f"{out.name}-{secrets.token_hex(2)}")
+                yield (
+                    lambda: (
+                        out
+                        if _entries(out) == before
+                        else out.with_name(f"{out.name}-{secrets.token_hex(2)}")
+                    )
+                )
             finally:
                 with suppress(OSError):
                     out.rmdir()  # only an empty folder, left by a command that saved nothing
                 with suppress(OSError):
                     lock.unlink()
     except filelock.Timeout:
-        refuse(f"--out {out} is in use by another command; choose another folder, or wait until that command ends")
+        refuse(
+            f"--out {out} is in use by another command; choose another folder, or wait until that command ends"
+        )
 
 
 def _entries(folder: Path) -> tuple[Any, ...]:

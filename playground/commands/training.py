@@ -19,7 +19,14 @@ from playground.origins import from_argument, is_argument, keep
 from playground.runs.memory import check_memory
 from playground.tasks import TASKS
 from playground.tasks.rows import RowsError
-from playground.training.config import RunConfig, TaskConfig, default_length, field_owner, setting_of, settings_at
+from playground.training.config import (
+    RunConfig,
+    TaskConfig,
+    default_length,
+    field_owner,
+    setting_of,
+    settings_at,
+)
 from playground.training.manifest import CheckpointError
 from playground.training.presets import PRESETS, family_config, preset_config
 
@@ -62,11 +69,17 @@ def speak_flags(error: SettingError, **flags: str) -> str:
 
     Names that are words of English too (steps, norm) are replaced only where the error is about them, at their first occurrence.
     """
-    options = {name: option_name(name) for name in field_owner() if "_" in name} | {"max_length": "--length"} | flags
+    options = (
+        {name: option_name(name) for name in field_owner() if "_" in name}
+        | {"max_length": "--length"}
+        | flags
+    )
     message = with_flags(str(error), options)
     if error.field in options:
         return message
-    return message.replace(error.field, {"rows": "--task"}.get(error.field, option_name(error.field)), 1)
+    return message.replace(
+        error.field, {"rows": "--task"}.get(error.field, option_name(error.field)), 1
+    )
 
 
 def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -76,17 +89,28 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
         kind = type(field.default)
         shown = f"{field.metadata['help']} [{field.default}]"
         if kind is bool:
-            command = click.option(f"{option_name(name)}/--no-{name.replace('_', '-')}", name, default=None, help=shown)(command)
+            command = click.option(
+                f"{option_name(name)}/--no-{name.replace('_', '-')}", name, default=None, help=shown
+            )(command)
         else:
-            value_type = click.Choice(field.metadata["choices"]) if field.metadata["choices"] else kind
-            command = click.option(option_name(name), name, type=value_type, default=None, help=shown)(command)
+            value_type = (
+                click.Choice(field.metadata["choices"]) if field.metadata["choices"] else kind
+            )
+            command = click.option(
+                option_name(name), name, type=value_type, default=None, help=shown
+            )(command)
     return command
 
 
 class Train(click.Command):
     """Help in sections: sixty options in one list are hard to search."""
 
-    SECTIONS: ClassVar = {"task": "Task", "model": "Model", "training": "Training", "": "Output and resuming"}
+    SECTIONS: ClassVar = {
+        "task": "Task",
+        "model": "Model",
+        "training": "Training",
+        "": "Output and resuming",
+    }
     OWNERS: ClassVar = {"words": "task", "columns": "task", "family": "model", "preset": "training"}
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -95,7 +119,8 @@ class Train(click.Command):
             records = [
                 record
                 for parameter in self.get_params(ctx)
-                if owners.get(parameter.name or "", "") == owner and (record := parameter.get_help_record(ctx))
+                if owners.get(parameter.name or "", "") == owner
+                and (record := parameter.get_help_record(ctx))
             ]
             with formatter.section(title):
                 formatter.write_dl(records)
@@ -113,8 +138,18 @@ python -m playground train --resume sorter --steps 1000"""
 
 def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """How rows of somebody's own are read."""
-    apart = click.option("--words/--characters", "words", default=None, help="What a symbol of the rows is. [default: as found]")
-    return click.option("--columns", default="", metavar="SOURCE,TARGET", help="The columns of a table that hold the rows.")(apart(command))
+    apart = click.option(
+        "--words/--characters",
+        "words",
+        default=None,
+        help="What a symbol of the rows is. [default: as found]",
+    )
+    return click.option(
+        "--columns",
+        default="",
+        metavar="SOURCE,TARGET",
+        help="The columns of a table that hold the rows.",
+    )(apart(command))
 
 
 @click.command(cls=Train, epilog=TRAIN_EXAMPLES)
@@ -124,18 +159,47 @@ def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
     help=f"What is learned: {', '.join(TASKS)}; or rows.tsv, data.csv, hub:user/dataset, path.py:function. [default: reverse]",
 )
 @row_options
-@click.option("--length", "max_length", type=int, default=None, help="Longest sequence. [default: 10; brackets: 16]")
-@click.option("--min-length", type=int, default=None, help="Shortest sequence. [default: the same as --length]")
-@click.option("--family", type=click.Choice(list(FAMILIES)), default=None, help="What kind of model learns it. [default: transformer]")
 @click.option(
-    "--preset", type=click.Choice(list(PRESETS)), default=None, help="Settings that go together. [default: fast, or the family's]"
+    "--length",
+    "max_length",
+    type=int,
+    default=None,
+    help="Longest sequence. [default: 10; brackets: 16]",
 )
 @click.option(
-    "--out", type=click.Path(path_type=Path, file_okay=False), default=None, help="The checkpoint's folder. [default: in checkpoints/runs]"
+    "--min-length",
+    type=int,
+    default=None,
+    help="Shortest sequence. [default: the same as --length]",
+)
+@click.option(
+    "--family",
+    type=click.Choice(list(FAMILIES)),
+    default=None,
+    help="What kind of model learns it. [default: transformer]",
+)
+@click.option(
+    "--preset",
+    type=click.Choice(list(PRESETS)),
+    default=None,
+    help="Settings that go together. [default: fast, or the family's]",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=None,
+    help="The checkpoint's folder. [default: in checkpoints/runs]",
 )
 @click.option("--overwrite", is_flag=True, help="Replace the checkpoint that --out already holds.")
-@click.option("--resume", type=click.Path(path_type=Path), default=None, help="Go on from this checkpoint; --steps says how far in all.")
-@click.option("--weights-only", is_flag=True, help="Leave out what only resuming needs: a third of the size.")
+@click.option(
+    "--resume",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="Go on from this checkpoint; --steps says how far in all.",
+)
+@click.option(
+    "--weights-only", is_flag=True, help="Leave out what only resuming needs: a third of the size."
+)
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
 @setting_options
 def train(
@@ -151,14 +215,22 @@ def train(
     """
     click.get_current_context().with_resource(one_voice())
     given = {k: v for k, v in settings.items() if v is not None}
-    given |= {k: v for k, v in (("task", task), ("max_length", max_length), ("min_length", min_length)) if v is not None}
+    given |= {
+        k: v
+        for k, v in (("task", task), ("max_length", max_length), ("min_length", min_length))
+        if v is not None
+    }
     if resume is None and task is not None and is_argument(task):
         given |= rows_given(task, columns, words, given)
     elif columns or words is not None:
-        refuse("--columns, --words and --characters say how rows are read; name the rows with --task")
+        refuse(
+            "--columns, --words and --characters say how rows are read; name the rows with --task"
+        )
     if resume is not None:
         if weights_only and out in (None, resume):
-            refuse("--weights-only would leave nothing to resume in its place; name another folder with --out")
+            refuse(
+                "--weights-only would leave nothing to resume in its place; name another folder with --out"
+            )
         config = resumed_config(resume, given, preset)
         out = out or resume
     else:
@@ -176,7 +248,11 @@ def train(
 
     try:
         ranks = join(resolve_device(config.training.device))
-        trainer, metrics = load_trainer(resume, ranks, **given) if resume is not None else (Trainer(config, ranks=ranks), [])
+        trainer, metrics = (
+            load_trainer(resume, ranks, **given)
+            if resume is not None
+            else (Trainer(config, ranks=ranks), [])
+        )
         trainer.task.prepare(trainer.config.task.min_length, trainer.config.task.max_length)
     except SettingError as error:
         refuse(speak_flags(error))
@@ -196,7 +272,9 @@ def train(
     else:
         failure = failure and f"{failure}; saved to {saved}, go on with --resume {saved}"
         if saved != out:
-            changed = f"--out {out} changed during training and stays as it is; this run is in {saved}"
+            changed = (
+                f"--out {out} changed during training and stays as it is; this run is in {saved}"
+            )
             failure, exit_code = f"{failure}; {changed}" if failure else changed, exit_code or 1
     if failure or scores is None:
         click.echo(f"playground: {failure}", err=True)
@@ -213,8 +291,12 @@ def train(
     if as_json:
         click.echo(json.dumps(result))
     else:
-        click.echo(f"exact match {scores.exact_match:.2%}, symbols {scores.token_accuracy:.2%}, of {scores.n:,} held-out sequences")
-        click.echo(f"{trainer.step_count} steps in {trainer.seconds:.1f} s on {trainer.device.type}; checkpoint {out}")
+        click.echo(
+            f"exact match {scores.exact_match:.2%}, symbols {scores.token_accuracy:.2%}, of {scores.n:,} held-out sequences"
+        )
+        click.echo(
+            f"{trainer.step_count} steps in {trainer.seconds:.1f} s on {trainer.device.type}; checkpoint {out}"
+        )
 
 
 @click.command()
@@ -231,11 +313,27 @@ def rows(task: str, columns: str, words: bool | None, as_json: bool) -> None:
 
 @click.command()
 @click.argument("checkpoint", type=click.Path(path_type=Path))
-@click.option("--n", type=click.IntRange(1, 100_000), default=2000, show_default=True, help="Held-out sequences to ask.")
-@click.option("--min-length", type=int, default=None, help="Shortest sequence. [default: the model's own]")
-@click.option("--length", "max_length", type=int, default=None, help="Longest sequence. [default: the model's own]")
+@click.option(
+    "--n",
+    type=click.IntRange(1, 100_000),
+    default=2000,
+    show_default=True,
+    help="Held-out sequences to ask.",
+)
+@click.option(
+    "--min-length", type=int, default=None, help="Shortest sequence. [default: the model's own]"
+)
+@click.option(
+    "--length",
+    "max_length",
+    type=int,
+    default=None,
+    help="Longest sequence. [default: the model's own]",
+)
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
-def evaluate(checkpoint: Path, n: int, min_length: int | None, max_length: int | None, as_json: bool) -> None:
+def evaluate(
+    checkpoint: Path, n: int, min_length: int | None, max_length: int | None, as_json: bool
+) -> None:
     """Score a checkpoint on held-out sequences, which never trained it."""
     manifest = manifest_of(checkpoint)
     own = manifest.config.task
@@ -258,16 +356,28 @@ def evaluate(checkpoint: Path, n: int, min_length: int | None, max_length: int |
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(scores) | {"checkpoint": str(checkpoint)}))
         return
-    click.echo(f"exact match {scores.exact_match:.2%}, symbols {scores.token_accuracy:.2%}, of {scores.n:,} held-out sequences")
+    click.echo(
+        f"exact match {scores.exact_match:.2%}, symbols {scores.token_accuracy:.2%}, of {scores.n:,} held-out sequences"
+    )
     for line in scores.by_length:
-        exact = "none held out" if line.exact_match is None else f"{line.exact_match:7.2%} of {line.n}"
-        click.echo(f"  length {line.length:3}   {exact}" + (f" ({line.available} exist)" if line.available is not None else ""))
+        exact = (
+            "none held out" if line.exact_match is None else f"{line.exact_match:7.2%} of {line.n}"
+        )
+        click.echo(
+            f"  length {line.length:3}   {exact}"
+            + (f" ({line.available} exist)" if line.available is not None else "")
+        )
 
 
 @click.command()
 @click.argument("checkpoint", type=click.Path(path_type=Path))
 @click.argument("sequences", metavar="SEQUENCE ...", nargs=-1, required=True)
-@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON: a list with an object for each sequence.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="End with one line of JSON: a list with an object for each sequence.",
+)
 def predict(checkpoint: Path, sequences: tuple[str, ...], as_json: bool) -> None:
     """Write a checkpoint's answers to sequences such as "3 1 4", a line for each; `-` reads sequences from the lines of stdin."""
     manifest, family = model_of(checkpoint)
@@ -300,32 +410,50 @@ def new_config(given: dict[str, Any], preset: str | None) -> RunConfig:
     if preset and "family" in given:
         of_preset = PRESETS[preset].settings.get("family", given["family"])
         if of_preset != given["family"]:
-            refuse(f"--preset {preset} is of the family {of_preset}, but --family is {given['family']}; leave one of them out")
+            refuse(
+                f"--preset {preset} is of the family {of_preset}, but --family is {given['family']}; leave one of them out"
+            )
     try:
-        config = preset_config(preset or "fast", given) if preset or "family" not in given else family_config(**given)
+        config = (
+            preset_config(preset or "fast", given)
+            if preset or "family" not in given
+            else family_config(**given)
+        )
         check_memory(config)
     except SettingError as error:
         refuse(speak_flags(error, **flags))
     return config
 
 
-def rows_given(task: str, columns: str, words: bool | None, given: dict[str, Any], shown: int = 0) -> dict[str, Any]:
+def rows_given(
+    task: str, columns: str, words: bool | None, given: dict[str, Any], shown: int = 0
+) -> dict[str, Any]:
     """The settings of a run on the rows that `task` names, which are kept here from now on; what was found in them is told, with
     the first ones where that is wanted."""
     longest = given.get("max_length", TaskConfig().max_length)
-    drawn = {"symbols": given.get("symbols", 10), "min_length": given.get("min_length", longest), "max_length": longest}
+    drawn = {
+        "symbols": given.get("symbols", 10),
+        "min_length": given.get("min_length", longest),
+        "max_length": longest,
+    }
     try:
-        found = from_argument(task, [name.strip() for name in columns.split(",")] if columns else [], words, **drawn)
+        found = from_argument(
+            task, [name.strip() for name in columns.split(",")] if columns else [], words, **drawn
+        )
         keep(found)
     except RowsError as error:
         refuse(str(error))
     except OSError as error:
-        refuse(f"the rows cannot be kept: {error.strerror or error}; make room, or set PLAYGROUND_CHECKPOINTS to another folder")
+        refuse(
+            f"the rows cannot be kept: {error.strerror or error}; make room, or set PLAYGROUND_CHECKPOINTS to another folder"
+        )
     for source, target in found.preview(shown):
         click.echo(f"{' '.join(source)} → {' '.join(target)}")
     for sentence in found.in_words():
         click.echo(f"playground: {sentence}", err=True)
-    return found.settings() | {name: given[name] for name in ("min_length", "max_length") if name in given}
+    return found.settings() | {
+        name: given[name] for name in ("min_length", "max_length") if name in given
+    }
 
 
 def resumed_config(checkpoint: Path, given: dict[str, Any], preset: str | None) -> RunConfig:
@@ -333,10 +461,19 @@ def resumed_config(checkpoint: Path, given: dict[str, Any], preset: str | None) 
     fixed = sorted(set(given) - set(CHANGED_ON_RESUME)) + (["preset"] if preset else [])
     if fixed:
         allowed = ", ".join(map(option_name, CHANGED_ON_RESUME))
-        refuse(f"{option_name(fixed[0])} cannot change on --resume, which can take {allowed}; leave it out")
+        refuse(
+            f"{option_name(fixed[0])} cannot change on --resume, which can take {allowed}; leave it out"
+        )
     manifest = manifest_of(checkpoint)
-    if given.get("steps", settings_at(manifest.config.training, manifest.changes, manifest.step).steps) <= manifest.step:
-        refuse(f"{checkpoint} is at step {manifest.step} already; say with --steps how far it should go in all")
+    if (
+        given.get(
+            "steps", settings_at(manifest.config.training, manifest.changes, manifest.step).steps
+        )
+        <= manifest.step
+    ):
+        refuse(
+            f"{checkpoint} is at step {manifest.step} already; say with --steps how far it should go in all"
+        )
     try:
         config = manifest.config.replace(**given)
         check_memory(config)
@@ -368,7 +505,9 @@ def learn(trainer: Trainer, metrics: list[Any]) -> tuple[str, int]:
                 threads.look()
                 bar.update(len(steps))
                 if steps[-1].exact_match is not None:
-                    bar.set_postfix(loss=f"{steps[-1].loss:.4f}", exact_match=f"{steps[-1].exact_match:.2%}")
+                    bar.set_postfix(
+                        loss=f"{steps[-1].loss:.4f}", exact_match=f"{steps[-1].exact_match:.2%}"
+                    )
                 if told := trainer.ranks.most(max(told_to_end, default=0)):
                     return f"told to end at step {trainer.step_count}", 128 + told
         except TrainingDiverged as error:

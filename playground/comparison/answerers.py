@@ -25,7 +25,9 @@ from .prompts import first_line, fitting, masked_prompt, prompt_for
 from .scoring import read_answer
 from .work import Refused, Tell
 
-SPARE_TOKENS = 4  # that a model may write beyond the longest answer, to show whether it would have stopped
+SPARE_TOKENS = (
+    4  # that a model may write beyond the longest answer, to show whether it would have stopped
+)
 ROWS_AT_A_TIME = 16  # sequences in one forward pass
 
 
@@ -90,7 +92,11 @@ class Copy(Answerer):
 class MostFrequent(Answerer):
     """Writes the question's most frequent symbol, as often as the answer is long."""
 
-    name, what, way = "most frequent symbol", "baseline", "the input's most frequent symbol, repeated"
+    name, what, way = (
+        "most frequent symbol",
+        "baseline",
+        "the input's most frequent symbol, repeated",
+    )
 
     def answer(self, item: Item) -> Answer:
         read = (most_frequent(item.question),) * len(item.answer)
@@ -119,7 +125,9 @@ class Chance:
     name, what, way = "chance", "baseline", "calculated"
 
     @staticmethod
-    def scores(items: Sequence[Item], symbols: int, ranked: Sequence[Item]) -> dict[str, float | None]:
+    def scores(
+        items: Sequence[Item], symbols: int, ranked: Sequence[Item]
+    ) -> dict[str, float | None]:
         """`symbols` is how many different symbols targets of the task hold."""
         chances = [1 / len(candidates_for(item, items)) for item in ranked]
         return {
@@ -145,13 +153,20 @@ class Scratch(Answerer):
 
     def answer(self, item: Item) -> Answer:
         batch = batch_of(self.task, item.question, [item.answer])
-        most = min(self.task.answer_length(len(item.question)) + 1 + SPARE_TOKENS, self.family.config.max_positions)
+        most = min(
+            self.task.answer_length(len(item.question)) + 1 + SPARE_TOKENS,
+            self.family.config.max_positions,
+        )
         written = self.family.solve(batch.source_BS, most)[0].tolist()
         ids = batch.source_BS[0].tolist()
         names = [self.task.vocabulary.name(token) for token in ids]
         ended = [self.task.vocabulary.name(token) for token in written if token != PAD]
         symbols = tuple(self.task.vocabulary.decode(written))
-        read = symbols if "EOS" in ended and set(symbols) <= set(self.task.vocabulary.symbols) else None
+        read = (
+            symbols
+            if "EOS" in ended and set(symbols) <= set(self.task.vocabulary.symbols)
+            else None
+        )
         return Answer(item.asked, names, ids, " ".join(ended), read)
 
     @torch.no_grad()
@@ -176,7 +191,13 @@ class Pretrained(Answerer):
     """What the two kinds share: a pipeline, the worked examples that fit, what the tokenizer makes of a text."""
 
     def __init__(self, name: str, what: str, pipe: Any, symbols: Sequence[str], tell: Tell) -> None:
-        self.name, self.what, self.pipe, self.symbols, self.tell = name, what, pipe, tuple(symbols), tell
+        self.name, self.what, self.pipe, self.symbols, self.tell = (
+            name,
+            what,
+            pipe,
+            tuple(symbols),
+            tell,
+        )
         self.model, self.tokenizer = pipe.model, pipe.tokenizer
         self.parameters = sum(each.numel() for each in self.model.parameters())
         self.weights = sum(each.numel() * each.element_size() for each in self.model.parameters())
@@ -184,7 +205,10 @@ class Pretrained(Answerer):
     @property
     def positions(self) -> int:
         """How many tokens the model can see at once."""
-        told = [getattr(self.model.config, "max_position_embeddings", None), getattr(self.tokenizer, "model_max_length", None)]
+        told = [
+            getattr(self.model.config, "max_position_embeddings", None),
+            getattr(self.tokenizer, "model_max_length", None),
+        ]
         return min([each for each in told if isinstance(each, int) and each > 0], default=512)
 
     def fit(self, examples: Sequence[Item], wanted: int, tokens_with: Any) -> None:
@@ -233,12 +257,26 @@ class Causal(Pretrained):
     ) -> None:
         super().__init__(name, what, pipe, symbols, tell)
         longest = max(items, key=lambda item: len(self.ids_of(f"{item.asked} {item.right}")))
-        self.most_new = max(len(self.tokenizer.encode(f" {item.right}", add_special_tokens=False)) for item in items) + SPARE_TOKENS
-        self.fit(examples, wanted, lambda k: len(self.ids_of(prompt_for(longest, examples[:k]))) + self.most_new)
-        self.way = f"writes on greedily behind {len(self.examples)} worked examples, until the line ends"
+        self.most_new = (
+            max(
+                len(self.tokenizer.encode(f" {item.right}", add_special_tokens=False))
+                for item in items
+            )
+            + SPARE_TOKENS
+        )
+        self.fit(
+            examples,
+            wanted,
+            lambda k: len(self.ids_of(prompt_for(longest, examples[:k]))) + self.most_new,
+        )
+        self.way = (
+            f"writes on greedily behind {len(self.examples)} worked examples, until the line ends"
+        )
         together = self.tokenizer.encode(" " + " ".join(symbols), add_special_tokens=False)
         if len(together) != len(symbols):
-            self.add_note(f"its tokenizer makes {len(together)} tokens of the {len(symbols)} symbols")
+            self.add_note(
+                f"its tokenizer makes {len(together)} tokens of the {len(symbols)} symbols"
+            )
 
     def answer(self, item: Item) -> Answer:
         prompt = prompt_for(item, self.examples)
@@ -247,7 +285,9 @@ class Causal(Pretrained):
             pad_token_id=self.tokenizer.eos_token_id, stopping_criteria=self._stopping(len(self.ids_of(prompt))),
         )[0]["generated_text"]  # fmt: skip
         ids = self.ids_of(prompt)
-        return Answer(prompt, self.pieces(ids), ids, written, read_answer(first_line(written), self.symbols))
+        return Answer(
+            prompt, self.pieces(ids), ids, written, read_answer(first_line(written), self.symbols)
+        )
 
     def _stopping(self, prompt_tokens: int) -> Any:
         """Ends an answer with its line, and at once when nobody wants it any more."""
@@ -270,7 +310,11 @@ class Causal(Pretrained):
         for each in candidates:
             whole = self.ids_of(f"{prompt} {' '.join(each)}")
             plain = whole[: len(ids)] == ids and len(whole) > len(ids)
-            tails.append(whole[len(ids) :] if plain else self.tokenizer.encode(f" {' '.join(each)}", add_special_tokens=False))
+            tails.append(
+                whole[len(ids) :]
+                if plain
+                else self.tokenizer.encode(f" {' '.join(each)}", add_special_tokens=False)
+            )
         return tails
 
     @torch.no_grad()
@@ -286,12 +330,22 @@ class Causal(Pretrained):
             part = tails[start : start + ROWS_AT_A_TIME]
             widest = max(map(len, part))
             tails_CT = self.tensor([tail + [0] * (widest - len(tail)) for tail in part])
-            counts_CT = self.tensor([[1] * len(tail) + [0] * (widest - len(tail)) for tail in part]).bool()
+            counts_CT = self.tensor(
+                [[1] * len(tail) + [0] * (widest - len(tail)) for tail in part]
+            ).bool()
             first_CV = read.logits[:, -1].expand(len(part), -1)
             past = copy.deepcopy(read.past_key_values)  # which grows with what is read after it
             past.batch_repeat_interleave(len(part))
-            rest_CTV = self.model(tails_CT[:, :-1], past_key_values=past, use_cache=True).logits if widest > 1 else None
-            logits_CTV = first_CV[:, None] if rest_CTV is None else torch.cat((first_CV[:, None], rest_CTV), 1)
+            rest_CTV = (
+                self.model(tails_CT[:, :-1], past_key_values=past, use_cache=True).logits
+                if widest > 1
+                else None
+            )
+            logits_CTV = (
+                first_CV[:, None]
+                if rest_CTV is None
+                else torch.cat((first_CV[:, None], rest_CTV), 1)
+            )
             scores += _summed(logits_CTV, tails_CT, counts_CT)
         return scores
 
@@ -306,8 +360,14 @@ class Causal(Pretrained):
         self.model(ids_1P[:, -1:], past_key_values=read.past_key_values, use_cache=True)
         step = time.perf_counter() - started
         a_token = forward / ids_1P.shape[1]
-        chosen = sum(forward + a_token * sum(map(len, (each.symbols for each in candidates_for(item, items)))) for item in ranked)
-        return len(items) * (forward + self.most_new * step) + chosen, f"one forward pass of {ids_1P.shape[1]} tokens took {forward:.2f} s"
+        chosen = sum(
+            forward
+            + a_token * sum(map(len, (each.symbols for each in candidates_for(item, items))))
+            for item in ranked
+        )
+        return len(items) * (
+            forward + self.most_new * step
+        ) + chosen, f"one forward pass of {ids_1P.shape[1]} tokens took {forward:.2f} s"
 
 
 class Masked(Pretrained):
@@ -326,13 +386,27 @@ class Masked(Pretrained):
         self.at_once = self.ranks = at_once
         self.mask = self.tokenizer.mask_token
         if not self.mask:
-            raise Refused(f"{name} has no mask token, so it has no gaps to fill; choose a model that was trained with masks")
+            raise Refused(
+                f"{name} has no mask token, so it has no gaps to fill; choose a model that was trained with masks"
+            )
         self.symbol_ids = {symbol: self._id_of(symbol) for symbol in symbols}
         longest = max(items, key=lambda item: len(item.question) + len(item.answer))
-        self.fit(examples, wanted, lambda k: len(self.ids_of(masked_prompt(longest, examples[:k], self.mask))))
-        shown = "all slots masked at once" if at_once else "one slot masked at a time, the others shown RIGHT (this leaks)"
+        self.fit(
+            examples,
+            wanted,
+            lambda k: len(self.ids_of(masked_prompt(longest, examples[:k], self.mask))),
+        )
+        shown = (
+            "all slots masked at once"
+            if at_once
+            else "one slot masked at a time, the others shown RIGHT (this leaks)"
+        )
         self.way = f"fills the answer's slots behind {len(self.examples)} worked examples, {shown}"
-        same = [symbol for symbol, token in self.symbol_ids.items() if list(self.symbol_ids.values()).index(token) != symbols.index(symbol)]
+        same = [
+            symbol
+            for symbol, token in self.symbol_ids.items()
+            if list(self.symbol_ids.values()).index(token) != symbols.index(symbol)
+        ]
         if same:
             self.add_note(f"its tokenizer cannot tell {' '.join(same)} from other symbols")
 
@@ -342,7 +416,9 @@ class Masked(Pretrained):
             ids = self.tokenizer.encode(text, add_special_tokens=False)
             if len(ids) == 1 and ids[0] != self.tokenizer.unk_token_id:
                 return int(ids[0])
-        raise Refused(f"{self.name} has no single token for {symbol!r}, so a masked slot cannot hold it; compare on a task of digits")
+        raise Refused(
+            f"{self.name} has no single token for {symbol!r}, so a masked slot cannot hold it; compare on a task of digits"
+        )
 
     def _fill(self, text: str) -> tuple[list[str], Tensor, list[int]]:
         """The likeliest token of each gap, the log-probabilities there (gaps, V), and the tokens of the text."""
@@ -353,7 +429,11 @@ class Masked(Pretrained):
         gaps = [place for place, token in enumerate(ids) if token == self.tokenizer.mask_token_id]
         filled = self.pipe.postprocess(outputs, top_k=1)
         best = [each[0] for each in filled] if isinstance(filled[0], list) else filled
-        return [each["token_str"].strip() for each in best], outputs["logits"][0, gaps].float().log_softmax(-1), ids
+        return (
+            [each["token_str"].strip() for each in best],
+            outputs["logits"][0, gaps].float().log_softmax(-1),
+            ids,
+        )
 
     @torch.no_grad()
     def answer(self, item: Item) -> Answer:
@@ -392,7 +472,9 @@ class Masked(Pretrained):
             part = slice(start, start + ROWS_AT_A_TIME)
             logits_BPV = self.model(self.tensor(rows[part])).logits
             for row, (slot, token) in enumerate(labels[part]):
-                scores[owners[start + row]] += float(logits_BPV[row, slot].float().log_softmax(-1)[token])
+                scores[owners[start + row]] += float(
+                    logits_BPV[row, slot].float().log_softmax(-1)[token]
+                )
         return scores
 
     @torch.no_grad()
@@ -403,8 +485,15 @@ class Masked(Pretrained):
         self.model(ids_1P)
         forward = time.perf_counter() - started
         passes = sum(1 if self.at_once else len(item.answer) for item in items)
-        passes += sum(len(item.answer) * len(candidates_for(item, items)) for item in ranked) if self.ranks else 0
-        return passes * forward, f"one forward pass of {ids_1P.shape[1]} tokens took {forward:.2f} s, and {passes:,} are needed"
+        passes += (
+            sum(len(item.answer) * len(candidates_for(item, items)) for item in ranked)
+            if self.ranks
+            else 0
+        )
+        return (
+            passes * forward,
+            f"one forward pass of {ids_1P.shape[1]} tokens took {forward:.2f} s, and {passes:,} are needed",
+        )
 
 
 def by_elimination(item: Item) -> tuple[str | None, ...]:

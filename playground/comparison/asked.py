@@ -9,7 +9,9 @@ from .work import Refused
 LONGEST_TEXT = 4000  # characters
 
 
-def text_of(what: dict[str, Any], name: str = "text", most: int = LONGEST_TEXT, usual: str | None = None) -> str:
+def text_of(
+    what: dict[str, Any], name: str = "text", most: int = LONGEST_TEXT, usual: str | None = None
+) -> str:
     """A text that is not empty.
 
     Raises:
@@ -20,7 +22,9 @@ def text_of(what: dict[str, Any], name: str = "text", most: int = LONGEST_TEXT, 
         raise Refused(f"{name} is empty; type some text")
     if len(value) > most:
         raise Refused(f"{name} has {len(value):,} characters; give at most {most:,}")
-    return value.replace("\x00", "").encode("utf-8", "replace").decode()  # half a surrogate pair is no text for a tokenizer
+    return (
+        value.replace("\x00", "").encode("utf-8", "replace").decode()
+    )  # half a surrogate pair is no text for a tokenizer
 
 
 def number_of(what: dict[str, Any], name: str, usual: float, low: float, high: float) -> float:
@@ -31,7 +35,9 @@ def number_of(what: dict[str, Any], name: str, usual: float, low: float, high: f
     """
     value = what.get(name, usual)
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-        raise Refused(f"{name} is {str(value)[:20]}; it must be a number from {low:,g} to {high:,g}")
+        raise Refused(
+            f"{name} is {str(value)[:20]}; it must be a number from {low:,g} to {high:,g}"
+        )
     return float(value)
 
 
@@ -43,7 +49,9 @@ def whole_of(what: dict[str, Any], name: str, usual: int, low: int, high: int) -
     """
     value = what.get(name, usual)
     if type(value) is not int or not low <= value <= high:
-        raise Refused(f"{name} is {str(value)[:20]}; it must be a whole number from {low:,} to {high:,}")
+        raise Refused(
+            f"{name} is {str(value)[:20]}; it must be a whole number from {low:,} to {high:,}"
+        )
     return value
 
 
@@ -66,6 +74,10 @@ def words_of(what: dict[str, Any], name: str, usual: tuple[str, ...], most: int)
         Refused: for more than `most`, or for what is no word.
     """
     value = what.get(name, list(usual))
-    if not isinstance(value, list) or len(value) > most or not all(isinstance(word, str) and 0 < len(word.strip()) <= 40 for word in value):
+    if (
+        not isinstance(value, list)
+        or len(value) > most
+        or not all(isinstance(word, str) and 0 < len(word.strip()) <= 40 for word in value)
+    ):
         raise Refused(f"{name} must be at most {most} words of up to 40 letters")
     return [word.strip() for word in value]

@@ -23,11 +23,15 @@ from .asked import text_of, whole_of
 from .pretrained import CAUSAL, MASKED, Found, find, kind_of, open_pipeline, read_config
 from .work import Refused, Tell
 
-MOST_TOKENS = 64  # of a prompt whose heads are shown: 12 x 12 heads of 64 x 64 are 1.2 MB of thousandths
+MOST_TOKENS = (
+    64  # of a prompt whose heads are shown: 12 x 12 heads of 64 x 64 are 1.2 MB of thousandths
+)
 THE_CAT = "The cat sat on the mat"
 RECORDING = "eager-with-scores"
 
-Scores = list[tuple[Tensor, Tensor | None]]  # of every layer, BHQM, and the mask that was added to them
+Scores = list[
+    tuple[Tensor, Tensor | None]
+]  # of every layer, BHQM, and the mask that was added to them
 _scores: ContextVar[Scores] = ContextVar("_scores")
 
 
@@ -73,7 +77,9 @@ def attention(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     text, word = text_of(what, usual=THE_CAT), what.get("word", "sat")
     inside = open_inside(what.get("model"), tell)
     layer, head = whole_of(what, "layer", 1, 1, 1000), whole_of(what, "head", 1, 1, 1000)
-    coded = inside.tokenizer(text, truncation=True, max_length=MOST_TOKENS, return_offsets_mapping=True)
+    coded = inside.tokenizer(
+        text, truncation=True, max_length=MOST_TOKENS, return_offsets_mapping=True
+    )
     spans, ids = [tuple(span) for span in coded["offset_mapping"]], coded["input_ids"]
     if not ids:
         raise Refused("this text is no token to this model; type some words")
@@ -81,7 +87,9 @@ def attention(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     look = look_inside(inside.model, ids)
     layers, heads = look.weights_LHQM.shape[:2]
     if layer > layers or head > heads:
-        raise Refused(f"layer {layer}, head {head} is none of {inside.found.name}'s: it has {layers} layers of {heads} heads")
+        raise Refused(
+            f"layer {layer}, head {head} is none of {inside.found.name}'s: it has {layers} layers of {heads} heads"
+        )
     whole = len(inside.tokenizer(text, verbose=False)["input_ids"])
     return {
         "model": inside.found.name,
@@ -102,7 +110,9 @@ def attention(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
         "head_weights": _rounded(look.weights_LHQM[layer - 1, head - 1]),
         "word": word if isinstance(word, str) else "",
         "word_at": tokens_of(str(word), text, spans)[:1],
-        "note": f"the text has {whole} tokens; the first {MOST_TOKENS} of them are shown" if whole > len(ids) else "",
+        "note": f"the text has {whole} tokens; the first {MOST_TOKENS} of them are shown"
+        if whole > len(ids)
+        else "",
     }
 
 
@@ -115,14 +125,22 @@ def open_inside(name: Any, tell: Tell) -> Inside:
     found = find(name, tell)
     config = read_config(found.folder, found.name)
     built = config.get("architectures")
-    with_head = isinstance(built, list) and any(str(each).endswith(("LMHeadModel", "ForCausalLM", "ForMaskedLM")) for each in built)
+    with_head = isinstance(built, list) and any(
+        str(each).endswith(("LMHeadModel", "ForCausalLM", "ForMaskedLM")) for each in built
+    )
     kind = kind_of(config)
-    task = {CAUSAL: "text-generation", MASKED: "fill-mask"}.get(kind if with_head else "", "feature-extraction")
+    task = {CAUSAL: "text-generation", MASKED: "fill-mask"}.get(
+        kind if with_head else "", "feature-extraction"
+    )
     pipe = open_pipeline(task, found, tell)
     if pipe.model.config.is_encoder_decoder:
-        raise Refused(f"{found.name} has an encoder and a decoder; name an encoder such as BERT or a decoder such as GPT-2")
+        raise Refused(
+            f"{found.name} has an encoder and a decoder; name an encoder such as BERT or a decoder such as GPT-2"
+        )
     if not getattr(pipe.tokenizer, "is_fast", False):
-        raise Refused(f"{found.name} has a tokenizer that does not say where its tokens stand in a text; choose another model")
+        raise Refused(
+            f"{found.name} has a tokenizer that does not say where its tokens stand in a text; choose another model"
+        )
     return Inside(found, pipe.model.base_model, pipe.tokenizer, kind)
 
 
@@ -135,19 +153,32 @@ def look_inside(model: Any, ids: list[int]) -> Look:
     """
     longest = getattr(model.config, "max_position_embeddings", None) or len(ids)
     if len(ids) > longest:
-        raise Refused(f"that is {len(ids):,} tokens and this model reads at most {longest:,}; shorten the text")
+        raise Refused(
+            f"that is {len(ids):,} tokens and this model reads at most {longest:,}; shorten the text"
+        )
     given_BQ = torch.tensor([ids], device=model.device)
     with scores_recorded(model) as scores:
-        output = model(input_ids=given_BQ, attention_mask=torch.ones_like(given_BQ), output_attentions=True, output_hidden_states=True)
+        output = model(
+            input_ids=given_BQ,
+            attention_mask=torch.ones_like(given_BQ),
+            output_attentions=True,
+            output_hidden_states=True,
+        )
     weights = getattr(output, "attentions", None)
     if not weights or not scores or len(weights) != len(scores):
-        raise Refused(f"{type(model).__name__} does not give its attention away; choose a model such as BERT or GPT-2")
+        raise Refused(
+            f"{type(model).__name__} does not give its attention away; choose a model such as BERT or GPT-2"
+        )
     weights_LHQM = torch.cat([each.float() for each in weights]).cpu()
     hidden_LQD = torch.cat([each.float() for each in output.hidden_states]).cpu()
     scores_LHQM = torch.cat([each.float() for each, _ in scores]).cpu()
     possible_QM = torch.zeros(scores_LHQM.shape[2:], dtype=torch.bool)
     for each, mask in scores:  # layers may differ: what any of them may look at is possible
-        possible_QM |= torch.ones_like(possible_QM) if mask is None else (mask > torch.finfo(each.dtype).min / 2)[0, 0].cpu()
+        possible_QM |= (
+            torch.ones_like(possible_QM)
+            if mask is None
+            else (mask > torch.finfo(each.dtype).min / 2)[0, 0].cpu()
+        )
     return Look(ids, weights_LHQM, scores_LHQM, possible_QM, hidden_LQD)
 
 
@@ -169,7 +200,9 @@ def scores_recorded(model: Any) -> Iterator[Scores]:
     try:
         model.set_attn_implementation(RECORDING)
         if model.config._attn_implementation != RECORDING:
-            raise Refused(f"{type(model).__name__} does not let its attention be looked into; choose a model such as BERT or GPT-2")
+            raise Refused(
+                f"{type(model).__name__} does not let its attention be looked into; choose a model such as BERT or GPT-2"
+            )
         yield recorded
     finally:
         model.set_attn_implementation(before)
@@ -186,11 +219,18 @@ def _attend(
         Refused: where the model does something else with its scores (Gemma 2 caps them, GPT-OSS adds sinks); what is shown would not be
             what it computes.
     """
-    changes = [name for name, value in (("softcap", softcap), ("s_aux", s_aux)) if value is not None]
+    changes = [
+        name for name, value in (("softcap", softcap), ("s_aux", s_aux)) if value is not None
+    ]
     if changes:
-        raise Refused(f"{type(module).__name__} changes its scores before the softmax ({changes[0]}); choose a model such as BERT or GPT-2")
+        raise Refused(
+            f"{type(module).__name__} changes its scores before the softmax ({changes[0]}); choose a model such as BERT or GPT-2"
+        )
     shared = query_BHQK.shape[1] // key_BHMK.shape[1]
-    key_BHMK, value_BHMK = key_BHMK.repeat_interleave(shared, 1), value_BHMK.repeat_interleave(shared, 1)
+    key_BHMK, value_BHMK = (
+        key_BHMK.repeat_interleave(shared, 1),
+        value_BHMK.repeat_interleave(shared, 1),
+    )
     scale = query_BHQK.shape[-1] ** -0.5 if scaling is None else scaling
     scores_BHQM = query_BHQK @ key_BHMK.transpose(-1, -2) * scale
     _scores.get().append((scores_BHQM, attention_mask))
@@ -208,7 +248,10 @@ def tokens_of(word: str, text: str, spans: list[tuple[int, int]]) -> list[list[i
     if not word.strip():
         return []
     matches = re.finditer(rf"(?<!\w){re.escape(word.strip())}(?!\w)", text, re.IGNORECASE)
-    places = [[i for i, (begin, end) in enumerate(spans) if begin < match.end() and end > match.start()] for match in matches]
+    places = [
+        [i for i, (begin, end) in enumerate(spans) if begin < match.end() and end > match.start()]
+        for match in matches
+    ]
     return [place for place in places if place]
 
 

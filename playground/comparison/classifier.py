@@ -92,7 +92,9 @@ def _by_chance(model: Any, fresh: list[str], ids: list[int], seed: int) -> list[
     spread = float(getattr(model.config, "initializer_range", 0.02))
     try:
         for name, each in weights.items():
-            each.zero_() if name.endswith("bias") else each.copy_(spread * torch.randn(each.shape, generator=chance))
+            each.zero_() if name.endswith("bias") else each.copy_(
+                spread * torch.randn(each.shape, generator=chance)
+            )
         logits_C = model(input_ids=torch.tensor([ids], device=model.device)).logits[0]
         probabilities: list[float] = logits_C.float().softmax(-1).tolist()
         return probabilities
@@ -121,7 +123,9 @@ def read_labelled(content: str, seed: int = 0) -> Labelled:
         Refused: naming the lines that cannot be used, all counted and the first few told.
     """
     if len(content.encode("utf-8", "replace")) > MOST_BYTES:
-        raise Refused(f"this CSV is larger than {MOST_BYTES // 1000:,} KB; give at most {MOST_ROWS:,} rows")
+        raise Refused(
+            f"this CSV is larger than {MOST_BYTES // 1000:,} KB; give at most {MOST_ROWS:,} rows"
+        )
     reader = csv.reader(io.StringIO(content.removeprefix("\ufeff"), newline=""), strict=True)
     faults: list[str] = []
     rows: dict[str, tuple[str, int]] = {}  # by text: its label, and the line where it stands
@@ -129,26 +133,34 @@ def read_labelled(content: str, seed: int = 0) -> Labelled:
     try:
         header = [name.strip().lower() for name in next(reader, [])]
         if "text" not in header or "label" not in header:
-            raise Refused(f"line 1 is {','.join(header)[:60]!r}; it must name two columns: text,label")
+            raise Refused(
+                f"line 1 is {','.join(header)[:60]!r}; it must name two columns: text,label"
+            )
         text_at, label_at, width = header.index("text"), header.index("label"), len(header)
         for cells in reader:
             line = reader.line_num
             if not cells:
                 continue
             if len(cells) != width:
-                faults.append(f"line {line} has {len(cells)} cells, not {width} (a text with a comma stands in quotes)")
+                faults.append(
+                    f"line {line} has {len(cells)} cells, not {width} (a text with a comma stands in quotes)"
+                )
                 continue
             text, label = cells[text_at].strip(), cells[label_at].strip()
             if fault := _fault(text, label):
                 faults.append(f"line {line} {fault}")
             elif text in rows and rows[text][0] != label:
-                faults.append(f"line {line} calls a text {label!r} that line {rows[text][1]} calls {rows[text][0]!r}")
+                faults.append(
+                    f"line {line} calls a text {label!r} that line {rows[text][1]} calls {rows[text][0]!r}"
+                )
             elif text in rows:
                 twice += 1
             else:
                 rows[text] = (label, line)
     except csv.Error as error:
-        raise Refused(f"line {reader.line_num} is no CSV: {error}; put texts with quotes or line ends in quotes") from None
+        raise Refused(
+            f"line {reader.line_num} is no CSV: {error}; put texts with quotes or line ends in quotes"
+        ) from None
     if faults:
         more = f", and {len(faults) - SAID:,} lines more" if len(faults) > SAID else ""
         raise Refused(f"{'; '.join(faults[:SAID])}{more}")
@@ -161,7 +173,9 @@ def read_labelled(content: str, seed: int = 0) -> Labelled:
     for place, label in enumerate(labels):
         texts = sorted(text for text, (its, _) in rows.items() if its == label)
         if len(texts) < 2:
-            raise Refused(f"the label {label!r} has one text only; give two at least, one to learn from and one held out")
+            raise Refused(
+                f"the label {label!r} has one text only; give two at least, one to learn from and one held out"
+            )
         draw.shuffle(texts)
         n = max(1, round(HELD_OUT * len(texts)))
         held_out += [(text, place) for text in texts[:n]]
@@ -175,9 +189,17 @@ def _fault(text: str, label: str) -> str:
     if not text or not label:
         return f"has no {'text' if not text else 'label'}"
     if len(text) > LONGEST_ROW or len(label) > LONGEST_LABEL:
-        what, n, most = ("text", len(text), LONGEST_ROW) if len(text) > LONGEST_ROW else ("label", len(label), LONGEST_LABEL)
+        what, n, most = (
+            ("text", len(text), LONGEST_ROW)
+            if len(text) > LONGEST_ROW
+            else ("label", len(label), LONGEST_LABEL)
+        )
         return f"has a {what} of {n:,} characters; give at most {most:,}"
-    return "" if all(letter.isprintable() or letter in "\n\r\t" for letter in text + label) else "holds control characters"
+    return (
+        ""
+        if all(letter.isprintable() or letter in "\n\r\t" for letter in text + label)
+        else "holds control characters"
+    )
 
 
 # Training
@@ -201,7 +223,10 @@ def train_classifier(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
         raise Refused("there are no rows; paste or choose a CSV with the columns text and label")
     everything = choice_of(what, "train", ("all", "head"), "all") == "all"
     most = MOST if folders_allowed() else HOSTED_MOST
-    size, seed = whole_of(what, "batch_size", 16, 1, most["batch_size"]), whole_of(what, "seed", 0, 0, 2**31 - 1)
+    size, seed = (
+        whole_of(what, "batch_size", 16, 1, most["batch_size"]),
+        whole_of(what, "seed", 0, 0, 2**31 - 1),
+    )
     rate = number_of(what, "learning_rate", 5e-5 if everything else 3e-3, 1e-7, 0.1)
     rows = read_labelled(content, seed)
     an_epoch = math.ceil(len(rows.training) / size)
@@ -210,7 +235,9 @@ def train_classifier(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     steps = epochs * an_epoch
     if steps > most["steps"]:
         less = "fewer epochs" if an_epoch <= most["steps"] else "larger batches, or fewer rows"
-        raise Refused(f"{epochs} epochs of {len(rows.training):,} rows are {steps:,} steps; {most['steps']:,} are the most: take {less}")
+        raise Refused(
+            f"{epochs} epochs of {len(rows.training):,} rows are {steps:,} steps; {most['steps']:,} are the most: take {less}"
+        )
     found = find(what.get("model", ""), tell)
     let_go()  # what was opened for others is opened again when it is asked for
     model, tokenizer, fresh = _with_head(found, rows.labels, seed, tell)
@@ -219,14 +246,18 @@ def train_classifier(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
             weight.requires_grad_(name in fresh)
     needed = memory_estimate(model, size, most["tokens"])
     _check_memory(found.name, needed)
-    tell.say(f"Training takes about {needed / 1e9:.2g} GB; asking first what a head says that nobody has trained")
+    tell.say(
+        f"Training takes about {needed / 1e9:.2g} GB; asking first what a head says that nobody has trained"
+    )
     lessons = _Lessons(model, tokenizer, rows, most["tokens"])
     before = lessons.asked(sentence)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         seconds = _train(lessons, rate, epochs, size, seed, tell)
     right, n = lessons.right(tell), len(rows.held_out)
-    counts = [sum(label == place for _, label in rows.held_out) for place in range(len(rows.labels))]
+    counts = [
+        sum(label == place for _, label in rows.held_out) for place in range(len(rows.labels))
+    ]
     folder = _save(model, tokenizer, found, tell) if folders_allowed() else ""
     low, high = wilson(right, n) if n else (0.0, 1.0)
     return {
@@ -239,12 +270,19 @@ def train_classifier(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
         "held_out": {"right": right, "n": n, "accuracy": right / n, "low": low, "high": high},
         "chance": 1 / len(rows.labels),
         "most_frequent": max(counts) / n,
-        "trained_parameters": sum(each.numel() for each in model.parameters() if each.requires_grad),
+        "trained_parameters": sum(
+            each.numel() for each in model.parameters() if each.requires_grad
+        ),
         "steps": steps,
         "seconds": seconds,
         "memory_estimate": needed,
         "folder": folder,
-        "notes": rows.notes if folder else [*rows.notes, "this playground keeps no models of its visitors: the trained head is gone now"],
+        "notes": rows.notes
+        if folder
+        else [
+            *rows.notes,
+            "this playground keeps no models of its visitors: the trained head is gone now",
+        ],
     }
 
 
@@ -255,7 +293,10 @@ def memory_estimate(model: Any, batch_size: int, tokens: int) -> int:
     with something to train before them keep theirs.
     """
     config = model.config
-    layers, heads, hidden = (int(getattr(config, name, 12)) for name in ("num_hidden_layers", "num_attention_heads", "hidden_size"))
+    layers, heads, hidden = (
+        int(getattr(config, name, 12))
+        for name in ("num_hidden_layers", "num_attention_heads", "hidden_size")
+    )
     trained = sum(each.numel() for each in model.parameters() if each.requires_grad)
     kept = layers if trained > 0.5 * sum(each.numel() for each in model.parameters()) else 1
     activations = 2 * kept * tokens * batch_size * (34 * hidden + 5 * heads * tokens)
@@ -278,12 +319,19 @@ def _with_head(found: Found, labels: list[str], seed: int, tell: Tell) -> tuple[
     from transformers import AutoModelForSequenceClassification
 
     pipe = open_pipeline("text-classification", found, tell)
-    fresh, config, tokenizer = fresh_weights("text-classification", found), pipe.model.config, pipe.tokenizer
+    fresh, config, tokenizer = (
+        fresh_weights("text-classification", found),
+        pipe.model.config,
+        pipe.tokenizer,
+    )
     base = pipe.model.base_model.state_dict()
     let_go(found.folder)
     del pipe
     config.num_labels = len(labels)
-    config.id2label, config.label2id = dict(enumerate(labels)), {label: place for place, label in enumerate(labels)}
+    config.id2label, config.label2id = (
+        dict(enumerate(labels)),
+        {label: place for place, label in enumerate(labels)},
+    )
     config.problem_type = "single_label_classification"
     if tokenizer.pad_token_id is None:  # GPT-2 has none; what stands there is masked anyway
         tokenizer.pad_token = tokenizer.eos_token
@@ -291,8 +339,12 @@ def _with_head(found: Found, labels: list[str], seed: int, tell: Tell) -> tuple[
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = AutoModelForSequenceClassification.from_config(config, trust_remote_code=False)
-    drawn = {name.split(".", 1)[1] for name in fresh if name.startswith(f"{model.base_model_prefix}.")}
-    model.base_model.load_state_dict({name: each for name, each in base.items() if name not in drawn}, strict=False)
+    drawn = {
+        name.split(".", 1)[1] for name in fresh if name.startswith(f"{model.base_model_prefix}.")
+    }
+    model.base_model.load_state_dict(
+        {name: each for name, each in base.items() if name not in drawn}, strict=False
+    )
     of_base = {f"{model.base_model_prefix}.{name}" for name in base} - set(fresh)
     return model, tokenizer, {name for name, _ in model.named_parameters()} - of_base
 
@@ -308,7 +360,9 @@ class _Lessons:
 
     def logits(self, texts: list[str]) -> Tensor:
         """Scores of the labels, BC."""
-        coded = self.tokenizer(texts, return_tensors="pt", padding=True, truncation=True, max_length=self.longest)
+        coded = self.tokenizer(
+            texts, return_tensors="pt", padding=True, truncation=True, max_length=self.longest
+        )
         logits_BC: Tensor = self.model(**coded.to(self.model.device)).logits
         return logits_BC
 
@@ -317,7 +371,10 @@ class _Lessons:
         """The labels of a sentence with their probabilities, the most probable first."""
         self.model.eval()
         probabilities = self.logits([sentence])[0].float().softmax(-1).tolist()
-        rows = [{"label": label, "probability": each} for label, each in zip(self.labels, probabilities, strict=True)]
+        rows = [
+            {"label": label, "probability": each}
+            for label, each in zip(self.labels, probabilities, strict=True)
+        ]
         return sorted(rows, key=lambda row: -row["probability"])
 
     @torch.no_grad()
@@ -340,7 +397,8 @@ def _train(lessons: _Lessons, rate: float, epochs: int, size: int, seed: int, te
     optimizer = torch.optim.AdamW(weights, lr=rate, weight_decay=0.01)
     warmup = max(1, steps // 10)
     schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: min((step + 1) / warmup, (steps - step) / max(1, steps - warmup), 1.0)
+        optimizer,
+        lambda step: min((step + 1) / warmup, (steps - step) / max(1, steps - warmup), 1.0),
     )
     begun, every, losses = time.perf_counter(), max(1, steps // LOOKS), list[float]()
     tell.row({"step": 0, "loss": None, "held_out_accuracy": lessons.right(tell) / n, "n": n})
@@ -354,20 +412,31 @@ def _train(lessons: _Lessons, rate: float, epochs: int, size: int, seed: int, te
             batches = [rows[start : start + size] for start in range(0, len(rows), size)]
         texts, places = zip(*batches.pop(), strict=True)
         model.train()
-        loss = cross_entropy(lessons.logits(list(texts)).float(), torch.tensor(places, device=model.device))
+        loss = cross_entropy(
+            lessons.logits(list(texts)).float(), torch.tensor(places, device=model.device)
+        )
         optimizer.zero_grad()
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(weights, 1.0)
         if not bool(torch.isfinite(norm)):
-            raise Refused(f"training left the numbers at step {step} (loss {float(loss.detach()):.3g}); take a lower learning_rate")
+            raise Refused(
+                f"training left the numbers at step {step} (loss {float(loss.detach()):.3g}); take a lower learning_rate"
+            )
         optimizer.step()
         schedule.step()
         losses.append(float(loss.detach()))
         if step == 1:
             seconds = steps * (time.perf_counter() - stepped) + steps // every * looked
-            tell.say(f"Training on {len(lessons.training):,} texts: {steps:,} steps, about {_about(seconds)}")
+            tell.say(
+                f"Training on {len(lessons.training):,} texts: {steps:,} steps, about {_about(seconds)}"
+            )
         if step % every == 0 or step == steps:
-            row = {"step": step, "loss": sum(losses) / len(losses), "held_out_accuracy": lessons.right(tell) / n, "n": n}
+            row = {
+                "step": step,
+                "loss": sum(losses) / len(losses),
+                "held_out_accuracy": lessons.right(tell) / n,
+                "n": n,
+            }
             tell.row(row)
             losses = []
         tell.share(step, steps, "steps")
@@ -383,7 +452,10 @@ def _about(seconds: float) -> str:
 
 def trained_models() -> Path:
     """Where trained classifiers are kept: among the runs, which no repository holds."""
-    root = os.environ.get("PLAYGROUND_CHECKPOINTS") or Path(__file__).parent.parent.parent / "checkpoints"
+    root = (
+        os.environ.get("PLAYGROUND_CHECKPOINTS")
+        or Path(__file__).parent.parent.parent / "checkpoints"
+    )
     return Path(root) / "runs" / "classifiers"
 
 

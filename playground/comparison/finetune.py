@@ -33,7 +33,18 @@ from playground.training.files import new_folder, remove_folder
 from playground.training.manifest import read_manifest
 from playground.training.trainer import Trainer, TrainingDiverged
 
-from .pretrained import CAUSAL, TUNED, Found, about, find, folders_allowed, kind_of, let_go, read_config, tuned_home
+from .pretrained import (
+    CAUSAL,
+    TUNED,
+    Found,
+    about,
+    find,
+    folders_allowed,
+    kind_of,
+    let_go,
+    read_config,
+    tuned_home,
+)
 from .table import FINE_TUNED, open_of_a_kind
 from .tuned import MOST_POSITIONS, Tuned, TunedCausal, TunedConfig, TunedMasked
 from .work import Cancelled, Refused, Tell
@@ -83,8 +94,14 @@ class Asked:
         def number(name: str, default: float, low: float, high: float) -> Any:
             value = what.get(name, default)
             whole = isinstance(default, int)
-            if isinstance(value, bool) or not isinstance(value, int if whole else int | float) or not low <= value <= high:
-                raise Refused(f"{name} is {str(value)[:40]}; give a {'whole ' if whole else ''}number from {low:g} to {high:,g}")
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, int if whole else int | float)
+                or not low <= value <= high
+            ):
+                raise Refused(
+                    f"{name} is {str(value)[:40]}; give a {'whole ' if whole else ''}number from {low:g} to {high:,g}"
+                )
             return value
 
         checkpoint, model = what.get("checkpoint"), what.get("model")
@@ -107,7 +124,13 @@ class Asked:
             warmup=round(WARMUP_SHARE * self.steps), decay_steps=self.steps, beta2=0.999, epsilon=1e-8,
             eval_every=math.ceil(self.steps / LOOKS), eval_n=self.n, seed=self.seed, threads=torch.get_num_threads(),
         )  # fmt: skip
-        return RunConfig(task, ModelConfig(source_vocabulary=vocabulary, target_vocabulary=vocabulary, max_positions=positions), training)
+        return RunConfig(
+            task,
+            ModelConfig(
+                source_vocabulary=vocabulary, target_vocabulary=vocabulary, max_positions=positions
+            ),
+            training,
+        )
 
 
 def finetune(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
@@ -127,11 +150,21 @@ def finetune(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     check_disk(folder, found)
     if not folders_allowed():
         to_make_way(folder.parent, asked.owner)
-    tell.row({"kind": "memory", "bytes": sum(parts.values()), "parts": parts, "free": free_memory(), "model": name})
+    tell.row(
+        {
+            "kind": "memory",
+            "bytes": sum(parts.values()),
+            "parts": parts,
+            "free": free_memory(),
+            "model": name,
+        }
+    )
     pipe, kind = open_of_a_kind(found, tell)
     let_go(found.folder)  # it is ours alone from here on: its weights will be others
     rules = task.load()
-    family = (TunedCausal if kind == CAUSAL else TunedMasked)(pipe.model, pipe.tokenizer, rules, found.name)
+    family = (TunedCausal if kind == CAUSAL else TunedMasked)(
+        pipe.model, pipe.tokenizer, rules, found.name
+    )
     family.check_width(task.max_length)
     trainer = Trainer(asked.run_config(task), family=family)
     before, after = _train(trainer, family, asked, found.name, tell)
@@ -146,18 +179,27 @@ def finetune(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _train(trainer: Trainer, family: Tuned, asked: Asked, name: str, tell: Tell) -> tuple[dict[str, Any], dict[str, Any] | None]:
+def _train(
+    trainer: Trainer, family: Tuned, asked: Asked, name: str, tell: Tell
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """Train to the end, or until nobody wants more: the scores before the first step, and the last ones with their step."""
 
     def look(*_: Any) -> None:
         tell.check()
 
-    hooks = [module.register_forward_pre_hook(look) for module in family.model.modules()]  # a pass of a large model takes seconds
+    hooks = [
+        module.register_forward_pre_hook(look) for module in family.model.modules()
+    ]  # a pass of a large model takes seconds
     last: dict[str, Any] | None = None
     try:
         tell.say(f"Asking {name} as it came, {asked.n} held-out sequences without a worked example")
         scores = trainer.evaluate(asked.n)
-        before = {"step": 0, "exact_match": scores.exact_match, "token_accuracy": scores.token_accuracy, "scored": scores.n}
+        before = {
+            "step": 0,
+            "exact_match": scores.exact_match,
+            "token_accuracy": scores.token_accuracy,
+            "scored": scores.n,
+        }
         tell.row({"kind": "step", **before})
         tell.say(f"Training {name}: {asked.steps} steps of {asked.batch_size} sequences")
         try:
@@ -211,9 +253,13 @@ def cost(found: Found, config: dict[str, Any], task: TaskConfig, batch_size: int
     answer = task.load().answer_length(task.max_length)
     try:
         told = AutoConfig.from_pretrained(found.folder, trust_remote_code=False)
-        sizes = TunedConfig.of(told, MOST_POSITIONS, WORDING, found.parameters, kind_of(config) != CAUSAL)
+        sizes = TunedConfig.of(
+            told, MOST_POSITIONS, WORDING, found.parameters, kind_of(config) != CAUSAL
+        )
     except (AttributeError, SettingError, ValueError, TypeError) as error:
-        raise Refused(f"{found.name} cannot be fine-tuned here ({str(error)[:160]}); choose another model") from None
+        raise Refused(
+            f"{found.name} cannot be fine-tuned here ({str(error)[:160]}); choose another model"
+        ) from None
     return sizes.training_bytes(batch_size, task.max_length + 1, answer + 1)
 
 
@@ -252,8 +298,17 @@ def place_of(asked: Asked, found: Found, task: TaskConfig) -> tuple[Path, str]:
     """The folder of the result, and its name as a model."""
     if asked.into:
         return Path(asked.into), asked.into
-    base = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(found.name.removeprefix(TUNED)).name).strip("-._")[:60] or "model"
-    lengths = f"{task.min_length}-{task.max_length}" if task.min_length < task.max_length else str(task.max_length)
+    base = (
+        re.sub(r"[^A-Za-z0-9._-]+", "-", Path(found.name.removeprefix(TUNED)).name).strip("-._")[
+            :60
+        ]
+        or "model"
+    )
+    lengths = (
+        f"{task.min_length}-{task.max_length}"
+        if task.min_length < task.max_length
+        else str(task.max_length)
+    )
     name = base if base.endswith(f"-{task.task}-{lengths}") else f"{base}-{task.task}-{lengths}"
     if not folders_allowed():  # whoever knows the name may use the model
         name += f"-{secrets.token_hex(8)}"
@@ -267,7 +322,9 @@ def to_make_way(home: Path, owner: str, but: Path | None = None) -> list[Path]:
     Raises:
         Refused: where not enough of them may go.
     """
-    written = {path: path.stat().st_mtime for path in home.glob("[!.]*") if path.is_dir() and path != but}
+    written = {
+        path: path.stat().st_mtime for path in home.glob("[!.]*") if path.is_dir() and path != but
+    }
     of_owner = {path: owner_of(path) == owner for path in written}
     may_go = [path for path in sorted(written, key=lambda path: (not of_owner[path], written[path]))
               if of_owner[path] or time.time() - written[path] > KEPT_FOR]  # fmt: skip
@@ -304,10 +361,14 @@ def save(model: Any, tokenizer: Any, folder: Path, facts: dict[str, Any], name: 
         if not folders_allowed():
             for each in to_make_way(folder.parent, facts["owner"], but=folder):
                 remove_folder(each)
-    except (OSError, SafetensorError) as error:  # a full disk is the latter where tensors are written
+    except (
+        OSError,
+        SafetensorError,
+    ) as error:  # a full disk is the latter where tensors are written
         why = getattr(error, "strerror", None) or str(error)[:160]
         raise Refused(
-            f"{name} was trained, but could not be saved ({why}); nothing half-written is left. Make room and train it again", again=True
+            f"{name} was trained, but could not be saved ({why}); nothing half-written is left. Make room and train it again",
+            again=True,
         ) from error
     finally:
         let_go(str(folder))  # an earlier model of that name may be open

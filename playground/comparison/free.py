@@ -28,7 +28,9 @@ def free(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
 
     Every result has the model's name and size, the text as `tokens` (the model's own names and ids), and `notes`, sentences.
     """
-    task = choice_of(what, "task", ("fill-mask", "text-generation", "text-classification"), "fill-mask")
+    task = choice_of(
+        what, "task", ("fill-mask", "text-generation", "text-classification"), "fill-mask"
+    )
     text, top_k = text_of(what), whole_of(what, "top_k", 5, 1, MOST_CANDIDATES)
     drawing = _drawing(what) if task == "text-generation" else None
     found = find(what.get("model", ""), tell)
@@ -51,7 +53,9 @@ def filled(pipe: Any, text: str, top_k: int) -> dict[str, Any]:
     and the whole text. Several gaps are filled each by itself, while the others stay gaps."""
     sign = pipe.tokenizer.mask_token
     if sign is None:
-        raise Refused("this model knows no gap; choose one that was trained to fill gaps, such as bert-base-uncased")
+        raise Refused(
+            "this model knows no gap; choose one that was trained to fill gaps, such as bert-base-uncased"
+        )
     given = text if sign in text else text.replace(GAP, sign)
     ids = read(pipe, given)
     gaps = [place for place, token in enumerate(ids) if token == pipe.tokenizer.mask_token_id]
@@ -59,7 +63,9 @@ def filled(pipe: Any, text: str, top_k: int) -> dict[str, Any]:
         raise Refused(f"this text has no gap; write {GAP} where a word is to be found")
     answered = pipe(given, top_k=top_k)
     answers = [answered] if len(gaps) == 1 else answered
-    notes = [f"{len(gaps)} gaps: each is filled by itself, as if the others stayed gaps, so the words need not fit each other"]
+    notes = [
+        f"{len(gaps)} gaps: each is filled by itself, as if the others stayed gaps, so the words need not fit each other"
+    ]
     return {
         "tokens": tokens(pipe, ids),
         "gaps": [
@@ -117,13 +123,18 @@ def generated(pipe: Any, text: str, drawing: Drawing, top_k: int, tell: Tell) ->
     told, ended = "", ""
     tell.say(f"Writing up to {drawing.new_tokens} tokens")
     for written in write(pipe.model, ids, drawing, top_k, ends(pipe)):
-        so_far = pipe.tokenizer.decode([*(row["id"] for row in rows), written.id], skip_special_tokens=True)
+        so_far = pipe.tokenizer.decode(
+            [*(row["id"] for row in rows), written.id], skip_special_tokens=True
+        )
         whole = so_far.rstrip("\ufffd")  # bytes that wait for the rest of their letter
         row = named(pipe, written.id) | {
             "n": len(rows) + 1,
             "text": whole[len(told) :] if whole.startswith(told) else "",
             "probability": written.probability,
-            "candidates": [named(pipe, token) | {"probability": probability} for token, probability in written.candidates],
+            "candidates": [
+                named(pipe, token) | {"probability": probability}
+                for token, probability in written.candidates
+            ],
         }
         told += row["text"]
         rows.append(row)
@@ -135,11 +146,19 @@ def generated(pipe: Any, text: str, drawing: Drawing, top_k: int, tell: Tell) ->
         ended = f"this model reads at most {longest(pipe):,} tokens, and the text has become as long as that"
     else:
         ended = f"it was stopped after {drawing.new_tokens} tokens"
-    return {"tokens": tokens(pipe, ids), "written": rows, "continuation": told, "ended": ended, "notes": []}
+    return {
+        "tokens": tokens(pipe, ids),
+        "written": rows,
+        "continuation": told,
+        "ended": ended,
+        "notes": [],
+    }
 
 
 @torch.no_grad()
-def write(model: Any, ids: list[int], drawing: Drawing, top_k: int, ends: set[int]) -> Iterator[Written]:
+def write(
+    model: Any, ids: list[int], drawing: Drawing, top_k: int, ends: set[int]
+) -> Iterator[Written]:
     """Token by token, with the keys and values of what is there kept, until an end or as long as the model can read."""
     most = getattr(model.config, "max_position_embeddings", None) or len(ids) + drawing.new_tokens
     chance = torch.Generator().manual_seed(drawing.seed)
@@ -151,7 +170,11 @@ def write(model: Any, ids: list[int], drawing: Drawing, top_k: int, ends: set[in
         probabilities_V = logits_V.softmax(-1)
         chosen = int(logits_V.argmax()) if drawing.greedy else draw(logits_V, drawing, chance)
         best = probabilities_V.topk(top_k)
-        yield Written(chosen, float(probabilities_V[chosen]), list(zip(best.indices.tolist(), best.values.tolist(), strict=True)))
+        yield Written(
+            chosen,
+            float(probabilities_V[chosen]),
+            list(zip(best.indices.tolist(), best.values.tolist(), strict=True)),
+        )
         if chosen in ends:
             return
         given_BQ = torch.tensor([[chosen]], device=model.device)
@@ -170,10 +193,17 @@ def draw(logits_V: Tensor, drawing: Drawing, chance: torch.Generator) -> int:
 def classified(pipe: Any, text: str, fresh: list[str]) -> dict[str, Any]:
     """A text's labels with their probabilities, most probable first; `trained` is false where nobody trained the head."""
     ids = read(pipe, text)
-    labels = [{"label": each["label"], "probability": each["score"]} for each in pipe(text, top_k=None)]
+    labels = [
+        {"label": each["label"], "probability": each["score"]} for each in pipe(text, top_k=None)
+    ]
     notes = [f"{UNTRAINED}. This model brings no classification head, so these weights were drawn by chance when it was loaded: "
              f"{', '.join(fresh[:4])}. Train one below; until then the label means nothing"]  # fmt: skip
-    return {"tokens": tokens(pipe, ids), "labels": labels, "trained": not fresh, "notes": notes if fresh else []}
+    return {
+        "tokens": tokens(pipe, ids),
+        "labels": labels,
+        "trained": not fresh,
+        "notes": notes if fresh else [],
+    }
 
 
 # Reading
@@ -189,7 +219,9 @@ def read(pipe: Any, text: str) -> list[int]:
     if not ids:
         raise Refused("this text is no token to this model; type some words")
     if len(ids) > longest(pipe):
-        raise Refused(f"this text has {len(ids):,} tokens and this model reads at most {longest(pipe):,}; shorten it")
+        raise Refused(
+            f"this text has {len(ids):,} tokens and this model reads at most {longest(pipe):,}; shorten it"
+        )
     return ids
 
 
@@ -204,13 +236,19 @@ def ends(pipe: Any) -> set[int]:
     settings = getattr(pipe.model, "generation_config", None)
     given = getattr(settings, "eos_token_id", None)
     given = pipe.tokenizer.eos_token_id if given is None else given
-    return {int(each) for each in (given if isinstance(given, list) else [given]) if each is not None}
+    return {
+        int(each) for each in (given if isinstance(given, list) else [given]) if each is not None
+    }
 
 
 def named(pipe: Any, token: int) -> dict[str, Any]:
     """A token as its tokenizer names it, as it reads in a text, and its number."""
     name = pipe.tokenizer.convert_ids_to_tokens(token)
-    return {"token": name if name is not None else f"(id {token})", "word": pipe.tokenizer.decode([token]), "id": token}
+    return {
+        "token": name if name is not None else f"(id {token})",
+        "word": pipe.tokenizer.decode([token]),
+        "id": token,
+    }
 
 
 def tokens(pipe: Any, ids: list[int]) -> list[dict[str, Any]]:

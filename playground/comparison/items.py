@@ -62,7 +62,8 @@ def _items_of(task: Task, batch: Batch) -> list[Item]:
         return tuple(task.vocabulary.decode(token for token in row if token not in (PAD, SOS)))
 
     return [
-        Item(symbols(source), symbols(target)) for source, target in zip(batch.source_BS.tolist(), batch.target_BT.tolist(), strict=True)
+        Item(symbols(source), symbols(target))
+        for source, target in zip(batch.source_BS.tolist(), batch.target_BT.tolist(), strict=True)
     ]
 
 
@@ -81,7 +82,10 @@ def draw_questions(task: Task, n: int, min_length: int, max_length: int) -> Ques
     else:
         kept = drawn
         note = f"held-out sequences of {min_length} to {max_length} symbols; the answer always is the sequence itself, so none are left out"
-    by_length = {length: [item for item in kept if len(item.question) == length] for length in range(min_length, max_length + 1)}
+    by_length = {
+        length: [item for item in kept if len(item.question) == length]
+        for length in range(min_length, max_length + 1)
+    }
     items: list[Item] = []
     for place, found in enumerate(by_length.values()):
         items += found[: -(-(n - len(items)) // (len(by_length) - place))]
@@ -91,13 +95,20 @@ def draw_questions(task: Task, n: int, min_length: int, max_length: int) -> Ques
     training = _training_items(task, min_length, max_length)
     used = {symbol for item in (*training, *items) for symbol in item.answer}
     target_symbols = tuple(symbol for symbol in task.vocabulary.symbols if symbol in used)
-    return Questions(tuple(items), _choose_examples(training, {item.question for item in items}), note, target_symbols)
+    return Questions(
+        tuple(items),
+        _choose_examples(training, {item.question for item in items}),
+        note,
+        target_symbols,
+    )
 
 
 def _training_items(task: Task, min_length: int, max_length: int) -> list[Item]:
     """Some 2,000 sequences that are not held out, as a model in training sees them."""
     generator = torch.Generator().manual_seed(EVALUATION_SEED)
-    batch = training_batch(task, round(64 * MOST_EXAMPLES * (1 + HELD_OUT_SHARE)), min_length, max_length, generator)
+    batch = training_batch(
+        task, round(64 * MOST_EXAMPLES * (1 + HELD_OUT_SHARE)), min_length, max_length, generator
+    )
     return _items_of(task, batch.rows(batch.weight_B > 0))
 
 
@@ -108,7 +119,9 @@ def _choose_examples(training: Sequence[Item], asked: set[tuple[str, ...]]) -> t
     return tuple((telling or drawn)[:MOST_EXAMPLES])
 
 
-def candidates_for(item: Item, items: Sequence[Item] = (), shuffles: int = SHUFFLES) -> list[Candidate]:
+def candidates_for(
+    item: Item, items: Sequence[Item] = (), shuffles: int = SHUFFLES
+) -> list[Candidate]:
     """The right answer among others of its own length, for a summed log-probability says nothing about answers of different ones.
 
     Where the answer is made of the question's symbols, so are the others: the sequence as it is, reversed, rotated by every number of
@@ -118,18 +131,31 @@ def candidates_for(item: Item, items: Sequence[Item] = (), shuffles: int = SHUFF
     generator = random.Random(f"{EVALUATION_SEED} {item.asked}")
     rearranged = sorted(item.question) == sorted(item.answer)
     base, of = (item.question, "") if rearranged else (item.answer, "the answer, ")
-    made = [Candidate(base, "as it is" if rearranged else "the answer"), Candidate(base[::-1], f"{of}reversed")]
+    made = [
+        Candidate(base, "as it is" if rearranged else "the answer"),
+        Candidate(base[::-1], f"{of}reversed"),
+    ]
     made += [Candidate(base[by:] + base[:by], f"{of}rotated by {by}") for by in range(1, len(base))]
     for _ in range(shuffles):
         made.append(Candidate(tuple(generator.sample(base, len(base))), f"{of}shuffled"))
     if not rearranged:
-        others = sorted({other.answer for other in items if len(other.answer) == len(item.answer)} - {item.answer})
-        made += [Candidate(each, "the answer to another") for each in generator.sample(others, min(OTHERS, len(others)))]
+        others = sorted(
+            {other.answer for other in items if len(other.answer) == len(item.answer)}
+            - {item.answer}
+        )
+        made += [
+            Candidate(each, "the answer to another")
+            for each in generator.sample(others, min(OTHERS, len(others)))
+        ]
     made.append(Candidate(item.answer, "the answer"))
     distinct: dict[tuple[str, ...], Candidate] = {}
     for candidate in made:
         distinct.setdefault(candidate.symbols, candidate)
-    return list(distinct.values()) if rearranged else sorted(distinct.values(), key=lambda candidate: candidate.symbols)
+    return (
+        list(distinct.values())
+        if rearranged
+        else sorted(distinct.values(), key=lambda candidate: candidate.symbols)
+    )
 
 
 def commonest_target(items: Sequence[Item]) -> tuple[str, ...]:

@@ -39,7 +39,13 @@ IDLE_FOR = 1200.0  # seconds without a job after which the process ends, and giv
 MOST_ROWS = 20_000  # of one job
 HOUSEKEEPING = 0.5
 OVER = ("done", "failed", "cancelled")
-PASSED_ON = ("HF_", "PLAYGROUND_", "TRANSFORMERS_", "OMP_", "SPACE_ID")  # a fork server may have started under others
+PASSED_ON = (
+    "HF_",
+    "PLAYGROUND_",
+    "TRANSFORMERS_",
+    "OMP_",
+    "SPACE_ID",
+)  # a fork server may have started under others
 
 
 @dataclass
@@ -83,7 +89,11 @@ class Job:
         if self.about:
             return self.about
         named = self.what.get("models", self.what.get("model", self.what.get("name", "")))
-        names = [each for each in (named if isinstance(named, list) else [named]) if isinstance(each, str) and each]
+        names = [
+            each
+            for each in (named if isinstance(named, list) else [named])
+            if isinstance(each, str) and each
+        ]
         return ", ".join(name[:80] for name in names[:4]) or self.kind
 
 
@@ -112,12 +122,21 @@ class Comparer:
             Refused: for a kind that there is not, or when the owner, the address or all have too many under way.
         """
         if kind not in KINDS or not isinstance(what, dict):
-            raise Refused(f"{str(kind)[:40]!r} is nothing that is done here; choose one of {', '.join(KINDS)}")
+            raise Refused(
+                f"{str(kind)[:40]!r} is nothing that is done here; choose one of {', '.join(KINDS)}"
+            )
         with self._lock:
             going = [job for job in self._jobs.values() if job.status not in OVER]
-            alike = [job for job in going if job.owner == owner and (job.kind in LIGHT) == (kind in LIGHT)]
+            alike = [
+                job
+                for job in going
+                if job.owner == owner and (job.kind in LIGHT) == (kind in LIGHT)
+            ]
             if len(alike) >= (LIGHT_JOBS_AN_OWNER if kind in LIGHT else JOBS_AN_OWNER):
-                raise Refused(f"{len(alike)} of your questions are still being answered; wait for one, or cancel it", again=True)
+                raise Refused(
+                    f"{len(alike)} of your questions are still being answered; wait for one, or cancel it",
+                    again=True,
+                )
             if holds_share((job.address for job in going), JOBS_AT_ONCE):
                 most = half_of(JOBS_AT_ONCE)
                 raise Refused(f"{most} questions from your address are still being answered, as many as may be; wait for one, "
@@ -126,10 +145,14 @@ class Comparer:
                 raise Refused("many others are asking right now; try again in a minute", again=True)
             if not self._watching:  # before there is a job, which nothing would time out without it
                 try:
-                    threading.Thread(target=self._keep_house, name="comparer-housekeeping", daemon=True).start()
+                    threading.Thread(
+                        target=self._keep_house, name="comparer-housekeeping", daemon=True
+                    ).start()
                 except RuntimeError:
                     log.exception("The housekeeping of the comparer could not be started")
-                    raise Refused("this machine has no free thread; try again in a minute", again=True) from None
+                    raise Refused(
+                        "this machine has no free thread; try again in a minute", again=True
+                    ) from None
                 self._watching = True
             job = Job(secrets.token_urlsafe(12), owner, kind, what, next(self._numbers))
             self._jobs[job.id] = job
@@ -150,7 +173,11 @@ class Comparer:
         status = found.status
         start = min(max(cursor, 0), len(found.rows)) if isinstance(cursor, int) else 0
         rows = found.rows[start:]
-        before = [each for each in self._heavy() if each.number < found.number] if status == "waiting" else []
+        before = (
+            [each for each in self._heavy() if each.number < found.number]
+            if status == "waiting"
+            else []
+        )
         return {
             "status": status, "kind": found.kind, "sentence": found.sentence,
             "done": found.done, "total": found.total, "unit": found.unit,
@@ -186,25 +213,43 @@ class Comparer:
 
     def _find(self, job: object, owner: str) -> Job:
         found = self._jobs.get(job) if isinstance(job, str) else None
-        if found is None or not secrets.compare_digest(found.owner.encode(), str(owner).encode("utf-8", "replace")):
+        if found is None or not secrets.compare_digest(
+            found.owner.encode(), str(owner).encode("utf-8", "replace")
+        ):
             raise Refused("this answer is not kept any more; ask again")
         return found
 
     def _heavy(self) -> list[Job]:
         """The heavy jobs that wait or are at work, first come first; a cancelled one counts until the process is done with it."""
         return sorted(
-            (job for job in list(self._jobs.values()) if job.heavy and (job.at_work or job.status == "waiting")), key=lambda job: job.number
+            (
+                job
+                for job in list(self._jobs.values())
+                if job.heavy and (job.at_work or job.status == "waiting")
+            ),
+            key=lambda job: job.number,
         )
 
     def _keeps_waiting(self, job: Job) -> bool:
         """Whether somebody else has a heavy job in line."""
-        return any(other.status == "waiting" and other.owner != job.owner for other in self._heavy())
+        return any(
+            other.status == "waiting" and other.owner != job.owner for other in self._heavy()
+        )
 
     def _cancel(self, job: Job, sentence: str) -> None:
         if job.status in OVER or job.left_at:
             return
-        if job.at_work and job.kind in SAVED_FIRST and self._child and self._child.send("cancel", job.id):
-            job.left_at, job.why, job.sentence = time.monotonic(), sentence, "cancelled; what it has learned is being saved"
+        if (
+            job.at_work
+            and job.kind in SAVED_FIRST
+            and self._child
+            and self._child.send("cancel", job.id)
+        ):
+            job.left_at, job.why, job.sentence = (
+                time.monotonic(),
+                sentence,
+                "cancelled; what it has learned is being saved",
+            )
             return
         job.end("cancelled", sentence)
         if job.at_work and self._child:
@@ -246,7 +291,9 @@ class Comparer:
             home = str(models_home())
             local |= {"PLAYGROUND_MODELS": home, "HF_HUB_CACHE": home}
         usual = {"PLAYGROUND_MODEL_MB": "600"} if self.hosted else {}
-        inherited = {name: value for name, value in os.environ.items() if name.startswith(PASSED_ON)}
+        inherited = {
+            name: value for name, value in os.environ.items() if name.startswith(PASSED_ON)
+        }
         settings = usual | inherited | local | QUIET | {"HF_TOKEN": ""}
 
         def take(word: str, job_id: str, *content: Any) -> None:
@@ -265,7 +312,13 @@ class Comparer:
 
         self._child = None
         try:
-            child = Child("playground.comparison.work:serve", "comparer", settings, on_message=take, on_end=end)
+            child = Child(
+                "playground.comparison.work:serve",
+                "comparer",
+                settings,
+                on_message=take,
+                on_end=end,
+            )
         except (OSError, RuntimeError):  # no thread or file descriptor is free
             log.exception("The process of the comparer could not be started")
             return
@@ -311,16 +364,29 @@ class Comparer:
         waiting = any(job.status == "waiting" for job in self._jobs.values())
         for job in list(self._jobs.values()):
             if job.status not in OVER and waiting and now - job.polled_at > FORGOTTEN_AFTER:
-                self._cancel(job, "nobody asked for it any more, and others were waiting; ask again")
-            elif self.hosted and job.status == "working" and job.heavy and now - job.began_at > TURN and self._keeps_waiting(job):
+                self._cancel(
+                    job, "nobody asked for it any more, and others were waiting; ask again"
+                )
+            elif (
+                self.hosted
+                and job.status == "working"
+                and job.heavy
+                and now - job.began_at > TURN
+                and self._keeps_waiting(job)
+            ):
                 minutes = f"{TURN / 60:.0f} minutes"
-                self._cancel(job, f"it had worked for {minutes} and others were waiting; what had come stays, and less fits into a turn")
+                self._cancel(
+                    job,
+                    f"it had worked for {minutes} and others were waiting; what had come stays, and less fits into a turn",
+                )
             if job.status in OVER and not job.at_work and now - job.ended_at > KEPT_FOR:
                 del self._jobs[job.id]
         self._forget()
         at_work = [job for job in self._jobs.values() if job.at_work]
         deaf = any(
-            (job.status in OVER and now - job.ended_at > DEAF_FOR) or (job.left_at and now - job.left_at > SAVING_FOR) for job in at_work
+            (job.status in OVER and now - job.ended_at > DEAF_FOR)
+            or (job.left_at and now - job.left_at > SAVING_FOR)
+            for job in at_work
         )
         if self._child and (deaf or (not at_work and now - self._used_at > IDLE_FOR)):
             self._child.kill()
@@ -328,7 +394,10 @@ class Comparer:
 
 def models_home() -> Path:
     """Where models are kept that strangers had fetched: `PLAYGROUND_MODELS`, or a folder among the checkpoints."""
-    root = os.environ.get("PLAYGROUND_CHECKPOINTS") or Path(__file__).resolve().parents[2] / "checkpoints"
+    root = (
+        os.environ.get("PLAYGROUND_CHECKPOINTS")
+        or Path(__file__).resolve().parents[2] / "checkpoints"
+    )
     return Path(os.environ.get("PLAYGROUND_MODELS") or Path(root) / "models").absolute()
 
 
@@ -336,5 +405,9 @@ def _ended(code: int | None, job: Job) -> str:
     """Why a job is lost whose process has died."""
     if code is None:
         return f"{job.naming()}: no process could be started for it on this machine; end a run and try again"
-    killed = " (killed, which is what a machine does that runs out of memory)" if code in (-9, 137) else f" (exit code {code})"
+    killed = (
+        " (killed, which is what a machine does that runs out of memory)"
+        if code in (-9, 137)
+        else f" (exit code {code})"
+    )
     return f"{job.naming()}: the process that was at it ended{killed}; rows that had come stay; try again, or a smaller model"

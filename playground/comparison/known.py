@@ -140,14 +140,35 @@ def sizes(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     for done, (name, built, config, fields, source) in enumerate(COUNTED):
         tell.share(done, len(COUNTED), "models")
-        rows.append({"name": name, "parameters": counted(built, config, tuple(fields.items())), "how": "counted", "source": source})
-    rows += [{"name": name, "parameters": parameters, "how": "cited", "source": source} for name, parameters, source in CITED]
+        rows.append(
+            {
+                "name": name,
+                "parameters": counted(built, config, tuple(fields.items())),
+                "how": "counted",
+                "source": source,
+            }
+        )
+    rows += [
+        {"name": name, "parameters": parameters, "how": "cited", "source": source}
+        for name, parameters, source in CITED
+    ]
     own = whole_of(what, "parameters", 0, 0, 10**13)
     if own:
-        rows.append({"name": text_of(what, "name", 80, "this model"), "parameters": own, "how": "here", "source": "the model at hand"})
+        rows.append(
+            {
+                "name": text_of(what, "name", 80, "this model"),
+                "parameters": own,
+                "how": "here",
+                "source": "the model at hand",
+            }
+        )
     for row in rows:
         row["times"] = row["parameters"] / own if own else None
-    return {"models": sorted(rows, key=lambda row: row["parameters"]), "families": FAMILIES, "tree": TREE}
+    return {
+        "models": sorted(rows, key=lambda row: row["parameters"]),
+        "families": FAMILIES,
+        "tree": TREE,
+    }
 
 
 @cache

@@ -38,7 +38,9 @@ def banks(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     places = tokens_of(word, text, spans)
     if len(places) < 2:
         times = "once" if places else "not at all"
-        raise Refused(f"{word.strip()!r} stands {times} in this text; write it twice, with two meanings")
+        raise Refused(
+            f"{word.strip()!r} stands {times} in this text; write it twice, with two meanings"
+        )
     first, second = places[0], places[1]
     tokens = inside.tokenizer.convert_ids_to_tokens(look.ids)
     one_LD, two_LD = look.hidden_LQD[:, first].mean(1), look.hidden_LQD[:, second].mean(1)
@@ -53,7 +55,10 @@ def banks(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
             "alike": _cosine(one_LD[layer], two_LD[layer]),
             "others": others_L[layer],
             "beside": [
-                [_cosine(one_LD[layer], each[layer]), _cosine(two_LD[layer], each[layer])] if each is not None else None for each in alone
+                [_cosine(one_LD[layer], each[layer]), _cosine(two_LD[layer], each[layer])]
+                if each is not None
+                else None
+                for each in alone
             ],
         }
         for layer in range(len(look.hidden_LQD))
@@ -63,15 +68,21 @@ def banks(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     words = [table_VD[ids[place]].mean(0).float().cpu() for place in (first, second)]
     notes, normed = [], ends_with_norm(inside.model)
     if [look.ids[i] for i in first] != [look.ids[i] for i in second]:
-        notes.append("the two are written with different tokens, so they differ before the first layer, too")
+        notes.append(
+            "the two are written with different tokens, so they differ before the first layer, too"
+        )
     if len(places) > 2:
         notes.append(f"the word stands there {len(places)} times; the first two are compared")
     if inside.kind == "causal":
-        notes.append("this model reads left to right: the first of the two knows nothing of what follows it")
+        notes.append(
+            "this model reads left to right: the first of the two knows nothing of what follows it"
+        )
     if normed:
         notes.append("the last layer is shown behind the final norm, the others are not")
     if 0 in first:
-        notes.append("the first of the two is the very first token, which is unlike all others in many models; put a word before it")
+        notes.append(
+            "the first of the two is the very first token, which is unlike all others in many models; put a word before it"
+        )
     return {
         "model": inside.found.name,
         "text": text,
@@ -94,24 +105,43 @@ def _most_apart(layers: list[dict[str, Any]], word: str, normed: bool) -> str:
     said = f"The two {word!r} begin with a cosine of {first:.2f} (one word, two positions), "
     if normed:
         apart = f"are least alike after layer {least['layer']} of {len(layers) - 1}, at {least['alike']:.2f}, "
-        said += apart if least["layer"] else "and no layer before the last draws them further apart, "
-        return said + f"and end at {last:.2f} behind the last layer and the final norm, which weighs the numbers of a vector anew."
+        said += (
+            apart if least["layer"] else "and no layer before the last draws them further apart, "
+        )
+        return (
+            said
+            + f"and end at {last:.2f} behind the last layer and the final norm, which weighs the numbers of a vector anew."
+        )
     if least["layer"] == 0:
         return said + f"and no layer draws them further apart; after the last one it is {last:.2f}."
     said += f"are least alike after layer {least['layer']} of {len(layers) - 1}, at {least['alike']:.2f}"
     if least["layer"] == len(layers) - 1:
-        return said + ", the last one: every layer had its chance to look at what stands around them."
-    return said + f", and end at {last:.2f}: the last layers serve what the model was trained for, which need not keep two meanings apart."
+        return (
+            said + ", the last one: every layer had its chance to look at what stands around them."
+        )
+    return (
+        said
+        + f", and end at {last:.2f}: the last layers serve what the model was trained for, which need not keep two meanings apart."
+    )
 
 
-def _read(inside: Inside, text: str, behind_another: bool = False) -> tuple[list[tuple[int, int]], Look]:
+def _read(
+    inside: Inside, text: str, behind_another: bool = False
+) -> tuple[list[tuple[int, int]], Look]:
     """A text's tokens, where they stand in it, and a pass over them. With `behind_another` a token that begins or ends texts comes first
     if the tokenizer puts none there itself."""
     coded = inside.tokenizer(text, return_offsets_mapping=True, verbose=False)
     ids, spans = coded["input_ids"], [tuple(span) for span in coded["offset_mapping"]]
     if len(ids) > MOST_TOKENS or not ids:
         raise Refused(f"this text has {len(ids):,} tokens; give 1 to {MOST_TOKENS}")
-    neutral = next((each for each in (inside.tokenizer.bos_token_id, inside.tokenizer.eos_token_id) if each is not None), None)
+    neutral = next(
+        (
+            each
+            for each in (inside.tokenizer.bos_token_id, inside.tokenizer.eos_token_id)
+            if each is not None
+        ),
+        None,
+    )
     if behind_another and neutral is not None and spans[0][1] > spans[0][0]:
         ids, spans = [neutral, *ids], [(0, 0), *spans]
     return spans, look_inside(inside.model, ids)
@@ -177,7 +207,9 @@ def analogy(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     return {
         "model": inside.found.name,
         "words": words,
-        "tokens": {name: inside.tokenizer.convert_ids_to_tokens(token) for name, token in ids.items()},
+        "tokens": {
+            name: inside.tokenizer.convert_ids_to_tokens(token) for name, token in ids.items()
+        },
         "vocabulary": len(raw_VD),
         "nearest": nearest,
         "expected": {"cosine": round(float(near_V[expected]), 6), **ranks},
@@ -196,8 +228,12 @@ def _token_of(tokenizer: Any, word: str, size: int) -> int:
         ids = tokenizer(written, add_special_tokens=False)["input_ids"]
         if len(ids) == 1 and ids[0] < size and (ids[0] != unknown or word == tokenizer.unk_token):
             return int(ids[0])
-    pieces = tokenizer.convert_ids_to_tokens(tokenizer(f" {word}", add_special_tokens=False)["input_ids"])
-    raise Refused(f"{word!r} is no single token to this model, but {' '.join(pieces[:8])}; choose a more usual word")
+    pieces = tokenizer.convert_ids_to_tokens(
+        tokenizer(f" {word}", add_special_tokens=False)["input_ids"]
+    )
+    raise Refused(
+        f"{word!r} is no single token to this model, but {' '.join(pieces[:8])}; choose a more usual word"
+    )
 
 
 def _rank(near_V: Tensor, token: int, without: list[int]) -> int:
@@ -214,5 +250,12 @@ def _finding(words: dict[str, str], nearest: list[dict[str, Any]], ranks: dict[s
     said += f"{expected!r} is number {ranks['with_given']:,}"
     said += f", and number {ranks['without_given']:,} once the three given words are left out. "
     by_itself = ranks["of_the_first_alone"]
-    better = "so the arithmetic brought it nearer" if ranks["without_given"] < by_itself else "so the arithmetic did not bring it nearer"
-    return said + f"Beside {words['plus']!r} alone, without any arithmetic, it is number {by_itself:,}: {better}."
+    better = (
+        "so the arithmetic brought it nearer"
+        if ranks["without_given"] < by_itself
+        else "so the arithmetic did not bring it nearer"
+    )
+    return (
+        said
+        + f"Beside {words['plus']!r} alone, without any arithmetic, it is number {by_itself:,}: {better}."
+    )

@@ -35,7 +35,9 @@ def mismatch(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     found, other = find(what.get("model", ""), tell), find(what.get("tokenizer", ""), tell)
     kind = kind_of(read_config(found.folder, found.name))
     if kind not in (CAUSAL, MASKED):
-        raise Refused(f"{found.name} neither continues texts nor fills gaps; choose one such as gpt2 or bert-base-uncased")
+        raise Refused(
+            f"{found.name} neither continues texts nor fills gaps; choose one such as gpt2 or bert-base-uncased"
+        )
     text = text_of(what, usual=THE_ARCHITECTURE if kind == CAUSAL else THE_CAPITAL)
     new_tokens = whole_of(what, "new_tokens", 20, 1, MOST_NEW_TOKENS)
     pipe = open_pipeline("text-generation" if kind == CAUSAL else "fill-mask", found, tell)
@@ -44,13 +46,27 @@ def mismatch(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     foreign = _pair(pipe, theirs, text, kind, new_tokens, tell)
     embeddings = pipe.model.get_input_embeddings().num_embeddings
     beyond = sum(not token["in_range"] for token in foreign["tokens"])
-    same = sum(token["in_range"] and token["to_the_model"] == token["token"] for token in foreign["tokens"])
-    notes = [f"{same} of {len(foreign['tokens'])} ids mean to the model what they mean to the other tokenizer"]
+    same = sum(
+        token["in_range"] and token["to_the_model"] == token["token"] for token in foreign["tokens"]
+    )
+    notes = [
+        f"{same} of {len(foreign['tokens'])} ids mean to the model what they mean to the other tokenizer"
+    ]
     if beyond:
-        notes.append(f"{beyond} ids are {embeddings:,} or more, beyond the model's embedding: the lookup fails there, so they are left out")
+        notes.append(
+            f"{beyond} ids are {embeddings:,} or more, beyond the model's embedding: the lookup fails there, so they are left out"
+        )
     if foreign["gap_note"]:
         notes.append(foreign["gap_note"])
-    return {"model": found.name, "tokenizer": other.name, "kind": kind, "text": text, "own": own, "other": foreign, "notes": notes}
+    return {
+        "model": found.name,
+        "tokenizer": other.name,
+        "kind": kind,
+        "text": text,
+        "own": own,
+        "other": foreign,
+        "notes": notes,
+    }
 
 
 def other_tokenizer(folder: str, name: str) -> Any:
@@ -61,10 +77,14 @@ def other_tokenizer(folder: str, name: str) -> Any:
     except Exception as error:
         log.warning("The tokenizer of %r cannot be loaded", name, exc_info=True)
         said = str(error).strip().split("\n")[0][:160]
-        raise Refused(f"the tokenizer of {name} cannot be loaded ({type(error).__name__}: {said}); choose another one") from error
+        raise Refused(
+            f"the tokenizer of {name} cannot be loaded ({type(error).__name__}: {said}); choose another one"
+        ) from error
 
 
-def _pair(pipe: Any, tokenizer: Any, text: str, kind: str, new_tokens: int, tell: Tell) -> dict[str, Any]:
+def _pair(
+    pipe: Any, tokenizer: Any, text: str, kind: str, new_tokens: int, tell: Tell
+) -> dict[str, Any]:
     """A text through a model by way of a tokenizer."""
     gap_note = ""
     if kind == MASKED:
@@ -78,7 +98,9 @@ def _pair(pipe: Any, tokenizer: Any, text: str, kind: str, new_tokens: int, tell
     embeddings = pipe.model.get_input_embeddings().num_embeddings
     kept = [token for token in ids if token < embeddings]
     if len(kept) > longest(pipe):
-        raise Refused(f"this text has {len(kept):,} tokens and the model reads at most {longest(pipe):,}; shorten it")
+        raise Refused(
+            f"this text has {len(kept):,} tokens and the model reads at most {longest(pipe):,}; shorten it"
+        )
     said: dict[str, Any] = {
         "tokens": [
             {
@@ -101,7 +123,9 @@ def _pair(pipe: Any, tokenizer: Any, text: str, kind: str, new_tokens: int, tell
             answer.append(written.id)
         return said | {"surprise": surprise(pipe.model, kept), "answer": _decoded(tokenizer, answer),
                        "answer_by_own": pipe.tokenizer.decode(answer)}  # fmt: skip
-    place = min(sum(token < embeddings for token in ids[: _gap_at(tokenizer, text, ids)]), len(kept) - 1)
+    place = min(
+        sum(token < embeddings for token in ids[: _gap_at(tokenizer, text, ids)]), len(kept) - 1
+    )
     return said | _fill(pipe, tokenizer, kept, place)
 
 
@@ -109,18 +133,34 @@ def _gap_at(tokenizer: Any, text: str, ids: list[int]) -> int:
     """Which token is the gap, or the first one of its spelling."""
     if tokenizer.mask_token_id in ids:
         return ids.index(tokenizer.mask_token_id)
-    return len(tokenizer(text[: text.index(GAP)], add_special_tokens=False, verbose=False)["input_ids"])
+    return len(
+        tokenizer(text[: text.index(GAP)], add_special_tokens=False, verbose=False)["input_ids"]
+    )
 
 
 @torch.no_grad()
 def _fill(pipe: Any, tokenizer: Any, ids: list[int], place: int) -> dict[str, Any]:
-    logits_V = pipe.model(input_ids=torch.tensor([ids], device=pipe.model.device)).logits[0, place].float().cpu()
+    logits_V = (
+        pipe.model(input_ids=torch.tensor([ids], device=pipe.model.device))
+        .logits[0, place]
+        .float()
+        .cpu()
+    )
     best = logits_V.softmax(-1).topk(min(PUT_IN, len(logits_V)))
     candidates = [
-        {"id": token, "word": _decoded(tokenizer, [token]), "by_own": pipe.tokenizer.decode([token]), "probability": probability}
+        {
+            "id": token,
+            "word": _decoded(tokenizer, [token]),
+            "by_own": pipe.tokenizer.decode([token]),
+            "probability": probability,
+        }
         for token, probability in zip(best.indices.tolist(), best.values.tolist(), strict=True)
     ]
-    return {"candidates": candidates, "answer": candidates[0]["word"], "answer_by_own": candidates[0]["by_own"]}
+    return {
+        "candidates": candidates,
+        "answer": candidates[0]["word"],
+        "answer_by_own": candidates[0]["by_own"],
+    }
 
 
 @torch.no_grad()
@@ -135,4 +175,6 @@ def surprise(model: Any, ids: list[int]) -> float | None:
 
 def _decoded(tokenizer: Any, ids: list[int]) -> str:
     """What ids read as; one that the tokenizer does not have is named by its number."""
-    return "".join(tokenizer.decode([token]) if token < len(tokenizer) else f"(id {token})" for token in ids)
+    return "".join(
+        tokenizer.decode([token]) if token < len(tokenizer) else f"(id {token})" for token in ids
+    )

@@ -30,12 +30,24 @@ from .work import Cancelled, Refused, Tell, in_words
 log = logging.getLogger(__name__)
 
 SUGGESTED = ("gpt2", "bert-base-uncased")
-NAME = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9._-]{0,95}/)?[A-Za-z0-9][A-Za-z0-9._-]{0,95}")  # the oldest models have no owner
+NAME = re.compile(
+    r"(?:[A-Za-z0-9][A-Za-z0-9._-]{0,95}/)?[A-Za-z0-9][A-Za-z0-9._-]{0,95}"
+)  # the oldest models have no owner
 TUNED = "tuned:"  # before the name of what was fine-tuned here
 CHECKPOINTS = Path(__file__).resolve().parents[2] / "checkpoints"
 SMALL_FILES = (".json", ".txt", ".model")
-CANONICAL_NAMES = {"bert-base-uncased": "google-bert/bert-base-uncased", "gpt2": "openai-community/gpt2"}
-TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "tokenizer.model", "sentencepiece.bpe.model")
+CANONICAL_NAMES = {
+    "bert-base-uncased": "google-bert/bert-base-uncased",
+    "gpt2": "openai-community/gpt2",
+}
+TOKENIZERS = (
+    "tokenizer.json",
+    "vocab.txt",
+    "vocab.json",
+    "spiece.model",
+    "tokenizer.model",
+    "sentencepiece.bpe.model",
+)
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
 SILENT_FOR = 40.0  # seconds without a byte after which a download is given up
@@ -97,7 +109,11 @@ def tuned_home() -> Path:
 
 def _folder_named(name: str) -> Path | None:
     """The folder of this machine that a name means: one that was fine-tuned here or, where those are allowed, any other."""
-    if name.startswith(TUNED) and NAME.fullmatch(own := name.removeprefix(TUNED)) and "/" not in own:
+    if (
+        name.startswith(TUNED)
+        and NAME.fullmatch(own := name.removeprefix(TUNED))
+        and "/" not in own
+    ):
         return folder if (folder := tuned_home() / own).is_dir() else None
     path = os.path.expanduser(name)
     return Path(path) if folders_allowed() and name and os.path.isdir(path) else None
@@ -113,10 +129,14 @@ def check_name(name: object) -> str:
     if _folder_named(text):
         return text
     if text.startswith(TUNED):
-        raise Refused(f"{text[:120]!r} is not on this machine any more, or never was; fine-tune it again")
+        raise Refused(
+            f"{text[:120]!r} is not on this machine any more, or never was; fine-tune it again"
+        )
     if not NAME.fullmatch(text) or "--" in text or ".." in text or text.endswith(".git"):
         folder = ", or a folder that holds one" if folders_allowed() else ""
-        raise Refused(f"{str(name)[:120]!r} is no model; name one of the Hub, as gpt2 or user/name{folder}")
+        raise Refused(
+            f"{str(name)[:120]!r} is no model; name one of the Hub, as gpt2 or user/name{folder}"
+        )
     return text
 
 
@@ -159,15 +179,23 @@ def read_config(folder: Path | str, name: str = "") -> dict[str, Any]:
     except Refused:
         raise
     except FileNotFoundError:
-        raise Refused(f"{name or folder} holds no config.json, so it is no model of transformers; choose another") from None
+        raise Refused(
+            f"{name or folder} holds no config.json, so it is no model of transformers; choose another"
+        ) from None
     except (OSError, ValueError, RecursionError, OverflowError):
-        raise Refused(f"{name or folder}: its config.json cannot be read; choose another model, or fetch it again") from None
+        raise Refused(
+            f"{name or folder}: its config.json cannot be read; choose another model, or fetch it again"
+        ) from None
 
 
 def _counted(types: object) -> dict[str, Any]:
     """GPT-Neo's [[[kind, ...], how often], ...] as counts of layers."""
     pairs = types if isinstance(types, list) else []
-    return {f"attention_types[{at}]_layers": pair[1] for at, pair in enumerate(pairs) if isinstance(pair, list) and len(pair) > 1}
+    return {
+        f"attention_types[{at}]_layers": pair[1]
+        for at, pair in enumerate(pairs)
+        if isinstance(pair, list) and len(pair) > 1
+    }
 
 
 def check_counts(config: object, name: str) -> None:
@@ -177,15 +205,27 @@ def check_counts(config: object, name: str) -> None:
     Raises:
         Refused: naming the setting.
     """
-    for key, value in config.items() if isinstance(config, dict) else enumerate(config) if isinstance(config, list) else ():
+    for key, value in (
+        config.items()
+        if isinstance(config, dict)
+        else enumerate(config)
+        if isinstance(config, list)
+        else ()
+    ):
         if key in ("label2id", "id2label"):  # people's names, and numbers that count nothing
             continue
         if isinstance(value, (dict, list)):
             check_counts(_counted(value) if key == "attention_types" else value, name)
             continue
         most = MOST_LAYERS if re.fullmatch(r".*layers?|depths?", str(key)) else MOST_COUNTED
-        if isinstance(value, (int, float)) and value > most and re.match(r"(num|n)_|.*(layers?|labels|depths?)$", str(key)):
-            raise Refused(f"{name}: its config.json says {key} is {value:.3g}; at most {most:,} are used; choose another model")
+        if (
+            isinstance(value, (int, float))
+            and value > most
+            and re.match(r"(num|n)_|.*(layers?|labels|depths?)$", str(key))
+        ):
+            raise Refused(
+                f"{name}: its config.json says {key} is {value:.3g}; at most {most:,} are used; choose another model"
+            )
 
 
 def kind_of(config: dict[str, Any]) -> str:
@@ -207,12 +247,18 @@ def _found(name: str, folder: Path, commit: str, where: str) -> Found:
     config = read_config(folder, name)
     weights = _weights(folder)
     if not weights:
-        raise Refused(f"{name} holds no {WEIGHTS}; only weights in the safetensors format are loaded here, so choose a model with those")
+        raise Refused(
+            f"{name} holds no {WEIGHTS}; only weights in the safetensors format are loaded here, so choose a model with those"
+        )
     if "auto_map" in config and str(config.get("model_type")) not in KIND_OF_TYPE:
-        raise Refused(f"{name} brings code of its own, which is not run here; choose a model that transformers knows itself")
+        raise Refused(
+            f"{name} brings code of its own, which is not run here; choose a model that transformers knows itself"
+        )
     size = sum(path.stat().st_size for path in weights)
     _check_size(name, size)
-    return Found(name, str(folder), sum(_numbers_in(path, name) for path in weights), size, commit, where)
+    return Found(
+        name, str(folder), sum(_numbers_in(path, name) for path in weights), size, commit, where
+    )
 
 
 def _weights(folder: Path) -> list[Path]:
@@ -226,7 +272,11 @@ def _weights(folder: Path) -> list[Path]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return []
     shards = [folder / each for each in sorted(map(str, named)) if SHARD.fullmatch(each)]
-    return shards if shards and len(shards) == len(named) and all(each.is_file() for each in shards) else []
+    return (
+        shards
+        if shards and len(shards) == len(named) and all(each.is_file() for each in shards)
+        else []
+    )
 
 
 def _numbers_in(path: Path, name: str) -> int:
@@ -239,16 +289,31 @@ def _numbers_in(path: Path, name: str) -> int:
             header = json.loads(file.read(length))
         shapes = [entry["shape"] for key, entry in header.items() if key != "__metadata__"]
         for shape in shapes:  # a product of a million large numbers takes hours
-            if len(shape) > MOST_DIMENSIONS or any(type(n) is not int or not 0 <= n < 2**40 for n in shape):
+            if len(shape) > MOST_DIMENSIONS or any(
+                type(n) is not int or not 0 <= n < 2**40 for n in shape
+            ):
                 raise ValueError
         return sum(map(math.prod, shapes))
-    except (OSError, struct.error, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
-        raise Refused(f"{name}: {path.name} is no safetensors file, or was cut short; fetch it again or choose another model") from None
+    except (
+        OSError,
+        struct.error,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        OverflowError,
+    ):
+        raise Refused(
+            f"{name}: {path.name} is no safetensors file, or was cut short; fetch it again or choose another model"
+        ) from None
 
 
 def _check_size(name: str, size: int) -> None:
     if size > most_bytes():
-        raise Refused(f"{name} has {_mb(size)} of weights, more than the {_mb(most_bytes())} that are loaded here; choose a smaller model")
+        raise Refused(
+            f"{name} has {_mb(size)} of weights, more than the {_mb(most_bytes())} that are loaded here; choose a smaller model"
+        )
 
 
 def _mb(size: float) -> str:
@@ -283,8 +348,16 @@ def _newest_snapshot(home: Path) -> Path | None:
         main = (home / "refs" / "main").read_text().strip()
     except OSError:
         main = ""
-    for folder in sorted((home / "snapshots").glob("*"), key=lambda path: (path.name == main, path.stat().st_mtime), reverse=True):
-        if (folder / "config.json").is_file() and any((folder / each).is_file() for each in TOKENIZERS) and _weights(folder):
+    for folder in sorted(
+        (home / "snapshots").glob("*"),
+        key=lambda path: (path.name == main, path.stat().st_mtime),
+        reverse=True,
+    ):
+        if (
+            (folder / "config.json").is_file()
+            and any((folder / each).is_file() for each in TOKENIZERS)
+            and _weights(folder)
+        ):
             return folder
     return None
 
@@ -306,7 +379,9 @@ def _used(home: Path) -> None:
 
 def _size(home: Path) -> int:
     """Bytes of a model in the cache; snapshots are links to what lies beside them, and count once."""
-    return sum(path.stat().st_size for path in home.rglob("*") if path.is_file() and not path.is_symlink())
+    return sum(
+        path.stat().st_size for path in home.rglob("*") if path.is_file() and not path.is_symlink()
+    )
 
 
 def _evict(name: str, size: int, most: int) -> None:
@@ -339,13 +414,20 @@ def _evict(name: str, size: int, most: int) -> None:
 
 def cached_names() -> list[str]:
     """The models in the Hub's cache that could be used without a network."""
-    names = [path.name.removeprefix("models--").replace("--", "/") for path in sorted(_cache().glob("models--*"))]
+    names = [
+        path.name.removeprefix("models--").replace("--", "/")
+        for path in sorted(_cache().glob("models--*"))
+    ]
     return [name for name in names if NAME.fullmatch(name) and _in_cache(name)]
 
 
 def _what_is_cached() -> str:
     names = cached_names()
-    return f". On this machine already: {', '.join(names[:8])}" if names else ". No model is on this machine yet"
+    return (
+        f". On this machine already: {', '.join(names[:8])}"
+        if names
+        else ". No model is on this machine yet"
+    )
 
 
 # On the Hub
@@ -365,7 +447,10 @@ def _hub() -> Any:
     constants.DOWNLOAD_CHUNK_SIZE = CHUNK
     try:
         if constants.HF_HUB_OFFLINE:
-            raise HubError("HF_HUB_OFFLINE is set on this machine: unset it and start the playground again", again=True)
+            raise HubError(
+                "HF_HUB_OFFLINE is set on this machine: unset it and start the playground again",
+                again=True,
+            )
         hub = Hub("", os.environ.get("HF_ENDPOINT", ""))
         hub.reach()
         return hub
@@ -380,7 +465,9 @@ def _ask(hub: Any, name: str) -> dict[str, Any]:
     try:
         told: dict[str, Any] = hub.described(name)
     except HubError as error:
-        raise Refused(_named(name, error) + (_what_is_cached() if error.again else ""), again=error.again) from None
+        raise Refused(
+            _named(name, error) + (_what_is_cached() if error.again else ""), again=error.again
+        ) from None
     if told.get("gated"):
         raise Refused(
             f"{name} is gated: its owners give it out one by one, and this playground sends nobody's token; choose another model, or "
@@ -404,14 +491,26 @@ def _wanted(told: dict[str, Any], name: str) -> dict[str, int]:
         for each in told.get("siblings") or []
         if isinstance(each, dict) and isinstance(each.get("rfilename"), str)
     }
-    small = {path: size for path, size in sizes.items() if "/" not in path and path.endswith(SMALL_FILES) and path != INDEX}
-    weights = {WEIGHTS: sizes[WEIGHTS]} if WEIGHTS in sizes else {path: size for path, size in sizes.items() if SHARD.fullmatch(path)}
+    small = {
+        path: size
+        for path, size in sizes.items()
+        if "/" not in path and path.endswith(SMALL_FILES) and path != INDEX
+    }
+    weights = (
+        {WEIGHTS: sizes[WEIGHTS]}
+        if WEIGHTS in sizes
+        else {path: size for path, size in sizes.items() if SHARD.fullmatch(path)}
+    )
     if not weights or "config.json" not in small:
         what = "config.json" if weights else "weights in the safetensors format"
-        raise Refused(f"{name} has no {what}, and nothing else is loaded here; choose another model")
+        raise Refused(
+            f"{name} has no {what}, and nothing else is loaded here; choose another model"
+        )
     if WEIGHTS not in sizes:
         if INDEX not in sizes:
-            raise Refused(f"{name} has weights in several files and no {INDEX}; choose another model")
+            raise Refused(
+                f"{name} has weights in several files and no {INDEX}; choose another model"
+            )
         small[INDEX] = sizes[INDEX]
     _check_size(name, sum(weights.values()))
     if sum(small.values()) > 100_000_000:
@@ -456,7 +555,9 @@ def _download(name: str, tell: Tell) -> Path:
             files = _wanted(_ask(hub, name), name)
             total = sum(files.values())
             _check_disk(name, total)
-            tell.say(f"Fetching {name}: {_mb(total)} in {len(files)} files, once; later it comes from this machine's cache")
+            tell.say(
+                f"Fetching {name}: {_mb(total)} in {len(files)} files, once; later it comes from this machine's cache"
+            )
             counted["total"] = total
             for path in files:
                 tell.check()
@@ -466,7 +567,9 @@ def _download(name: str, tell: Tell) -> Path:
         except Exception as error:
             problem.append(error)
 
-    thread = threading.Thread(target=fetch, name=f"fetch {name}", daemon=True)  # left to itself when it hangs: its client gives up soon
+    thread = threading.Thread(
+        target=fetch, name=f"fetch {name}", daemon=True
+    )  # left to itself when it hangs: its client gives up soon
     thread.start()
     try:
         while thread.is_alive():
@@ -475,7 +578,10 @@ def _download(name: str, tell: Tell) -> Path:
                 tell.share(min(counted["bytes"], counted["total"]), counted["total"], "bytes")
             tell.check()
             if time.monotonic() - counted["at"] > SILENT_FOR:
-                raise Refused(f"{name}: the Hub sent nothing for {SILENT_FOR:.0f} s; look at the network and try again", again=True)
+                raise Refused(
+                    f"{name}: the Hub sent nothing for {SILENT_FOR:.0f} s; look at the network and try again",
+                    again=True,
+                )
     finally:
         given_up.set()
     tell.check()
@@ -486,7 +592,9 @@ def _download(name: str, tell: Tell) -> Path:
             log.error("The download of %r failed", name, exc_info=problem[0])
         raise Refused(_named(name, problem[0]), again=getattr(problem[0], "again", True)) from None
     if len({path.parent for path in fetched}) != 1:
-        raise Refused(f"{name} was changed on the Hub while it was being fetched; try again", again=True)
+        raise Refused(
+            f"{name} was changed on the Hub while it was being fetched; try again", again=True
+        )
     return fetched[0].parent
 
 
@@ -497,7 +605,10 @@ def _check_disk(name: str, size: int) -> None:
         _evict(name, size, most)
     free = _free_disk()
     if size + (SPARE_DISK if most is None else HOSTED_SPARE_DISK) > free:
-        raise Refused(f"{name} takes {_mb(size)} and {_mb(free)} are free on this disk; make room, or choose a smaller model", again=True)
+        raise Refused(
+            f"{name} takes {_mb(size)} and {_mb(free)} are free on this disk; make room, or choose a smaller model",
+            again=True,
+        )
 
 
 def _free_disk() -> int:
@@ -521,7 +632,9 @@ class Opened:
 
 
 _lock = threading.Lock()  # one load at a time
-_open: OrderedDict[tuple[str, str], Opened] = OrderedDict()  # by pipeline and folder; the least recently used one first
+_open: OrderedDict[tuple[str, str], Opened] = (
+    OrderedDict()
+)  # by pipeline and folder; the least recently used one first
 
 
 def open_pipeline(task: str, found: Found, tell: Tell) -> Any:
@@ -532,7 +645,9 @@ def open_pipeline(task: str, found: Found, tell: Tell) -> Any:
         Refused: when it does not fit, is broken, or is no model of this kind.
     """
     if task not in HEADS:
-        raise Refused(f"{task[:40]!r} is no pipeline of this playground; choose one of {', '.join(HEADS)}")
+        raise Refused(
+            f"{task[:40]!r} is no pipeline of this playground; choose one of {', '.join(HEADS)}"
+        )
     import torch
 
     from playground.runs.processes import usable_cores
@@ -599,7 +714,10 @@ def _make_room(found: Found) -> None:
         _drop(next(iter(_open)))
     if needed > 0.9 * free_memory():
         free = f"{free_memory() / 1e9:.1f} GB are free"
-        raise Refused(f"{found.name} needs about {needed / 1e9:.1f} GB and {free}; choose a smaller model, or end a run", again=True)
+        raise Refused(
+            f"{found.name} needs about {needed / 1e9:.1f} GB and {free}; choose a smaller model, or end a run",
+            again=True,
+        )
 
 
 def device() -> str:
@@ -631,7 +749,9 @@ def _load(task: str, found: Found) -> tuple[Any, list[str]]:
             "chance; choose a model that was trained for it"
         )
     if not all(bool(torch.isfinite(weight).all()) for weight in model.parameters()):
-        raise Refused(f"{found.name} holds weights that are not finite numbers; fetch it again, or choose another model")
+        raise Refused(
+            f"{found.name} holds weights that are not finite numbers; fetch it again, or choose another model"
+        )
     tokenizer = AutoTokenizer.from_pretrained(found.folder, trust_remote_code=False)
     return pipeline(task, model=model.eval(), tokenizer=tokenizer, device=device()), missing  # type: ignore[call-overload]
 
@@ -642,9 +762,13 @@ def _check_config(auto: Any, config: Any, found: Found) -> None:
 
     layers = [getattr(config, field, 0) for field in ("num_hidden_layers", "n_layer", "num_layers")]
     if any(isinstance(each, int) and not 0 <= each <= MOST_LAYERS for each in layers):
-        raise Refused(f"{found.name}: its config.json asks for {max(layers, key=abs)} layers; choose another model")
+        raise Refused(
+            f"{found.name}: its config.json asks for {max(layers, key=abs)} layers; choose another model"
+        )
     with torch.device("meta"):
-        asked = sum(each.numel() for each in auto.from_config(config, trust_remote_code=False).parameters())
+        asked = sum(
+            each.numel() for each in auto.from_config(config, trust_remote_code=False).parameters()
+        )
     if asked > 1.5 * found.parameters + 10_000_000:
         raise Refused(
             f"{found.name}: its config.json asks for {asked:,} parameters and its weights hold {found.parameters:,}; choose another model"
@@ -656,7 +780,9 @@ def _unloadable(error: Exception, name: str, task: str) -> Refused:
         return in_words(MemoryError(), name)
     log.warning("The model %r cannot be loaded for %s", name, task, exc_info=error)
     said = str(error).strip().split("\n")[0][:160]
-    return Refused(f"{name} cannot be loaded for {task} ({type(error).__name__}: {said}); choose another model")
+    return Refused(
+        f"{name} cannot be loaded for {task} ({type(error).__name__}: {said}); choose another model"
+    )
 
 
 # Jobs
@@ -673,12 +799,23 @@ def about(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     hub: Any = None
     for name in (names if isinstance(names, list) else [])[:8]:
         tell.check()
-        row: dict[str, Any] = {"name": str(name)[:200], "where": "", "bytes": None, "parameters": None, "kind": "", "sentence": ""}
+        row: dict[str, Any] = {
+            "name": str(name)[:200],
+            "where": "",
+            "bytes": None,
+            "parameters": None,
+            "kind": "",
+            "sentence": "",
+        }
         row["unreached"] = False
         try:
             try:
                 found = find(name, tell, local_only=True)
-                row |= {key: value for key, value in asdict(found).items() if key in ("name", "where", "bytes", "parameters", "commit")}
+                row |= {
+                    key: value
+                    for key, value in asdict(found).items()
+                    if key in ("name", "where", "bytes", "parameters", "commit")
+                }
                 row["kind"] = kind_of(read_config(found.folder, found.name))
             except Refused:
                 row["name"] = checked = check_name(name)
@@ -690,8 +827,16 @@ def about(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
                 answer = _ask(hub, checked)
                 files = _wanted(answer, checked)
                 numbers = answer.get("safetensors")
-                row |= {"where": "hub", "bytes": sum(files.values()), "commit": str(answer.get("sha") or "")}
-                row["parameters"] = numbers.get("total") if isinstance(numbers, dict) and type(numbers.get("total")) is int else None
+                row |= {
+                    "where": "hub",
+                    "bytes": sum(files.values()),
+                    "commit": str(answer.get("sha") or ""),
+                }
+                row["parameters"] = (
+                    numbers.get("total")
+                    if isinstance(numbers, dict) and type(numbers.get("total")) is int
+                    else None
+                )
                 config = answer.get("config")
                 row["kind"] = kind_of(config) if isinstance(config, dict) else ""
         except Refused as error:
@@ -711,4 +856,9 @@ def cached(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
             continue
         rows.append({"name": name, "bytes": found.bytes, "parameters": found.parameters, "commit": found.commit,
                      "kind": kind_of(read_config(found.folder, name))})  # fmt: skip
-    return {"models": rows, "suggested": list(SUGGESTED), "most_bytes": most_bytes(), "folders": folders_allowed()}
+    return {
+        "models": rows,
+        "suggested": list(SUGGESTED),
+        "most_bytes": most_bytes(),
+        "folders": folders_allowed(),
+    }

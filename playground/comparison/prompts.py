@@ -21,9 +21,14 @@ def prompt_for(item: Item, examples: Sequence[Item]) -> str:
     return f"{solved}Input: {item.asked}\nOutput:"
 
 
-def masked_prompt(item: Item, examples: Sequence[Item], mask: str, hidden: set[int] | None = None) -> str:
+def masked_prompt(
+    item: Item, examples: Sequence[Item], mask: str, hidden: set[int] | None = None
+) -> str:
     """The prompt with the answer behind it and a mask in each hidden place, all of them unless they are named."""
-    shown = [mask if hidden is None or place in hidden else symbol for place, symbol in enumerate(item.answer)]
+    shown = [
+        mask if hidden is None or place in hidden else symbol
+        for place, symbol in enumerate(item.answer)
+    ]
     return f"{prompt_for(item, examples)} {' '.join(shown)}"
 
 

@@ -40,7 +40,11 @@ def rank_of(scores: Sequence[float], right: int) -> int:
     score that is no number is the last of all.
     """
     known = _ordered(scores)
-    return 1 + sum(score > known[right] or _is_tie(score, known[right]) for place, score in enumerate(known) if place != right)
+    return 1 + sum(
+        score > known[right] or _is_tie(score, known[right])
+        for place, score in enumerate(known)
+        if place != right
+    )
 
 
 def first_credit(scores: Sequence[float], right: int) -> float:
@@ -71,9 +75,13 @@ class Tally:
     def __init__(self) -> None:
         self.n = self.exact = self.symbols = self.right_symbols = self.ranked = 0
         self.first = self.seconds = self.rank_seconds = 0.0
-        self.chance: list[float] = []  # of ranking the right answer first, for each item that was ranked
+        self.chance: list[
+            float
+        ] = []  # of ranking the right answer first, for each item that was ranked
 
-    def add(self, given: Sequence[str | None] | None, answer: Sequence[str], seconds: float) -> None:
+    def add(
+        self, given: Sequence[str | None] | None, answer: Sequence[str], seconds: float
+    ) -> None:
         places = right_places(given, answer)
         self.n += 1
         self.exact += is_exact(given, answer)
@@ -90,7 +98,11 @@ class Tally:
 
     def told(self) -> dict[str, float | int | None]:
         """The scores with their 95 % intervals; None where there is nothing to count."""
-        row: dict[str, float | int | None] = {"n": self.n, "symbols": self.symbols, "ranked": self.ranked}
+        row: dict[str, float | int | None] = {
+            "n": self.n,
+            "symbols": self.symbols,
+            "ranked": self.ranked,
+        }
         for name, right, of in (
             ("exact_match", self.exact, self.n),
             ("token_accuracy", self.right_symbols, self.symbols),

@@ -26,9 +26,28 @@ from playground.statistics import percent
 from playground.training.checkpoint import load_model
 from playground.training.config import TaskConfig
 
-from .answerers import Answerer, Causal, Chance, CommonestTarget, Copy, Masked, MostFrequent, Scratch, by_elimination
+from .answerers import (
+    Answerer,
+    Causal,
+    Chance,
+    CommonestTarget,
+    Copy,
+    Masked,
+    MostFrequent,
+    Scratch,
+    by_elimination,
+)
 from .items import MOST_EXAMPLES, Item, Questions, candidates_for, draw_questions
-from .pretrained import Found, find, folders_allowed, growth, kind_of, memory_used, open_pipeline, read_config
+from .pretrained import (
+    Found,
+    find,
+    folders_allowed,
+    growth,
+    kind_of,
+    memory_used,
+    open_pipeline,
+    read_config,
+)
 from .scoring import Tally, first_credit, is_exact, rank_of, right_places
 from .work import Cancelled, Refused, Tell, in_words
 
@@ -66,19 +85,32 @@ class Asked:
         def number(name: str, default: int, low: int, high: int) -> int:
             value = what.get(name, default)
             if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-                raise Refused(f"{name} is {str(value)[:40]}; give a whole number from {low} to {high}")
+                raise Refused(
+                    f"{name} is {str(value)[:40]}; give a whole number from {low} to {high}"
+                )
             return value
 
         checkpoint, models = what.get("checkpoint"), what.get("models", [])
         if not isinstance(checkpoint, str) or not checkpoint:
             raise Refused("choose a checkpoint to compare with")
-        if not isinstance(models, list | tuple) or len(models) > MOST_MODELS or not all(isinstance(each, str) for each in models):
+        if (
+            not isinstance(models, list | tuple)
+            or len(models) > MOST_MODELS
+            or not all(isinstance(each, str) for each in models)
+        ):
             raise Refused(f"models is {str(models)[:80]}; name up to {MOST_MODELS} models")
         n = number("n", 20, 1, MOST_ITEMS)
         most = MOST_ITEMS if folders_allowed() else HOSTED_RANKED
         rank = min(n, RANKED, most) if what.get("rank") is None else number("rank", n, 0, most)
         name = str(what.get("name") or Path(checkpoint).name)[:120]
-        return cls(checkpoint, name, tuple(dict.fromkeys(models)), n, number("shots", 8, 0, MOST_EXAMPLES), rank)
+        return cls(
+            checkpoint,
+            name,
+            tuple(dict.fromkeys(models)),
+            n,
+            number("shots", 8, 0, MOST_EXAMPLES),
+            rank,
+        )
 
 
 def table(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
@@ -90,13 +122,17 @@ def table(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     """
     asked = Asked.of(what)
     tell.say(f"Loading {asked.name}")
-    torch.set_num_threads(1)  # more only get into each other's way at this size; pretrained models take more (pretrained.py)
+    torch.set_num_threads(
+        1
+    )  # more only get into each other's way at this size; pretrained models take more (pretrained.py)
     manifest, family = load_model(Path(asked.checkpoint))
     settings = manifest.config.task
     task = settings.load()
     questions = draw_questions(task, asked.n, settings.min_length, settings.max_length)
     if not questions.items:
-        raise Refused(f"no held-out sequence of {settings.max_length} symbols or fewer can be asked; choose a checkpoint of longer ones")
+        raise Refused(
+            f"no held-out sequence of {settings.max_length} symbols or fewer can be asked; choose a checkpoint of longer ones"
+        )
     table = Table(asked, questions, settings, tuple(task.vocabulary.symbols), tell)
     scratch = Scratch(asked.name, task, family)
     tell.row({"kind": "settings", "note": questions.note, "caption": table.caption(scratch.parameters or 0),
@@ -115,8 +151,21 @@ def table(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
 class Table:
     """The rows so far."""
 
-    def __init__(self, asked: Asked, questions: Questions, task: TaskConfig, symbols: Sequence[str], tell: Tell) -> None:
-        self.asked, self.questions, self.task, self.symbols, self.tell = asked, questions, task, symbols, tell
+    def __init__(
+        self,
+        asked: Asked,
+        questions: Questions,
+        task: TaskConfig,
+        symbols: Sequence[str],
+        tell: Tell,
+    ) -> None:
+        self.asked, self.questions, self.task, self.symbols, self.tell = (
+            asked,
+            questions,
+            task,
+            symbols,
+            tell,
+        )
         self.items = questions.items
         self.rankable = [item for item in self.items if len(candidates_for(item, self.items)) > 1]
         self.ranked = self.rankable[: asked.rank]
@@ -126,7 +175,11 @@ class Table:
     def caption(self, parameters: int) -> str:
         """What is compared with what, and what that does not say."""
         name, task = self.asked.name, self.task
-        lengths = f"{task.min_length} to {task.max_length}" if task.min_length < task.max_length else f"{task.max_length}"
+        lengths = (
+            f"{task.min_length} to {task.max_length}"
+            if task.min_length < task.max_length
+            else f"{task.max_length}"
+        )
         return (
             f"{name} ({parameters:,} parameters) was trained on exactly this task, {task.task} of {lengths} symbols; pretrained models "
             f"were trained on text and get up to {self.asked.shots} worked examples, unless their row says fine-tuned. So this is no race "
@@ -160,10 +213,17 @@ class Table:
 
     def chance(self) -> None:
         scores = Chance.scores(self.items, len(self.questions.target_symbols), self.ranked)
-        more = {"n": len(self.items), "ranked": len(self.ranked), "rank_chance": scores["rank_accuracy"], "over": True}
+        more = {
+            "n": len(self.items),
+            "ranked": len(self.ranked),
+            "rank_chance": scores["rank_accuracy"],
+            "over": True,
+        }
         self.put(self.line(Chance) | scores | more)
 
-    def ask(self, answerer: Answerer, told: bool = True, grown: Callable[[], int] | None = None) -> tuple[Tally, float | None]:
+    def ask(
+        self, answerer: Answerer, told: bool = True, grown: Callable[[], int] | None = None
+    ) -> tuple[Tally, float | None]:
         """Ask every item; its scores, and the summed log-probability of the right answers where that was measured.
 
         Whatever goes wrong in between becomes part of the row, which keeps what had come.
@@ -176,16 +236,26 @@ class Table:
             if estimate := answerer.estimate(self.items, self.ranked):
                 sentence = f"{answerer.name}: about {_duration(estimate[0])} for {len(self.items)} items ({estimate[1]})"
                 self.tell.row(
-                    {"kind": "estimate", "place": row["place"], "model": answerer.name, "seconds": estimate[0], "sentence": sentence}
+                    {
+                        "kind": "estimate",
+                        "place": row["place"],
+                        "model": answerer.name,
+                        "seconds": estimate[0],
+                        "sentence": sentence,
+                    }
                 )
                 self.tell.say(sentence)
             for number, item in enumerate(self.items):
                 self.tell.share(number, len(self.items), "questions")
                 entry, log_probability = self.ask_item(answerer, item, number, tally)
-                summed = None if summed is None or log_probability is None else summed + log_probability
+                summed = (
+                    None if summed is None or log_probability is None else summed + log_probability
+                )
                 row |= tally.told() | {"grown_bytes": grown() if grown else None}
                 if told:
-                    self.tell.row(entry | {"place": row["place"], "model": answerer.name, "way": answerer.way})
+                    self.tell.row(
+                        entry | {"place": row["place"], "model": answerer.name, "way": answerer.way}
+                    )
                     self.tell.row(row)
             self.tell.share(len(self.items), len(self.items), "questions")
         except Cancelled:
@@ -196,7 +266,9 @@ class Table:
         self.tell.row(row)
         return tally, summed if tally.n else None
 
-    def ask_item(self, answerer: Answerer, item: Item, number: int, tally: Tally) -> tuple[dict[str, Any], float | None]:
+    def ask_item(
+        self, answerer: Answerer, item: Item, number: int, tally: Tally
+    ) -> tuple[dict[str, Any], float | None]:
         started = time.perf_counter()
         answer = answerer.answer(item)
         seconds = time.perf_counter() - started
@@ -213,9 +285,16 @@ class Table:
             scores = answerer.scores(item, [each.symbols for each in candidates])
             right = [each.symbols for each in candidates].index(item.answer)
             entry["rank"] = rank_of(scores, right)
-            tally.add_rank(first_credit(scores, right), len(candidates), time.perf_counter() - started)
+            tally.add_rank(
+                first_credit(scores, right), len(candidates), time.perf_counter() - started
+            )
             entry["candidates"] = [
-                {"symbols": " ".join(each.symbols), "made": each.made, "score": score, "right": place == right}
+                {
+                    "symbols": " ".join(each.symbols),
+                    "made": each.made,
+                    "score": score,
+                    "right": place == right,
+                }
                 for place, (each, score) in enumerate(zip(candidates, scores, strict=True))
             ]
         return entry, answer.log_probability
@@ -231,8 +310,19 @@ class Table:
             pipe, kind = open_of_a_kind(found, self.tell)
             task = KINDS[kind]
             base = memory_used() - growth(task, found)
-            shots = 0 if is_tuned(found) else self.asked.shots  # it was trained on the bare question
-            asked = (found.name, what, pipe, self.symbols, self.tell, self.items, self.questions.examples, shots)
+            shots = (
+                0 if is_tuned(found) else self.asked.shots
+            )  # it was trained on the bare question
+            asked = (
+                found.name,
+                what,
+                pipe,
+                self.symbols,
+                self.tell,
+                self.items,
+                self.questions.examples,
+                shots,
+            )
 
             def grown() -> int:
                 return memory_used() - base
@@ -249,7 +339,9 @@ class Table:
             row = {"model": name, "what": trained_on(found) if found else "not asked", "way": ""}
             self.put(self.line(Chance) | row | {"error": str(in_words(error, name)), "over": True})
 
-    def leak(self, name: str, at_once: tuple[Tally, float | None], one_by_one: tuple[Tally, float | None]) -> None:
+    def leak(
+        self, name: str, at_once: tuple[Tally, float | None], one_by_one: tuple[Tally, float | None]
+    ) -> None:
         """How much a masked model gains when all other symbols of the right answer are shown to it."""
         (hidden, log_hidden), (shown, log_shown) = at_once, one_by_one
         if not (hidden.n == shown.n == len(self.items)) or log_hidden is None or log_shown is None:
@@ -301,7 +393,9 @@ def open_of_a_kind(found: Found, tell: Tell) -> tuple[Any, str]:
         except Refused as error:
             if error.again:
                 raise
-    raise Refused(f"{found.name} neither writes on (causal) nor fills gaps (masked), so it cannot be asked; choose a model such as gpt2")
+    raise Refused(
+        f"{found.name} neither writes on (causal) nor fills gaps (masked), so it cannot be asked; choose a model such as gpt2"
+    )
 
 
 def _duration(seconds: float) -> str:
@@ -323,7 +417,9 @@ def line_in_words(row: dict[str, Any]) -> str:
         if row[name] is None:
             return f"{'-':>19}"
         low, high = row[f"{name}_low"], row[f"{name}_high"]
-        return f"{percent(row[name]):>7} " + (f"[{low:4.0%}, {high:4.0%}]" if low is not None else " " * 12)
+        return f"{percent(row[name]):>7} " + (
+            f"[{low:4.0%}, {high:4.0%}]" if low is not None else " " * 12
+        )
 
     shown = f"{row['model'][:34]:34} {share('exact_match')} {share('token_accuracy')} {share('rank_accuracy')}"
     shown += f" {row['parameters'] or 0:>13,}" if row["parameters"] else f" {'':>13}"

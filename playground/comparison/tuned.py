@@ -45,9 +45,15 @@ class TunedConfig(ModelConfig):
     reads_all: bool = setting(False, "Every place of a row is scored, not only the answer's.")
 
     @classmethod
-    def of(cls, config: Any, positions: int, wording: int, parameters: int, reads_all: bool) -> TunedConfig:
+    def of(
+        cls, config: Any, positions: int, wording: int, parameters: int, reads_all: bool
+    ) -> TunedConfig:
         """The sizes that transformers' `config` tells."""
-        wide = getattr(config, "intermediate_size", None) or getattr(config, "n_inner", None) or 4 * config.hidden_size
+        wide = (
+            getattr(config, "intermediate_size", None)
+            or getattr(config, "n_inner", None)
+            or 4 * config.hidden_size
+        )
         return cls(
             d_model=config.hidden_size, n_heads=config.num_attention_heads, n_layers=config.num_hidden_layers, d_ff=wide,
             source_vocabulary=config.vocab_size, target_vocabulary=config.vocab_size, max_positions=positions,
@@ -61,7 +67,12 @@ class TunedConfig(ModelConfig):
         return self.wording + source + target
 
     def rows_at_a_time(self, width: int) -> int:
-        return max(1, min(super().rows_at_a_time(width), LOGITS_AT_A_TIME // (width * self.target_vocabulary)))
+        return max(
+            1,
+            min(
+                super().rows_at_a_time(width), LOGITS_AT_A_TIME // (width * self.target_vocabulary)
+            ),
+        )
 
     def training_bytes(self, rows: int, source: int, target: int) -> dict[str, int]:
         """Bytes that training takes with `rows` of so many tokens in each update, by what takes them.
@@ -70,7 +81,9 @@ class TunedConfig(ModelConfig):
         step keeps for its backward pass, the scores of all tokens of the vocabulary among them.
         """
         width = self.row_width(source, target)
-        kept = self.n_layers * (30 * self.d_model + 5 * self.d_ff + 6 * self.n_heads * width) * width
+        kept = (
+            self.n_layers * (30 * self.d_model + 5 * self.d_ff + 6 * self.n_heads * width) * width
+        )
         scored = 4 * self.target_vocabulary * (width if self.reads_all else target)
         return {
             "weights": 4 * self.parameters,
@@ -115,14 +128,22 @@ class Wording:
             own += ids
         item = Item(tuple(symbols), tuple(reversed(symbols)))
         end = "\n" if kind == CAUSAL else ""
-        text = f"{prompt_for(item, [])} {item.right}{end}" if kind == CAUSAL else masked_prompt(item, [], tokenizer.mask_token)
+        text = (
+            f"{prompt_for(item, [])} {item.right}{end}"
+            if kind == CAUSAL
+            else masked_prompt(item, [], tokenizer.mask_token)
+        )
         answer = own[::-1] if kind == CAUSAL else [tokenizer.mask_token_id] * len(own)
         before, between, behind = coded("Input:"), coded("\nOutput:"), coded(end)
         parts = [*before, *own, *between, *answer, *behind]
         whole: list[int] = tokenizer(text)["input_ids"]
-        starts = [at for at in range(len(whole) - len(parts) + 1) if whole[at : at + len(parts)] == parts]
+        starts = [
+            at for at in range(len(whole) - len(parts) + 1) if whole[at : at + len(parts)] == parts
+        ]
         if not starts or (kind == CAUSAL and len(behind) != 1):
-            raise Refused(f"{name} has a tokenizer that joins symbols with what stands beside them; choose another model")
+            raise Refused(
+                f"{name} has a tokenizer that joins symbols with what stands beside them; choose another model"
+            )
         special, ends = whole[: starts[0]], whole[starts[0] + len(parts) :]
         return cls(special + before, between, behind if kind == CAUSAL else ends, own)
 
@@ -144,10 +165,21 @@ class Tuned(Family):
     def __init__(self, model: Any, tokenizer: Any, task: Task, name: str) -> None:
         super().__init__()
         wording = Wording.of(tokenizer, task.vocabulary.symbols, name, self.kind)
-        told = [getattr(model.config, "max_position_embeddings", None), getattr(tokenizer, "model_max_length", None)]
-        positions = min([each for each in told if isinstance(each, int) and each > 0], default=MOST_POSITIONS)
+        told = [
+            getattr(model.config, "max_position_embeddings", None),
+            getattr(tokenizer, "model_max_length", None),
+        ]
+        positions = min(
+            [each for each in told if isinstance(each, int) and each > 0], default=MOST_POSITIONS
+        )
         parameters = sum(each.numel() for each in model.parameters())
-        self.config = TunedConfig.of(model.config, min(positions, MOST_POSITIONS), len(wording), parameters, self.kind != CAUSAL)
+        self.config = TunedConfig.of(
+            model.config,
+            min(positions, MOST_POSITIONS),
+            len(wording),
+            parameters,
+            self.kind != CAUSAL,
+        )
         self.model, self.task = model, task
         self._places = {"position_ids"} & set(inspect.signature(model.forward).parameters)
         end = wording.behind[0] if self.kind == CAUSAL else 0
@@ -158,7 +190,9 @@ class Tuned(Family):
             "between_P": torch.tensor(wording.between),
             "behind_P": torch.tensor(wording.behind),
         }
-        tables["ours_V"][wording.symbols] = torch.arange(len(wording.symbols)) + len(tables["ids_Y"]) - len(wording.symbols)
+        tables["ours_V"][wording.symbols] = (
+            torch.arange(len(wording.symbols)) + len(tables["ids_Y"]) - len(wording.symbols)
+        )
         if self.kind == CAUSAL:
             tables["ours_V"][end] = EOS
         for key, table in tables.items():
@@ -181,12 +215,26 @@ class Tuned(Family):
     def _prompt(self, source_BS: Tensor) -> list[tuple[Tensor, Tensor]]:
         """The parts of the prompt: the model's tokens, and which of them are there."""
         source_BS = source_BS[:, :-1]  # the last column holds EOS or nothing
-        return [always(self.before_P, source_BS), (self.ids_Y[source_BS], source_BS > EOS), always(self.between_P, source_BS)]
+        return [
+            always(self.before_P, source_BS),
+            (self.ids_Y[source_BS], source_BS > EOS),
+            always(self.between_P, source_BS),
+        ]
 
-    def _loss(self, logits_BTV: Tensor, labels_BT: Tensor, counts_BT: Tensor, batch: Batch, label_smoothing: float) -> Tensor:
+    def _loss(
+        self,
+        logits_BTV: Tensor,
+        labels_BT: Tensor,
+        counts_BT: Tensor,
+        batch: Batch,
+        label_smoothing: float,
+    ) -> Tensor:
         """Mean cross-entropy over the answer's tokens that count, of the rows that train."""
         loss_BT = F.cross_entropy(
-            logits_BTV.float().transpose(1, 2), self.ids_Y[labels_BT], reduction="none", label_smoothing=label_smoothing
+            logits_BTV.float().transpose(1, 2),
+            self.ids_Y[labels_BT],
+            reduction="none",
+            label_smoothing=label_smoothing,
         )
         weight_BT = counts_BT * batch.weight_B[:, None]
         return (loss_BT * weight_BT).sum() / weight_BT.sum().clamp(min=1)
@@ -232,7 +280,9 @@ class TunedCausal(Tuned):
     @torch.no_grad()
     def record(self, batch: Batch) -> AttentionRecord:
         with looking(self):
-            told = self.model(**self._given(*self._row(batch)), use_cache=False, output_attentions=True)
+            told = self.model(
+                **self._given(*self._row(batch)), use_cache=False, output_attentions=True
+            )
         return AttentionRecord(decoder_attention=list(told.attentions))
 
     def axes(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
@@ -243,12 +293,16 @@ class TunedCausal(Tuned):
         """The prompt and the right answer up to its last token but one, from which the last is to be told."""
         ids_BP, there_BP = put_together(self._prompt(batch.source_BS), left=True)
         answer_BT = batch.labels_BT[:, :-1]
-        return torch.cat((ids_BP, self.ids_Y[answer_BT]), 1), torch.cat((there_BP, answer_BT != PAD), 1)
+        return torch.cat((ids_BP, self.ids_Y[answer_BT]), 1), torch.cat(
+            (there_BP, answer_BT != PAD), 1
+        )
 
     def _logits(self, batch: Batch) -> Tensor:
         """Scores (BTV) of the answer's tokens, each given the right ones before it."""
         n_tokens = batch.labels_BT.shape[1]
-        told = self.model(**self._given(*self._row(batch)), use_cache=False, logits_to_keep=n_tokens)
+        told = self.model(
+            **self._given(*self._row(batch)), use_cache=False, logits_to_keep=n_tokens
+        )
         logits_BTV: Tensor = told.logits
         return logits_BTV
 
@@ -268,13 +322,21 @@ class TunedMasked(Tuned):
 
     def __init__(self, model: Any, tokenizer: Any, task: Task, name: str) -> None:
         if tokenizer.mask_token is None:
-            raise Refused(f"{name} has no mask token, so it has no gaps to fill; choose a model that was trained with masks")
+            raise Refused(
+                f"{name} has no mask token, so it has no gaps to fill; choose a model that was trained with masks"
+            )
         self._mask = int(tokenizer.mask_token_id)
         super().__init__(model, tokenizer, task, name)
 
     def loss(self, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
         labels_BT = batch.labels_BT
-        return self._loss(self._logits(batch.source_BS, labels_BT > EOS), labels_BT, labels_BT > EOS, batch, label_smoothing)
+        return self._loss(
+            self._logits(batch.source_BS, labels_BT > EOS),
+            labels_BT,
+            labels_BT > EOS,
+            batch,
+            label_smoothing,
+        )
 
     @torch.no_grad()
     def solves(self, batch: Batch) -> Tensor:
@@ -297,7 +359,9 @@ class TunedMasked(Tuned):
     def record(self, batch: Batch) -> AttentionRecord:
         ids_BW, there_BW = self._row(batch.source_BS, batch.labels_BT > EOS)
         with looking(self):
-            told = self.model(input_ids=ids_BW, attention_mask=there_BW.long(), output_attentions=True)
+            told = self.model(
+                input_ids=ids_BW, attention_mask=there_BW.long(), output_attentions=True
+            )
         return AttentionRecord(encoder_attention=list(told.attentions))
 
     def axes(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
@@ -307,14 +371,19 @@ class TunedMasked(Tuned):
     def _row(self, source_BS: Tensor, slots_BT: Tensor) -> tuple[Tensor, Tensor]:
         """The prompt with a mask in each of the answer's slots."""
         masks_BT = torch.full(slots_BT.shape, self._mask, device=source_BS.device)
-        return put_together([*self._prompt(source_BS), (masks_BT, slots_BT), always(self.behind_P, source_BS)], left=False)
+        return put_together(
+            [*self._prompt(source_BS), (masks_BT, slots_BT), always(self.behind_P, source_BS)],
+            left=False,
+        )
 
     def _logits(self, source_BS: Tensor, slots_BT: Tensor) -> Tensor:
         """Scores (BTV) of the answer's slots; behind the last slot of a row, of any place of it."""
         ids_BW, there_BW = self._row(source_BS, slots_BT)
         logits_BWV: Tensor = self.model(input_ids=ids_BW, attention_mask=there_BW.long()).logits
         first_B = there_BW.sum(1) - len(self.behind_P) - slots_BT.sum(1)
-        place_BT = (first_B[:, None] + torch.arange(slots_BT.shape[1], device=source_BS.device)).clamp(max=ids_BW.shape[1] - 1)
+        place_BT = (
+            first_B[:, None] + torch.arange(slots_BT.shape[1], device=source_BS.device)
+        ).clamp(max=ids_BW.shape[1] - 1)
         return logits_BWV[torch.arange(len(source_BS), device=source_BS.device)[:, None], place_BT]
 
 
@@ -326,6 +395,9 @@ def always(ids_P: Tensor, like_BS: Tensor) -> tuple[Tensor, Tensor]:
 
 def put_together(parts: list[tuple[Tensor, Tensor]], left: bool) -> tuple[Tensor, Tensor]:
     """Rows without gaps (BW): what is not there goes to the left, or else to the right; and which tokens are there."""
-    ids_BW, there_BW = torch.cat([ids for ids, _ in parts], 1), torch.cat([there for _, there in parts], 1)
+    ids_BW, there_BW = (
+        torch.cat([ids for ids, _ in parts], 1),
+        torch.cat([there for _, there in parts], 1),
+    )
     order_BW = (there_BW if left else ~there_BW).int().argsort(dim=1, stable=True)
     return ids_BW.gather(1, order_BW), there_BW.gather(1, order_BW)

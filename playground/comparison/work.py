@@ -52,7 +52,9 @@ QUIET = {
     "TRANSFORMERS_VERBOSITY": "error",
 }
 IMPORTING = threading.Lock()
-KEPT_WITHIN = 120.0  # seconds that fine-tuning may take to save itself when the playground has ended
+KEPT_WITHIN = (
+    120.0  # seconds that fine-tuning may take to save itself when the playground has ended
+)
 SHARE_EVERY = 0.1  # seconds between two messages of how far a job has come
 
 
@@ -76,7 +78,9 @@ class Tell:
         cancelled: set by whoever cancels the job.
     """
 
-    def __init__(self, send: Callable[..., None] = lambda *_: None, cancelled: threading.Event | None = None) -> None:
+    def __init__(
+        self, send: Callable[..., None] = lambda *_: None, cancelled: threading.Event | None = None
+    ) -> None:
         self._send = send
         self.cancelled = cancelled or threading.Event()
         self._shared_at = 0.0
@@ -129,7 +133,9 @@ def run(kind: str, what: dict[str, Any], tell: Tell) -> dict[str, Any]:
         Cancelled: when nobody wants it any more.
     """
     if kind not in KINDS:
-        raise Refused(f"{str(kind)[:40]!r} is nothing that is done here; choose one of {', '.join(KINDS)}")
+        raise Refused(
+            f"{str(kind)[:40]!r} is nothing that is done here; choose one of {', '.join(KINDS)}"
+        )
     module, function = KINDS[kind].split(":")
     try:
         if kind not in LIGHT - {"finetune-plan"}:
@@ -155,22 +161,37 @@ def in_words(error: Exception, model: str = "") -> Refused:
     where = f"{model}: " if model else ""
     if isinstance(error, Refused):
         return error
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "not enough memory" in str(error):
-        return Refused(f"{where}there is not enough memory for it now; choose a smaller model, or end a run first", again=True)
+    if (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or "not enough memory" in str(error)
+    ):
+        return Refused(
+            f"{where}there is not enough memory for it now; choose a smaller model, or end a run first",
+            again=True,
+        )
     if type(error).__name__ in ("HubError", "Missing"):
         return Refused(f"{where}{error}", again=bool(getattr(error, "again", False)))
     if type(error).__name__ in ("CheckpointError", "SettingError", "UnknownSymbol"):
         return Refused(f"{where}{error}")
     if isinstance(error, OSError) and error.strerror:
-        return Refused(f"{where}this machine could not do it: {error.strerror}; make room on the disk and try again", again=True)
+        return Refused(
+            f"{where}this machine could not do it: {error.strerror}; make room on the disk and try again",
+            again=True,
+        )
     # %r: a name comes from a browser, and a line break in it must not forge a line of the log.
     log.error("Unexpected error in a comparison job (%r)", model, exc_info=error)
-    return Refused(f"{where}it went wrong in a way that nobody foresaw ({type(error).__name__}: {str(error)[:160]})", again=True)
+    return Refused(
+        f"{where}it went wrong in a way that nobody foresaw ({type(error).__name__}: {str(error)[:160]})",
+        again=True,
+    )
 
 
 def serve(pipe: Connection, settings: dict[str, str]) -> None:
     """The entry of the process. `settings` go into its environment before anything heavy is imported."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides what it means
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C reaches the whole group; the parent decides what it means
     os.environ.update(settings)
     if hasattr(os, "nice"):
         os.nice(10)  # where this takes every core, the page must still answer
@@ -200,11 +221,16 @@ def serve(pipe: Connection, settings: dict[str, str]) -> None:
             if word == "begin":
                 jobs[job] = threading.Event()
                 name = f"{content[0]} {job}"
-                at_work[job] = threading.Thread(target=carry_out, args=(job, *content, jobs[job]), name=name, daemon=True)
+                at_work[job] = threading.Thread(
+                    target=carry_out, args=(job, *content, jobs[job]), name=name, daemon=True
+                )
                 at_work[job].start()
             elif word == "cancel" and job in jobs:
                 jobs[job].set()
-    except (EOFError, OSError):  # whoever wanted this has gone: nobody would hear of it, but what was learned is kept
+    except (
+        EOFError,
+        OSError,
+    ):  # whoever wanted this has gone: nobody would hear of it, but what was learned is kept
         for cancelled in list(jobs.values()):
             cancelled.set()
         for thread in list(at_work.values()):

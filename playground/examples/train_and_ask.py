@@ -13,15 +13,32 @@ from gradio_client import Client
 
 def main(address: str) -> None:
     playground = Client(address, verbose=False)
-    settings = {"task": "reverse", "min_length": 1, "max_length": 4, "n_layers": 1, "n_heads": 1, "steps": 600, "until": 0.999}
+    settings = {
+        "task": "reverse",
+        "min_length": 1,
+        "max_length": 4,
+        "n_layers": 1,
+        "n_heads": 1,
+        "steps": 600,
+        "until": 0.999,
+    }
     run = playground.predict(settings=settings, name="from a program", api_name="/start")
-    mine = {"model": run["run"], "owner": run["owner"]}  # the key is secret: whoever has it may stop the run
-    while (told := playground.predict(**mine, api_name="/status"))["status"] in ("waiting", "starting", "training"):
+    mine = {
+        "model": run["run"],
+        "owner": run["owner"],
+    }  # the key is secret: whoever has it may stop the run
+    while (told := playground.predict(**mine, api_name="/status"))["status"] in (
+        "waiting",
+        "starting",
+        "training",
+    ):
         print(f"step {told['step']} of {told['steps']}, exact match {told['exact_match']}")
         time.sleep(1)
     scores = playground.predict(**mine, n=500, api_name="/evaluate")
     low, high = scores["interval"]
-    print(f"{told['status']} at step {told['step']}: exact match {scores['exact_match']:.1%} of {scores['n']} ({low:.1%} to {high:.1%})")
+    print(
+        f"{told['status']} at step {told['step']}: exact match {scores['exact_match']:.1%} of {scores['n']} ({low:.1%} to {high:.1%})"
+    )
     answer = playground.predict(**mine, sequence="3 1 4", api_name="/predict")
     print("3 1 4 ->", " ".join(answer["given"]))
     looks = playground.predict(**mine, sequence="3 1 4", kind="cross", api_name="/attention")

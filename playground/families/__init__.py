@@ -30,7 +30,9 @@ class Registered:
     config: type[ModelConfig]
     title: str
     sentence: str
-    recipe: Mapping[str, Any] = field(default_factory=dict)  # settings, other than the defaults, with which it learns well
+    recipe: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # settings, other than the defaults, with which it learns well
 
     def settings(self) -> list[str]:
         """The settings that this family listens to; the others have no meaning for it."""

@@ -57,7 +57,13 @@ class Bart(Taught):
         check_room(self.config, source_BS, max_tokens)
         with looking(self):
             read = self.model.model.encoder(source_BS, attention_mask=(source_BS != PAD).long())
-            return written(lambda given_BT: self._passed(source_BS, given_BT, encoder_outputs=read).logits[:, -1], source_BS, max_tokens)
+            return written(
+                lambda given_BT: self._passed(source_BS, given_BT, encoder_outputs=read).logits[
+                    :, -1
+                ],
+                source_BS,
+                max_tokens,
+            )
 
     @torch.no_grad()
     def record(self, batch: Batch) -> AttentionRecord:
@@ -68,7 +74,13 @@ class Bart(Taught):
 
     def axes(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
         source_BS, given_BT = batch.source_BS, batch.decoder_input_BT
-        return {"encoder": (source_BS, source_BS), "decoder": (given_BT, given_BT), "cross": (given_BT, source_BS)}
+        return {
+            "encoder": (source_BS, source_BS),
+            "decoder": (given_BT, given_BT),
+            "cross": (given_BT, source_BS),
+        }
 
     def _passed(self, source_BS: Tensor, given_BT: Tensor, **more: Any) -> Any:
-        return self.model(source_BS, attention_mask=(source_BS != PAD).long(), decoder_input_ids=given_BT, **more)
+        return self.model(
+            source_BS, attention_mask=(source_BS != PAD).long(), decoder_input_ids=given_BT, **more
+        )

@@ -59,7 +59,11 @@ class Bert(Taught):
     @torch.no_grad()
     def record(self, batch: Batch) -> AttentionRecord:
         with looking(self):
-            return AttentionRecord(encoder_attention=list(self._passed(batch.source_BS, output_attentions=True).attentions))
+            return AttentionRecord(
+                encoder_attention=list(
+                    self._passed(batch.source_BS, output_attentions=True).attentions
+                )
+            )
 
     def axes(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
         row_BW = self._row(batch.source_BS)
@@ -71,11 +75,17 @@ class Bert(Taught):
         return self._passed(source_BS).logits[:, first : first + n_tokens]
 
     def _row(self, source_BS: Tensor) -> Tensor:
-        return question_and_answer(source_BS, source_BS.new_full((len(source_BS), self.config.max_positions), SOS))
+        return question_and_answer(
+            source_BS, source_BS.new_full((len(source_BS), self.config.max_positions), SOS)
+        )
 
     def _passed(self, source_BS: Tensor, **wanted: Any) -> Any:
         row_BW = self._row(source_BS)
-        segment_BW = (torch.arange(row_BW.shape[1], device=row_BW.device) >= source_BS.shape[1]).long().expand_as(row_BW)
+        segment_BW = (
+            (torch.arange(row_BW.shape[1], device=row_BW.device) >= source_BS.shape[1])
+            .long()
+            .expand_as(row_BW)
+        )
         return self.model(
             row_BW, attention_mask=(row_BW != PAD).long(), token_type_ids=segment_BW, position_ids=places(row_BW), **wanted
         )  # fmt: skip

@@ -29,7 +29,9 @@ class DecoderOnly(Decoder, Taught):
     def solve(self, source_BS: Tensor, max_tokens: int) -> Tensor:
         check_room(self.config, source_BS, max_tokens)
         with looking(self):
-            return written(lambda given_BT: self.answers(source_BS, given_BT)[:, -1], source_BS, max_tokens)
+            return written(
+                lambda given_BT: self.answers(source_BS, given_BT)[:, -1], source_BS, max_tokens
+            )
 
     @torch.no_grad()
     def record(self, batch: Batch) -> AttentionRecord:
@@ -42,6 +44,10 @@ class DecoderOnly(Decoder, Taught):
         row_BW = question_and_answer(batch.source_BS, batch.decoder_input_BT[:, 1:])
         return {"decoder": (row_BW, row_BW)}
 
-    def answers(self, source_BS: Tensor, given_BT: Tensor, weights: list[Tensor] | None = None) -> Tensor:
+    def answers(
+        self, source_BS: Tensor, given_BT: Tensor, weights: list[Tensor] | None = None
+    ) -> Tensor:
         """Scores (BTV) of what follows each token of `given_BT`: SOS, for which the source's EOS stands, and the answer so far."""
-        return self(question_and_answer(source_BS, given_BT[:, 1:]), weights)[:, source_BS.shape[1] - 1 :]
+        return self(question_and_answer(source_BS, given_BT[:, 1:]), weights)[
+            :, source_BS.shape[1] - 1 :
+        ]

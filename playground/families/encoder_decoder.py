@@ -31,4 +31,8 @@ class EncoderDecoder(Transformer, Taught):
 
     def axes(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
         source_BS, given_BT = batch.source_BS, batch.decoder_input_BT
-        return {"encoder": (source_BS, source_BS), "decoder": (given_BT, given_BT), "cross": (given_BT, source_BS)}
+        return {
+            "encoder": (source_BS, source_BS),
+            "decoder": (given_BT, given_BT),
+            "cross": (given_BT, source_BS),
+        }

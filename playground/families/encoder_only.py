@@ -45,10 +45,14 @@ class EncoderOnly(Encoder, Taught):
         row_BW = row_of(batch.source_BS, batch.labels_BT.shape[1])
         return {"encoder": (row_BW, row_BW)}
 
-    def answers(self, source_BS: Tensor, n_tokens: int, weights: list[Tensor] | None = None) -> Tensor:
+    def answers(
+        self, source_BS: Tensor, n_tokens: int, weights: list[Tensor] | None = None
+    ) -> Tensor:
         """Scores (BTV) of the first `n_tokens` places; each layer's attention is appended to `weights`."""
         row_BW = row_of(source_BS, n_tokens)
-        may_look = padding_mask(F.pad(source_BS, (0, row_BW.shape[1] - source_BS.shape[1]), value=PAD))
+        may_look = padding_mask(
+            F.pad(source_BS, (0, row_BW.shape[1] - source_BS.shape[1]), value=PAD)
+        )
         return self(row_BW, may_look, weights)[:, :n_tokens]
 
 

@@ -68,7 +68,9 @@ class Taught(Family):
             return all_right(self.logits(batch), batch)
 
 
-def rows_that_fit(config: ModelConfig, batch: Batch, first: int = 0, every: int = 1) -> tuple[Tensor, ...]:
+def rows_that_fit(
+    config: ModelConfig, batch: Batch, first: int = 0, every: int = 1
+) -> tuple[Tensor, ...]:
     """Return the row numbers of a batch in parts that a model runs at once without gradients.
 
     Source and target both count for the size of a row. With `first` and `every`, only row `first`
@@ -85,7 +87,9 @@ def cross_entropy(logits_BTV: Tensor, batch: Batch, label_smoothing: float) -> T
     Smoothing gives every token of the vocabulary its share, PAD and SOS too. `evaluation.symbol_loss` leaves PAD out, as The
     Annotated Transformer does."""
     labels_BT = batch.labels_BT
-    loss_BT = F.cross_entropy(logits_BTV.transpose(1, 2), labels_BT, reduction="none", label_smoothing=label_smoothing)
+    loss_BT = F.cross_entropy(
+        logits_BTV.transpose(1, 2), labels_BT, reduction="none", label_smoothing=label_smoothing
+    )
     weight_BT = (labels_BT != PAD) * batch.weight_B[:, None]
     return (loss_BT * weight_BT).sum() / weight_BT.sum().clamp(min=1)
 
@@ -98,9 +102,13 @@ def all_right(logits_BTV: Tensor, batch: Batch) -> Tensor:
 def check_room(config: ModelConfig, source_BS: Tensor, max_tokens: int) -> None:
     """Raises ValueError for sources or answers longer than the model has positions for."""
     if source_BS.shape[1] > config.max_positions:
-        raise ValueError(f"a source has {source_BS.shape[1]} tokens, but the model has max_positions {config.max_positions}")
+        raise ValueError(
+            f"a source has {source_BS.shape[1]} tokens, but the model has max_positions {config.max_positions}"
+        )
     if max_tokens > config.max_positions:
-        raise ValueError(f"max_tokens is {max_tokens}, but the model has max_positions {config.max_positions}")
+        raise ValueError(
+            f"max_tokens is {max_tokens}, but the model has max_positions {config.max_positions}"
+        )
 
 
 def written(next_token: Callable[[Tensor], Tensor], source_BS: Tensor, max_tokens: int) -> Tensor:
@@ -111,6 +119,8 @@ def written(next_token: Callable[[Tensor], Tensor], source_BS: Tensor, max_token
         token_B = next_token(given_BT).argmax(-1).masked_fill(ended_B, PAD)
         given_BT = torch.cat([given_BT, token_B[:, None]], dim=1)
         ended_B |= token_B == EOS
-        if t % 4 == 3 and bool(ended_B.all()):  # asking at every token would make a GPU wait for each
+        if t % 4 == 3 and bool(
+            ended_B.all()
+        ):  # asking at every token would make a GPU wait for each
             break
     return F.pad(given_BT[:, 1:], (0, max_tokens + 1 - given_BT.shape[1]), value=PAD)

@@ -56,7 +56,9 @@ class GPT2(Taught):
     def solve(self, source_BS: Tensor, max_tokens: int) -> Tensor:
         check_room(self.config, source_BS, max_tokens)
         with looking(self):
-            return written(lambda given_BT: self.answers(source_BS, given_BT)[:, -1], source_BS, max_tokens)
+            return written(
+                lambda given_BT: self.answers(source_BS, given_BT)[:, -1], source_BS, max_tokens
+            )
 
     @torch.no_grad()
     def record(self, batch: Batch) -> AttentionRecord:
@@ -74,4 +76,6 @@ class GPT2(Taught):
 
     def _passed(self, source_BS: Tensor, given_BT: Tensor, **wanted: Any) -> Any:
         row_BW = question_and_answer(source_BS, given_BT[:, 1:])
-        return self.model(row_BW, attention_mask=(row_BW != PAD).long(), position_ids=places(row_BW), **wanted)
+        return self.model(
+            row_BW, attention_mask=(row_BW != PAD).long(), position_ids=places(row_BW), **wanted
+        )

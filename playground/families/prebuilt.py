@@ -29,7 +29,11 @@ class Prebuilt(Transformer, Taught):
         check_room(self.config, source_BS, max_tokens)
         with looking(self):
             memory_BSD = self.encode(source_BS)
-            return written(lambda given_BT: self.output(self.decode(given_BT, memory_BSD, source_BS)[:, -1]), source_BS, max_tokens)
+            return written(
+                lambda given_BT: self.output(self.decode(given_BT, memory_BSD, source_BS)[:, -1]),
+                source_BS,
+                max_tokens,
+            )
 
     @torch.no_grad()
     def record(self, batch: Batch) -> AttentionRecord:
@@ -38,4 +42,8 @@ class Prebuilt(Transformer, Taught):
 
     def axes(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
         source_BS, given_BT = batch.source_BS, batch.decoder_input_BT
-        return {"encoder": (source_BS, source_BS), "decoder": (given_BT, given_BT), "cross": (given_BT, source_BS)}
+        return {
+            "encoder": (source_BS, source_BS),
+            "decoder": (given_BT, given_BT),
+            "cross": (given_BT, source_BS),
+        }

@@ -45,4 +45,8 @@ class Recurrent(Network, Taught):
         return record
 
     def axes(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
-        return {} if self.config.alignment == "none" else {"cross": (batch.decoder_input_BT, batch.source_BS)}
+        return (
+            {}
+            if self.config.alignment == "none"
+            else {"cross": (batch.decoder_input_BT, batch.source_BS)}
+        )

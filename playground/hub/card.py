@@ -81,7 +81,9 @@ def write_card(
         check_repo(name)
     check_revision(revision)
     if license and license not in LICENSES:
-        raise HubError(f"the licence is {license[:60]!r}, which the Hub does not know; give one such as mit, apache-2.0 or cc-by-4.0")
+        raise HubError(
+            f"the licence is {license[:60]!r}, which the Hub does not know; give one such as mit, apache-2.0 or cc-by-4.0"
+        )
     manifest, family = load_model(checkpoint)
     form = form_of(manifest.config.family)
     license = license or default_license(manifest.config.task)
@@ -90,13 +92,19 @@ def write_card(
     try:
         held_out = held_out_set(task, CONFIRMING_N, low, high)
         scores = manifest.scores or dataclasses.asdict(evaluate(family, held_out))
-    except RowsError:  # the rows of its task are elsewhere: the card tells what was measured where they were
+    except (
+        RowsError
+    ):  # the rows of its task are elsewhere: the card tells what was measured where they were
         if manifest.scores is None:
             raise
         held_out, scores = None, manifest.scores
     others = other_lengths(family, task, manifest.config) if held_out else []
     examples = worked_examples(family, task, held_out, low, high) if held_out else []
-    lines = [line for line in iter_metrics(checkpoint) if line["step"] <= manifest.step and _is_measured(line)]
+    lines = [
+        line
+        for line in iter_metrics(checkpoint)
+        if line["step"] <= manifest.step and _is_measured(line)
+    ]
     pictures = []
     if lines:
         save(training_curve(lines), package / "training.png")
@@ -153,21 +161,32 @@ def read_scores(card: str | Mapping[str, Any]) -> dict[str, Any] | None:
     if "exact_match" not in found:
         return None
     exact_match, n = found["exact_match"]
-    return {"exact_match": exact_match, "n": n, "token_accuracy": found.get("token_accuracy", (None, 0))[0]}
+    return {
+        "exact_match": exact_match,
+        "n": n,
+        "token_accuracy": found.get("token_accuracy", (None, 0))[0],
+    }
 
 
 # What is measured for the card
 
 
-def worked_examples(family: Family, task: Task, held_out: HeldOut, low: int, high: int) -> list[Example]:
+def worked_examples(
+    family: Family, task: Task, held_out: HeldOut, low: int, high: int
+) -> list[Example]:
     """The model's answers to the first held-out sequences of three lengths, a third of the range apart."""
     rows: list[int] = []
     for third in (1, 2, 3):
         row = _first_row(held_out, low + (high - low) * third // 3, rows)
         rows += [row] if row is not None else []
     batch = held_out.batch.rows(torch.tensor(rows))
-    written_BT = family.solve(batch.source_BS, min(batch.labels_BT.shape[1], family.config.max_positions))
-    texts = [[_text(task, row) for row in tokens.tolist()] for tokens in (batch.source_BS, batch.labels_BT, written_BT)]
+    written_BT = family.solve(
+        batch.source_BS, min(batch.labels_BT.shape[1], family.config.max_positions)
+    )
+    texts = [
+        [_text(task, row) for row in tokens.tolist()]
+        for tokens in (batch.source_BS, batch.labels_BT, written_BT)
+    ]
     ended = (written_BT == EOS).any(1).tolist()
     return [Example(*told) for told in zip(*texts, ended, strict=True)]
 
@@ -177,15 +196,24 @@ def other_lengths(family: Family, task: Task, config: RunConfig) -> list[dict[st
     sequences for them."""
     low, high = config.task.min_length, config.task.max_length
     longest = high
-    while longest < 2 * high and max(longest + 1, task.answer_length(longest + 1)) < config.model.max_positions:
+    while (
+        longest < 2 * high
+        and max(longest + 1, task.answer_length(longest + 1)) < config.model.max_positions
+    ):
         longest += 1
     wanted = {low - 1} if low > 1 else set()
     wanted |= {high + 1, longest} if longest > high else set()
-    found = [evaluate(family, held_out_set(task, OTHER_N, length, length)) for length in sorted(wanted) if _exist(task, length)]
+    found = [
+        evaluate(family, held_out_set(task, OTHER_N, length, length))
+        for length in sorted(wanted)
+        if _exist(task, length)
+    ]
     return [dataclasses.asdict(scores.by_length[0]) for scores in found]
 
 
-def attention_picture(family: Family, task: Task, held_out: HeldOut, length: int, path: Path) -> str:
+def attention_picture(
+    family: Family, task: Task, held_out: HeldOut, length: int, path: Path
+) -> str:
     """Draw where the decoder looks in one held-out sequence, given the right answer so far; the picture in words, and nothing for a
     family that has no cross-attention."""
     row = _first_row(held_out, length, [])
@@ -199,7 +227,9 @@ def attention_picture(family: Family, task: Task, held_out: HeldOut, length: int
     columns = [names(token) for token in probe.source_BS[0].tolist()][: size + 1]
     rows = [names(token) for token in probe.labels_BT[0].tolist()][: task.answer_length(size) + 1]
     layers, heads = len(weights), weights[0].shape[1]
-    shown_LHTS = torch.stack([layer[0, :MOST_HEADS, : len(rows), : len(columns)] for layer in weights[:MOST_LAYERS]])
+    shown_LHTS = torch.stack(
+        [layer[0, :MOST_HEADS, : len(rows), : len(columns)] for layer in weights[:MOST_LAYERS]]
+    )
     save(cross_attention(shown_LHTS.numpy(), rows, columns), path)
     part = f"the first {min(layers, MOST_LAYERS)} of {layers} layers and {min(heads, MOST_HEADS)} of {heads} heads" if (
         layers > MOST_LAYERS or heads > MOST_HEADS
@@ -224,7 +254,13 @@ def _metadata(
         "dataset_split": "test",
     }
     results = [
-        EvalResult(**asked, metric_type=kind, metric_name=name, metric_value=scores[kind], metric_args={"n": scores["n"]})
+        EvalResult(
+            **asked,
+            metric_type=kind,
+            metric_name=name,
+            metric_value=scores[kind],
+            metric_args={"n": scores["n"]},
+        )
         for kind, name in (("exact_match", "Exact match"), ("token_accuracy", "Token accuracy"))
         if scores[kind] is not None
     ]
@@ -244,13 +280,29 @@ def _what_it_is(manifest: Manifest, task: Task, scores: Mapping[str, Any]) -> st
     config, model = manifest.config, manifest.config.model
     source = task.question()
     right_answer = task.right(task.vocabulary.encode(source))
-    shown = f": {_code(source)} → {_code(_text(task, right_answer))}" if right_answer is not None else ""
+    shown = (
+        f": {_code(source)} → {_code(_text(task, right_answer))}"
+        if right_answer is not None
+        else ""
+    )
     rule = (type(task).__doc__ or "").split(":")[0].strip().rstrip(".")
     rule = f" ({rule[0].lower()}{rule[1:]})" if rule and "\n" not in rule else ""
     right = round(scores["exact_match"] * scores["n"])
-    size = "A small" if model.parameter_count() < 10_000_000 else "An" if _kind(config)[0] in "aeiou" else "A"
+    size = (
+        "A small"
+        if model.parameter_count() < 10_000_000
+        else "An"
+        if _kind(config)[0] in "aeiou"
+        else "A"
+    )
     share = scores["exact_match"]
-    verdict = " **It has not learned its task.**" if share < 0.1 else " It has learned its task in part only." if share < 0.9 else ""
+    verdict = (
+        " **It has not learned its task.**"
+        if share < 0.1
+        else " It has learned its task in part only."
+        if share < 0.9
+        else ""
+    )
     return (
         f"{size} {_kind(config)}, trained from scratch on one task, *{task.name}*{rule}{shown}. It has "
         f"{model.parameter_count():,} parameters in {_layers(config)}, was trained on sequences of {_lengths(config.task)} of the "
@@ -288,7 +340,11 @@ def _layers(config: RunConfig) -> str:
 
 def _in_notes(notes: str) -> str:
     paragraphs = [_escaped(line) for line in notes.splitlines() if line.strip()]
-    return "Its author says:\n\n" + "\n>\n".join(f"> {text}" for text in paragraphs) if paragraphs else ""
+    return (
+        "Its author says:\n\n" + "\n>\n".join(f"> {text}" for text in paragraphs)
+        if paragraphs
+        else ""
+    )
 
 
 def _in_examples(examples: list[Example], task: Task) -> str:
@@ -311,10 +367,15 @@ def _in_examples(examples: list[Example], task: Task) -> str:
     return f"{table}\n\nThese are the first held-out sequences of their lengths, not picked by how it did."
 
 
-def _how_to_load(repo: str, revision: str, form: Form, code: tuple[int, int], examples: list[Example], task: Task) -> str:
+def _how_to_load(
+    repo: str, revision: str, form: Form, code: tuple[int, int], examples: list[Example], task: Task
+) -> str:
     best = next((each for each in examples if each.given == each.answer and each.ended), None)
     printed = f"  # {best.given}" if best else ""
-    asked = json.dumps(best.source if best else examples[0].source if examples else task.question(), ensure_ascii=False)
+    asked = json.dumps(
+        best.source if best else examples[0].source if examples else task.question(),
+        ensure_ascii=False,
+    )
     pinned = "" if revision == "main" else f', revision="{revision}"'
     trusted = ", trust_remote_code=True" if form.has_code else ""
     pulled = "" if revision == "main" else f" --revision {revision}"
@@ -377,21 +438,33 @@ def home() -> str:
 
 def _licence(license: str, task: TaskConfig, form: Form) -> str:
     origin = origin_of(task.rows).get("dataset") if task.task == ROWS else None
-    said = f"{license}, for the weights." if license else "Its author names no licence for the weights: ask before you use them."
+    said = (
+        f"{license}, for the weights."
+        if license
+        else "Its author names no licence for the weights: ask before you use them."
+    )
     if origin:
         said += f" It was trained on rows of [{_escaped(origin)}](https://huggingface.co/datasets/{origin}), whose terms apply to them."
     elif task.task == ROWS:
         said += " The rows that it was trained on are not part of this repository."
-    return f"## Licence\n\n{said}" + (" The code beside them is MIT; see `LICENSE`." if form.has_code else "")
+    return f"## Licence\n\n{said}" + (
+        " The code beside them is MIT; see `LICENSE`." if form.has_code else ""
+    )
 
 
 def _how_well(scores: Mapping[str, Any], others: list[dict[str, Any]], manifest: Manifest) -> str:
     lines = [_length_line(line, "") for line in scores["by_length"]]
     lines += [_length_line(line, " (never trained)") for line in others]
     lines.sort(key=lambda line: int(line[0].split()[0]))
-    table = _table(["length", "asked", "held out in all", "exact match", "95 % interval", "token accuracy"], lines, right=True)
+    table = _table(
+        ["length", "asked", "held out in all", "exact match", "95 % interval", "token accuracy"],
+        lines,
+        right=True,
+    )
     if len(lines) > LONG_TABLE:
-        table = f"<details><summary>{_count(len(lines), 'length')}</summary>\n\n{table}\n\n</details>"
+        table = (
+            f"<details><summary>{_count(len(lines), 'length')}</summary>\n\n{table}\n\n</details>"
+        )
     token = (
         ""
         if scores["token_accuracy"] is None
@@ -436,17 +509,27 @@ def _what_it_learned_from(manifest: Manifest, task: Task, dataset: str | None) -
         if dataset and drawn
         else ""
     )
-    seen = f"{_count(manifest.step, 'step')} of {config.training.batch_size:,} drew {drawn:,} of them" if drawn else "They are drawn"
+    seen = (
+        f"{_count(manifest.step, 'step')} of {config.training.batch_size:,} drew {drawn:,} of them"
+        if drawn
+        else "They are drawn"
+    )
     if config.task.task == ROWS:
         source = origin_of(config.task.rows).get("dataset")
-        brought = f"from the dataset [{_escaped(source)}](https://huggingface.co/datasets/{source})" if source else "that somebody brought"
+        brought = (
+            f"from the dataset [{_escaped(source)}](https://huggingface.co/datasets/{source})"
+            if source
+            else "that somebody brought"
+        )
         return f"""## What it learned from
 
 Rows of a source and a target {brought}, known by the SHA-256 of their content, `{config.task.rows}`: sources of \
 {_lengths(config.task)} symbols, of {len(task.vocabulary.symbols)} different ones in all ({_symbols(task)}). {seen} from seed \
 {config.training.seed}, every row equally often. A fixed hash of the source holds one row in {round(1 / HELD_OUT_SHARE)} out; the scores \
 above are on such ones alone.{data}"""
-    often = "every length equally often" + (" from three symbols on" if task.about.shortest == 3 else "")
+    often = "every length equally often" + (
+        " from three symbols on" if task.about.shortest == 3 else ""
+    )
     return f"""## What it learned from
 
 Sequences made on the spot, of {_lengths(config.task)} symbols ({_symbols(task)}), {often}, and the answer \
@@ -457,15 +540,29 @@ out: where such a one was drawn, it counted for nothing, and the scores above ar
 def _how_it_was_made(manifest: Manifest) -> str:
     config, command = manifest.config, command_line(manifest)
     threads = settings_at(config.training, manifest.changes, manifest.step).threads or 1
-    where = f"on {_count(threads, 'processor thread')}" if manifest.device == "cpu" else "on a GPU (CUDA)"
-    versions = ", ".join(f"{_escaped(name)} {_escaped(value)}" for name, value in manifest.versions.items())
-    changed = [each for each in manifest.changes if each.step < manifest.step and each.setting not in IN_PASSING]
-    by_hand = [f"- from step {each.step + 1:,} on, `{each.setting}` was {each.value:g}" for each in changed]
+    where = (
+        f"on {_count(threads, 'processor thread')}"
+        if manifest.device == "cpu"
+        else "on a GPU (CUDA)"
+    )
+    versions = ", ".join(
+        f"{_escaped(name)} {_escaped(value)}" for name, value in manifest.versions.items()
+    )
+    changed = [
+        each
+        for each in manifest.changes
+        if each.step < manifest.step and each.setting not in IN_PASSING
+    ]
+    by_hand = [
+        f"- from step {each.step + 1:,} on, `{each.setting}` was {each.value:g}" for each in changed
+    ]
     repeated = f"This trains it again:\n\n```\n{command}\n```" if command else ""
     if command and any(each.setting in ("learning_rate", "until") for each in changed):
         repeated = f"This repeats its settings, though not the changes made on the way:\n\n```\n{command}\n```"
     settings = [
-        [f"`{key}`", _escaped(f"{value}"), setting_of(key).metadata["help"]] for key, value in config.to_fields().items() if key != "family"
+        [f"`{key}`", _escaped(f"{value}"), setting_of(key).metadata["help"]]
+        for key, value in config.to_fields().items()
+        if key != "family"
     ]
     return "\n\n".join(part for part in (
         "## How it was made",
@@ -476,7 +573,9 @@ def _how_it_was_made(manifest: Manifest) -> str:
     ) if part)  # fmt: skip
 
 
-def _limits(manifest: Manifest, task: Task, scores: Mapping[str, Any], others: list[dict[str, Any]]) -> str:
+def _limits(
+    manifest: Manifest, task: Task, scores: Mapping[str, Any], others: list[dict[str, Any]]
+) -> str:
     config = manifest.config
     positions = config.model.max_positions - 1
     points = [
@@ -485,9 +584,13 @@ def _limits(manifest: Manifest, task: Task, scores: Mapping[str, Any], others: l
     ]
     for line in others:
         share = _percent(line["exact_match"])
-        points.append(f"At length {line['length']}, which it never trained on, {share} of {line['n']:,} answers are right.")
+        points.append(
+            f"At length {line['length']}, which it never trained on, {share} of {line['n']:,} answers are right."
+        )
     if not any(line["length"] > config.task.max_length for line in others):
-        points.append(f"It has positions for {_count(positions, 'symbol')} and the end sign, and cannot take longer sequences.")
+        points.append(
+            f"It has positions for {_count(positions, 'symbol')} and the end sign, and cannot take longer sequences."
+        )
     none = [str(line["length"]) for line in scores["by_length"] if not line["n"]]
     if none:
         points.append(
@@ -503,8 +606,12 @@ def _escaped(text: str) -> str:
     """Text from people as Markdown that shows just these characters: no markup, no HTML, nothing invisible."""
     entities = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
     plain = "".join(sign if sign.isprintable() else " " for sign in text).strip()
-    kept = "".join(entities.get(sign) or (f"\\{sign}" if sign in "\\`*_[]!~|$" else sign) for sign in plain)
-    return re.sub(r"^(\d*)([-+=#]|[.)](?=\s|$))", r"\1\\\2", kept)  # what begins a heading, a list or a rule
+    kept = "".join(
+        entities.get(sign) or (f"\\{sign}" if sign in "\\`*_[]!~|$" else sign) for sign in plain
+    )
+    return re.sub(
+        r"^(\d*)([-+=#]|[.)](?=\s|$))", r"\1\\\2", kept
+    )  # what begins a heading, a list or a rule
 
 
 def _code(text: str, *, in_table: bool = False) -> str:
@@ -520,7 +627,9 @@ def _symbols(task: Task) -> str:
 
 def _table(heads: list[str], lines: list[list[str]], *, right: bool = False) -> str:
     rule = "|".join(["--:" if right else "---"] * len(heads))
-    return "\n".join([f"| {' | '.join(heads)} |", f"|{rule}|", *(f"| {' | '.join(line)} |" for line in lines)])
+    return "\n".join(
+        [f"| {' | '.join(heads)} |", f"|{rule}|", *(f"| {' | '.join(line)} |" for line in lines)]
+    )
 
 
 def _percent(share: float) -> str:
@@ -536,7 +645,11 @@ def _count(n: int, noun: str) -> str:
 
 
 def _lengths(task: TaskConfig, to: str = " to ") -> str:
-    return f"{task.min_length}{to}{task.max_length}" if task.min_length < task.max_length else f"{task.max_length}"
+    return (
+        f"{task.min_length}{to}{task.max_length}"
+        if task.min_length < task.max_length
+        else f"{task.max_length}"
+    )
 
 
 def _text(task: Task, tokens: list[int]) -> str:
@@ -546,7 +659,11 @@ def _text(task: Task, tokens: list[int]) -> str:
 def _training_alt(lines: list[dict[str, Any]]) -> str:
     looks = [line for line in lines if line.get("exact_match") is not None]
     fall = f"Training loss over {_count(lines[-1]['step'], 'step')}: {lines[0]['loss']:.3g} at first, {lines[-1]['loss']:.3g} at last"
-    return fall + (f"; exact match on held-out sequences, {_percent(looks[-1]['exact_match'])} at last" if looks else "")
+    return fall + (
+        f"; exact match on held-out sequences, {_percent(looks[-1]['exact_match'])} at last"
+        if looks
+        else ""
+    )
 
 
 # Small questions
@@ -554,7 +671,11 @@ def _training_alt(lines: list[dict[str, Any]]) -> str:
 
 def _first_row(held_out: HeldOut, length: int, taken: list[int]) -> int | None:
     """The first held-out sequence of this length, or of the next length that has one, or of any."""
-    rows = [(int(size) < length, int(size), row) for row, size in enumerate(held_out.lengths_B) if row not in taken]
+    rows = [
+        (int(size) < length, int(size), row)
+        for row, size in enumerate(held_out.lengths_B)
+        if row not in taken
+    ]
     return min(rows)[2] if rows else None
 
 
@@ -564,7 +685,11 @@ def _exist(task: Task, length: int) -> bool:
 
 def _is_measured(line: Mapping[str, Any]) -> bool:
     shares = [line[name] for name in ("exact_match", "token_accuracy") if name in line]
-    return line["step"] > 0 and 0 <= line["loss"] < IMAGINARY and all(0 <= share <= 1 for share in shares)
+    return (
+        line["step"] > 0
+        and 0 <= line["loss"] < IMAGINARY
+        and all(0 <= share <= 1 for share in shares)
+    )
 
 
 class _NoAliases(yaml.SafeLoader):

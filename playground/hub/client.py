@@ -28,7 +28,14 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
-from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status, httpx, logging, parse_datetime  # type: ignore[attr-defined]
+from huggingface_hub.utils import (
+    build_hf_headers,
+    get_session,
+    hf_raise_for_status,
+    httpx,
+    logging,
+    parse_datetime,
+)  # type: ignore[attr-defined]
 from huggingface_hub.utils._http import hf_request_event_hook, parse_ratelimit_headers
 from huggingface_hub.utils.sha import git_hash, sha_fileobj
 
@@ -128,7 +135,9 @@ class Impatient(httpx.Client):
 
     def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
         limits, host = request.extensions.get("timeout", {}), request.url.netloc
-        request.extensions["timeout"] = {name: min(limit or ANSWERED_WITHIN, ANSWERED_WITHIN) for name, limit in limits.items()}
+        request.extensions["timeout"] = {
+            name: min(limit or ANSWERED_WITHIN, ANSWERED_WITHIN) for name, limit in limits.items()
+        }
         try:
             answer = super().send(request, **options)
             if (wait := _retry_wait(request, answer)) is not None:
@@ -152,7 +161,11 @@ def _retry_wait(request: httpx.Request, answer: httpx.Response) -> float | None:
     """
     asked = answer.headers.get("retry-after", "").strip()
     wait = float(asked) if asked.isdigit() else None
-    if answer.status_code == 429 and wait is not None and isinstance(request.stream, httpx.ByteStream):
+    if (
+        answer.status_code == 429
+        and wait is not None
+        and isinstance(request.stream, httpx.ByteStream)
+    ):
         return wait  # more than WAITED_FOR was refused before
     if answer.status_code in PASSING and request.method in ("GET", "HEAD"):
         return RETRY_AFTER if wait is None else wait
@@ -164,7 +177,11 @@ def impatient_client() -> httpx.Client:
 
     def look(response: httpx.Response) -> None:
         told = [response.headers.get("retry-after", "").strip()]
-        if response.status_code == 429 and (limit := parse_ratelimit_headers(response.headers)) and not limit.remaining:
+        if (
+            response.status_code == 429
+            and (limit := parse_ratelimit_headers(response.headers))
+            and not limit.remaining
+        ):
             told.append(str(limit.reset_in_seconds))
         waits = [int(wait) for wait in told if wait.isdigit()]
         if response.status_code >= 400 and waits and max(waits) > WAITED_FOR:
@@ -193,7 +210,9 @@ class Hub:
 
     def __init__(self, token: str = "", endpoint: str = "") -> None:
         if token and not re.fullmatch(r"[\x21-\x7e]+", token):
-            raise HubError("this is no token: it holds spaces or signs that no token has; copy it once more, it begins with hf_")
+            raise HubError(
+                "this is no token: it holds spaces or signs that no token has; copy it once more, it begins with hf_"
+            )
         self.token = token
         self.api = HfApi(endpoint=endpoint or None, token=token or False)
         self.endpoint = self.api.endpoint
@@ -205,7 +224,11 @@ class Hub:
             HubError: when no connection can be made.
         """
         address = urlsplit(self.endpoint)
-        proxy = "" if urllib.request.proxy_bypass(address.hostname or "") else urllib.request.getproxies().get(address.scheme, "")
+        proxy = (
+            ""
+            if urllib.request.proxy_bypass(address.hostname or "")
+            else urllib.request.getproxies().get(address.scheme, "")
+        )
         if proxy:
             address = urlsplit(proxy if "//" in proxy else f"//{proxy}")
         port = address.port or (443 if address.scheme == "https" else 80)
@@ -222,7 +245,10 @@ class Hub:
         thread.start()
         thread.join(REACHED_WITHIN)
         if problem:
-            raise HubError(f"the Hub ({self.endpoint}) cannot be reached: {problem[0]}; look at the network and try again", again=True)
+            raise HubError(
+                f"the Hub ({self.endpoint}) cannot be reached: {problem[0]}; look at the network and try again",
+                again=True,
+            )
 
     def account(self) -> dict[str, Any]:
         """Who the token belongs to: `name`, `orgs` in which one may write, and whether it `writes` at all.
@@ -235,7 +261,9 @@ class Hub:
         with self.plainly("look up whose token this is"):
             told = self.api.whoami(token=self.token)
         access = (told.get("auth") or {}).get("accessToken") or {}
-        orgs = [org["name"] for org in told.get("orgs") or [] if org.get("roleInOrg", "write") != "read"]
+        orgs = [
+            org["name"] for org in told.get("orgs") or [] if org.get("roleInOrg", "write") != "read"
+        ]
         return {"name": told["name"], "orgs": orgs, "writes": access.get("role", "write") != "read"}
 
     # Looking
@@ -250,11 +278,22 @@ class Hub:
         told = self.described(repo, revision, kind)
         with self.plainly("look at", repo):
             files = [
-                File(each["rfilename"], int(each.get("size") or 0), each.get("blobId") or "", (each.get("lfs") or {}).get("sha256"))
+                File(
+                    each["rfilename"],
+                    int(each.get("size") or 0),
+                    each.get("blobId") or "",
+                    (each.get("lfs") or {}).get("sha256"),
+                )
                 for each in told.get("siblings") or []
             ]
-            private, likes, tags = told.get("private") is True, int(told.get("likes") or 0), tuple(map(str, told.get("tags") or []))
-            return About(str(told["id"]), str(told.get("sha") or ""), private, likes, tags, tuple(files))
+            private, likes, tags = (
+                told.get("private") is True,
+                int(told.get("likes") or 0),
+                tuple(map(str, told.get("tags") or [])),
+            )
+            return About(
+                str(told["id"]), str(told.get("sha") or ""), private, likes, tags, tuple(files)
+            )
 
     def described(self, repo: str, revision: str = "main", kind: str = "model") -> dict[str, Any]:
         """All that the Hub tells of a repository at a revision, as it is. Here `repo` may be one of the old models without an owner.
@@ -264,7 +303,9 @@ class Hub:
         """
         check_revision(revision)
         with self.plainly("look at", repo):
-            told = self._get(f"{kind}s/{repo}/revision/{quote(revision, safe='')}", {"blobs": "true"})
+            told = self._get(
+                f"{kind}s/{repo}/revision/{quote(revision, safe='')}", {"blobs": "true"}
+            )
             if not isinstance(told, dict):
                 raise TypeError("an object was expected")
             return told
@@ -274,30 +315,71 @@ class Hub:
         check_repo(repo)
         check_revision(revision)
         with self.plainly("list the revisions of", repo):
-            told = self._get(f"models/{repo}/commits/{quote(revision, safe='')}", {"limit": MOST_REVISIONS})
-            found = [{"commit": each["id"], "title": each["title"], "when": moment(each["date"])} for each in told]
+            told = self._get(
+                f"models/{repo}/commits/{quote(revision, safe='')}", {"limit": MOST_REVISIONS}
+            )
+            found = [
+                {"commit": each["id"], "title": each["title"], "when": moment(each["date"])}
+                for each in told
+            ]
             return found[:MOST_REVISIONS]
 
     def branches(self, repo: str) -> list[str]:
         """The names of a repository's branches."""
         with self.plainly("list the branches of", repo):
-            return [branch.name for branch in self.api.list_repo_refs(repo).branches][:MOST_REVISIONS]
+            return [branch.name for branch in self.api.list_repo_refs(repo).branches][
+                :MOST_REVISIONS
+            ]
 
     def gallery(self) -> list[dict[str, Any]]:
         """The models that carry the playground's tag, most liked first, as the Hub tells of them: each card is anybody's."""
         with self.plainly("list the models"):
-            wanted = ["author", "cardData", "lastModified", "likes", "private", "safetensors", "sha", "tags"]
-            told = self._get("models", {"filter": TAG, "sort": "likes", "direction": -1, "limit": MOST_LISTED, "expand": wanted})
-            return [model for model in told if isinstance(model, dict) and isinstance(model.get("id"), str)][:MOST_LISTED]
+            wanted = [
+                "author",
+                "cardData",
+                "lastModified",
+                "likes",
+                "private",
+                "safetensors",
+                "sha",
+                "tags",
+            ]
+            told = self._get(
+                "models",
+                {
+                    "filter": TAG,
+                    "sort": "likes",
+                    "direction": -1,
+                    "limit": MOST_LISTED,
+                    "expand": wanted,
+                },
+            )
+            return [
+                model
+                for model in told
+                if isinstance(model, dict) and isinstance(model.get("id"), str)
+            ][:MOST_LISTED]
 
     def _get(self, path: str, parameters: dict[str, Any]) -> Any:
         """What the Hub's API answers, as it is: huggingface_hub would read the cards in it, and stumble over some."""
         headers = build_hf_headers(token=self.token or False)
-        answer = get_session().get(f"{self.endpoint}/api/{path}", params=parameters, headers=headers, timeout=ANSWERED_WITHIN)
+        answer = get_session().get(
+            f"{self.endpoint}/api/{path}",
+            params=parameters,
+            headers=headers,
+            timeout=ANSWERED_WITHIN,
+        )
         hf_raise_for_status(answer)
         return answer.json()
 
-    def fetch(self, repo: str, revision: str, files: dict[str, int], folder: Path, say: Callable[..., None] = lambda *_: None) -> None:
+    def fetch(
+        self,
+        repo: str,
+        revision: str,
+        files: dict[str, int],
+        folder: Path,
+        say: Callable[..., None] = lambda *_: None,
+    ) -> None:
         """Get files, whose sizes the Hub has told, into a folder.
 
         Raises:
@@ -306,13 +388,26 @@ class Hub:
         for name, size in files.items():
             say(f"Fetching {name} ({in_words(size)})", size / SLOWEST)
             with self.plainly(f"fetch {name} of", repo):
-                path = Path(self.api.hf_hub_download(repo, name, revision=revision, local_dir=folder))
+                path = Path(
+                    self.api.hf_hub_download(repo, name, revision=revision, local_dir=folder)
+                )
             if path.stat().st_size != size:
-                raise HubError(f"{name} of {repo} came with {path.stat().st_size:,} of {size:,} bytes; try again", again=True)
+                raise HubError(
+                    f"{name} of {repo} came with {path.stat().st_size:,} of {size:,} bytes; try again",
+                    again=True,
+                )
 
     # Pushing
 
-    def plan(self, folder: Path, repo: str, *, revision: str = "main", private: bool = False, kind: str = "model") -> Plan:
+    def plan(
+        self,
+        folder: Path,
+        repo: str,
+        *,
+        revision: str = "main",
+        private: bool = False,
+        kind: str = "model",
+    ) -> Plan:
         """What pushing the files of a folder would change. Writes nothing.
 
         Raises:
@@ -325,7 +420,9 @@ class Hub:
         try:
             about = self.look(repo, "main", kind)
         except Missing:
-            return new_plan(folder, repo, endpoint=self.endpoint, revision=revision, private=private, kind=kind)
+            return new_plan(
+                folder, repo, endpoint=self.endpoint, revision=revision, private=private, kind=kind
+            )
         parent = start = about.sha
         if revision != "main":
             try:
@@ -337,16 +434,27 @@ class Hub:
         ours = MANIFEST in there if kind == "model" else TAG in about.tags
         if not ours and set(there) - {"README.md", ".gitattributes", "LICENSE"}:
             held = ", ".join(sorted(there)[:3])
-            raise HubError(f"the {kind} {repo} holds something else ({held}), which stays as it is; choose another name")
-        changes = tuple(Change(name, path.stat().st_size, _what(path, there.get(name))) for name, path in files.items())
+            raise HubError(
+                f"the {kind} {repo} holds something else ({held}), which stays as it is; choose another name"
+            )
+        changes = tuple(
+            Change(name, path.stat().st_size, _what(path, there.get(name)))
+            for name, path in files.items()
+        )
         if kind == "model":  # a licence that differs is its owner's own, and stays
-            changes = tuple(change for change in changes if (change.path, change.what) != ("LICENSE", "changed"))
-        ours_alone: Callable[[str], bool] = {"model": OURS.__contains__, "space": is_own}.get(kind, lambda name: False)
+            changes = tuple(
+                change for change in changes if (change.path, change.what) != ("LICENSE", "changed")
+            )
+        ours_alone: Callable[[str], bool] = {"model": OURS.__contains__, "space": is_own}.get(
+            kind, lambda name: False
+        )
         gone = [name for name in there if name not in files and ours_alone(name)]
         changes += tuple(Change(name, there[name].size, "removed") for name in gone)
         return Plan(repo, kind, revision, url, True, about.private, parent, start, changes)
 
-    def push(self, folder: Path, plan: Plan, message: str, say: Callable[..., None] = lambda *_: None) -> str:
+    def push(
+        self, folder: Path, plan: Plan, message: str, say: Callable[..., None] = lambda *_: None
+    ) -> str:
         """Carry out a plan in one commit, and return the commit. Until that commit nothing of it can be seen.
 
         Raises:
@@ -359,29 +467,59 @@ class Hub:
         say(f"Making {plan.repo}", 0.0, Phase.WRITING)
         with self.plainly("make", plan.repo):
             sdk = "gradio" if plan.kind == "space" else None
-            self.api.create_repo(plan.repo, private=plan.private, repo_type=plan.kind, space_sdk=sdk)
+            self.api.create_repo(
+                plan.repo, private=plan.private, repo_type=plan.kind, space_sdk=sdk
+            )
         try:
             return self._commit(folder, plan, message, say)
         except HubError as error:
             left = f"; the {'private' if plan.private else 'public'} repository {plan.repo} was made before that and may be empty"
-            raise HubError(f"{error}{left}: the same command fills it, or delete it on the Hub", again=error.again) from None
+            raise HubError(
+                f"{error}{left}: the same command fills it, or delete it on the Hub",
+                again=error.again,
+            ) from None
 
     def _commit(self, folder: Path, plan: Plan, message: str, say: Callable[..., None]) -> str:
         """Upload what a plan adds to a repository that exists, and commit it."""
         if plan.revision != "main" and not plan.parent:
             say(f"Making the branch {plan.revision}", 0.0, Phase.WRITING)
             with self.plainly(f"make the branch {plan.revision} of", plan.repo):
-                self.api.create_branch(plan.repo, branch=plan.revision, revision=plan.start or None, repo_type=plan.kind)
+                self.api.create_branch(
+                    plan.repo,
+                    branch=plan.revision,
+                    revision=plan.start or None,
+                    repo_type=plan.kind,
+                )
         if not plan.writes:
             return plan.start
-        added = [CommitOperationAdd(change.path, folder / change.path) for change in plan.changes if change.what in ("new", "changed")]
-        removed = [CommitOperationDelete(change.path) for change in plan.changes if change.what == "removed"]
+        added = [
+            CommitOperationAdd(change.path, folder / change.path)
+            for change in plan.changes
+            if change.what in ("new", "changed")
+        ]
+        removed = [
+            CommitOperationDelete(change.path)
+            for change in plan.changes
+            if change.what == "removed"
+        ]
         large = [operation for operation in added if operation.path_in_repo.endswith(LARGE)]
-        for operation in large:  # one at a time, so that there is something to tell; the small ones travel in the commit
+        for operation in (
+            large
+        ):  # one at a time, so that there is something to tell; the small ones travel in the commit
             size = (folder / operation.path_in_repo).stat().st_size
-            say(f"Sending {operation.path_in_repo} ({in_words(size)})", size / SLOWEST, Phase.WRITING)
+            say(
+                f"Sending {operation.path_in_repo} ({in_words(size)})",
+                size / SLOWEST,
+                Phase.WRITING,
+            )
             with self.plainly(f"send {operation.path_in_repo} to", plan.repo):
-                self.api.preupload_lfs_files(plan.repo, [operation], repo_type=plan.kind, revision=plan.revision, free_memory=False)
+                self.api.preupload_lfs_files(
+                    plan.repo,
+                    [operation],
+                    repo_type=plan.kind,
+                    revision=plan.revision,
+                    free_memory=False,
+                )
         say("Making it one commit", 0.0, Phase.COMMITTING)
         with self.plainly("write to", plan.repo):
             done = self.api.create_commit(
@@ -405,7 +543,9 @@ class Hub:
     def _plain(self, error: Exception, doing: str, repo: str) -> HubError:
         chain: list[BaseException] = []
         cause: BaseException | None = error
-        while cause is not None and cause not in chain:  # what failed in a thread of the client hides behind another error
+        while (
+            cause is not None and cause not in chain
+        ):  # what failed in a thread of the client hides behind another error
             chain.append(cause)
             cause = cause.__cause__ or cause.__context__
 
@@ -413,51 +553,90 @@ class Hub:
             return next((each for each in chain if isinstance(each, kinds)), None)
 
         if later := found(Later):
-            return HubError(f"the Hub asks to wait {_minutes(later.args[0])} before it lets us {doing}; try again then", again=True)
+            return HubError(
+                f"the Hub asks to wait {_minutes(later.args[0])} before it lets us {doing}; try again then",
+                again=True,
+            )
         if found(GatedRepoError):
-            return HubError(f"{repo} is gated: ask for access on its page, {self.endpoint}/{repo}, then try again")
+            return HubError(
+                f"{repo} is gated: ask for access on its page, {self.endpoint}/{repo}, then try again"
+            )
         if found(RevisionNotFoundError):
             return Missing(f"{repo} has no such revision; choose one of those that it lists")
-        if (answer := found(RepositoryNotFoundError)) and not (self.token and answer.response.status_code == 401):
+        if (answer := found(RepositoryNotFoundError)) and not (
+            self.token and answer.response.status_code == 401
+        ):
             seen = "that this token may see" if self.token else "that everybody may see"
             return Missing(f"there is no repository {repo} {seen}; look at the spelling, user/name")
         if found(OfflineModeIsEnabled):
-            return HubError("HF_HUB_OFFLINE is set on this machine: unset it and start the playground again", again=True)
+            return HubError(
+                "HF_HUB_OFFLINE is set on this machine: unset it and start the playground again",
+                again=True,
+            )
         if answer := found(HfHubHTTPError):
             return self._status(answer.response.status_code, answer, doing)
         if found(httpx.TimeoutException):
-            return HubError(f"the Hub did not answer within {ANSWERED_WITHIN:g} s when asked to {doing}; try again", again=True)
+            return HubError(
+                f"the Hub did not answer within {ANSWERED_WITHIN:g} s when asked to {doing}; try again",
+                again=True,
+            )
         if found(httpx.HTTPError, ConnectionError):
-            return HubError(f"the connection to the Hub broke when asked to {doing}; try again", again=True)
+            return HubError(
+                f"the connection to the Hub broke when asked to {doing}; try again", again=True
+            )
         if found(OSError) and not isinstance(error, ValueError):
             problem = found(OSError)
-            return HubError(f"could not {doing}: {problem.strerror or self._safe(str(problem))}; make room on the disk and try again", True)
-        unforeseen = f"{type(chain[-1]).__name__}: {self._safe(str(chain[-1]))}".split("\n")[0][:200]  # for whoever reports it
-        return HubError(f"the Hub answered with something else than was asked, when asked to {doing}; try again ({unforeseen})", again=True)
+            return HubError(
+                f"could not {doing}: {problem.strerror or self._safe(str(problem))}; make room on the disk and try again",
+                True,
+            )
+        unforeseen = f"{type(chain[-1]).__name__}: {self._safe(str(chain[-1]))}".split("\n")[0][
+            :200
+        ]  # for whoever reports it
+        return HubError(
+            f"the Hub answered with something else than was asked, when asked to {doing}; try again ({unforeseen})",
+            again=True,
+        )
 
     def _status(self, status: int, error: Any, doing: str) -> HubError:
         said = self._safe((error.server_message or "").split("\n")[0])[:200]
         said = f" (it says: {said})" if said else ""
         match status:
             case 401:
-                return HubError(f"the Hub does not take this token, it may have expired: make a new one and sign in again{said}")
+                return HubError(
+                    f"the Hub does not take this token, it may have expired: make a new one and sign in again{said}"
+                )
             case 403:
                 here = ""
-                if "SPACE_ID" in os.environ:  # the scope contribute-repos, with which visitors of a Space sign in
+                if (
+                    "SPACE_ID" in os.environ
+                ):  # the scope contribute-repos, with which visitors of a Space sign in
                     here = "; signing in on a Space allows writing to repositories that were made from it only: choose a new name"
-                return HubError(f"this token may not {doing}: it must be one that writes there{here}{said}")
+                return HubError(
+                    f"this token may not {doing}: it must be one that writes there{here}{said}"
+                )
             case 404:
                 return Missing(f"there is nothing on the Hub to {doing}{said}")
             case 409:
-                return HubError(f"something else is being done with it right now, so we could not {doing}; try again{said}", again=True)
+                return HubError(
+                    f"something else is being done with it right now, so we could not {doing}; try again{said}",
+                    again=True,
+                )
             case 412:
                 return HubError(
-                    "somebody else has pushed meanwhile, and nothing was overwritten; look at what it holds now and try again", True
+                    "somebody else has pushed meanwhile, and nothing was overwritten; look at what it holds now and try again",
+                    True,
                 )
             case 429:
-                return HubError(f"the Hub has had too many requests from here to {doing}; try again in some minutes", again=True)
+                return HubError(
+                    f"the Hub has had too many requests from here to {doing}; try again in some minutes",
+                    again=True,
+                )
             case _ if status >= 500:
-                return HubError(f"the Hub has trouble itself (status {status}) and could not {doing}; try again later", again=True)
+                return HubError(
+                    f"the Hub has trouble itself (status {status}) and could not {doing}; try again later",
+                    again=True,
+                )
         return HubError(f"the Hub refused to {doing} (status {status}){said}")
 
     def _safe(self, text: str) -> str:
@@ -471,19 +650,25 @@ class Missing(HubError):
 def check_repo(repo: str) -> None:
     """Raises HubError unless this is the name of a repository."""
     if not is_repo(repo):
-        raise HubError(f"{repo[:120]!r} is no repository; name one as user/name, with letters, digits, dots, dashes and underscores")
+        raise HubError(
+            f"{repo[:120]!r} is no repository; name one as user/name, with letters, digits, dots, dashes and underscores"
+        )
 
 
 def check_branch(name: str) -> None:
     """Raises HubError unless this can be the name of a branch."""
     if not is_branch(name):
-        raise HubError(f"{name[:60]!r} is no name for a branch; use letters, digits, dots, dashes, underscores and slashes")
+        raise HubError(
+            f"{name[:60]!r} is no name for a branch; use letters, digits, dots, dashes, underscores and slashes"
+        )
 
 
 def check_revision(revision: str) -> None:
     """Raises HubError unless this can be a branch, a tag or a commit."""
     if not is_revision(revision):
-        raise HubError(f"{revision[:60]!r} is no revision; name a branch, a tag or a commit as the repository lists them")
+        raise HubError(
+            f"{revision[:60]!r} is no revision; name a branch, a tag or a commit as the repository lists them"
+        )
 
 
 def url_of(endpoint: str, repo: str, kind: str = "model") -> str:
@@ -493,14 +678,20 @@ def url_of(endpoint: str, repo: str, kind: str = "model") -> str:
 
 def files_in(folder: Path) -> dict[str, Path]:
     """Return the files below a folder by their path in it."""
-    return {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): path
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 def new_plan(
     folder: Path, repo: str, *, endpoint: str, revision: str = "main", private: bool = False, kind: str = "model"
 ) -> Plan:  # fmt: skip
     """Return the plan for a repository that does not exist yet."""
-    changes = tuple(Change(name, path.stat().st_size, "new") for name, path in files_in(folder).items())
+    changes = tuple(
+        Change(name, path.stat().st_size, "new") for name, path in files_in(folder).items()
+    )
     return Plan(repo, kind, revision, url_of(endpoint, repo, kind), False, private, "", "", changes)
 
 
@@ -515,7 +706,13 @@ def in_words(size: int) -> str:
 
 
 def _minutes(seconds: int) -> str:
-    return f"{seconds / 3600:.0f} h" if seconds > 7200 else f"{seconds / 60:.0f} min" if seconds > 120 else f"{seconds} s"
+    return (
+        f"{seconds / 3600:.0f} h"
+        if seconds > 7200
+        else f"{seconds / 60:.0f} min"
+        if seconds > 120
+        else f"{seconds} s"
+    )
 
 
 def _what(path: Path, there: File | None) -> str:

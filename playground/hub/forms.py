@@ -39,10 +39,27 @@ class Form:
 
 FORMS = {
     "transformer": Form(SEQ2SEQ, "automodel", "PlaygroundConfig", "PlaygroundForSeq2SeqLM"),
-    "prebuilt": Form(SEQ2SEQ, "automodel_prebuilt", "PlaygroundPrebuiltConfig", "PlaygroundPrebuiltForSeq2SeqLM"),
-    "encoder-only": Form(MASKED, "automodel_encoder_only", "PlaygroundEncoderOnlyConfig", "PlaygroundEncoderOnlyForMaskedLM"),
-    "decoder-only": Form(CAUSAL, "automodel_decoder_only", "PlaygroundDecoderOnlyConfig", "PlaygroundDecoderOnlyForCausalLM"),
-    "recurrent": Form(SEQ2SEQ, "automodel_recurrent", "PlaygroundRecurrentConfig", "PlaygroundRecurrentForSeq2SeqLM"),
+    "prebuilt": Form(
+        SEQ2SEQ, "automodel_prebuilt", "PlaygroundPrebuiltConfig", "PlaygroundPrebuiltForSeq2SeqLM"
+    ),
+    "encoder-only": Form(
+        MASKED,
+        "automodel_encoder_only",
+        "PlaygroundEncoderOnlyConfig",
+        "PlaygroundEncoderOnlyForMaskedLM",
+    ),
+    "decoder-only": Form(
+        CAUSAL,
+        "automodel_decoder_only",
+        "PlaygroundDecoderOnlyConfig",
+        "PlaygroundDecoderOnlyForCausalLM",
+    ),
+    "recurrent": Form(
+        SEQ2SEQ,
+        "automodel_recurrent",
+        "PlaygroundRecurrentConfig",
+        "PlaygroundRecurrentForSeq2SeqLM",
+    ),
     "bert": Form(MASKED, model="BertForMaskedLM", blanks=True),
     "gpt2": Form(CAUSAL, model="GPT2LMHeadModel"),
     "bart": Form(SEQ2SEQ, model="BartForConditionalGeneration"),

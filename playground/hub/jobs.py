@@ -55,7 +55,9 @@ class Job:
     again: bool = False
     result: dict[str, Any] | None = None
     heard_at: float = field(default_factory=time.monotonic)
-    patience: float = SILENT_FOR + LOADING_FOR  # until the first message: the process imports what it needs
+    patience: float = (
+        SILENT_FOR + LOADING_FOR
+    )  # until the first message: the process imports what it needs
     phase: Phase = Phase.READING
     shared: bool = False  # a gallery, which is everybody's
     address: str = field(default_factory=CLIENT_ADDRESS.get)  # of the client that began it
@@ -77,8 +79,14 @@ def begin(
     fresh: bool = False,
 ) -> Job:
     """Start an errand; `job.over` is set when it has ended, one way or another."""
-    scratch = tempfile.mkdtemp(prefix="playground-")  # taken away here: whoever is killed takes nothing away
-    job = Job(secrets.token_urlsafe(12), owner, replace(errand, endpoint=errand.endpoint or os.environ.get("HF_ENDPOINT", "")))
+    scratch = tempfile.mkdtemp(
+        prefix="playground-"
+    )  # taken away here: whoever is killed takes nothing away
+    job = Job(
+        secrets.token_urlsafe(12),
+        owner,
+        replace(errand, endpoint=errand.endpoint or os.environ.get("HF_ENDPOINT", "")),
+    )
 
     def take(kind: str, *content: Any) -> None:
         if job.status != "working":  # cancelled: what still comes is too late
@@ -95,7 +103,9 @@ def begin(
     def end(code: int | None) -> None:
         if job.status == "working":
             job.status, job.again = "failed", True
-            job.sentence = f"it ended before it was done (exit code {code}), while: {job.sentence}; try again"
+            job.sentence = (
+                f"it ended before it was done (exit code {code}), while: {job.sentence}; try again"
+            )
         job.errand = replace(job.errand, token="")
         shutil.rmtree(scratch, ignore_errors=True)
         try:
@@ -103,7 +113,15 @@ def begin(
         finally:
             job.over.set()
 
-    job.child = Child("playground.hub.work:work", f"hub-{errand.kind}", job.errand, scratch, on_message=take, on_end=end, fresh=fresh)
+    job.child = Child(
+        "playground.hub.work:work",
+        f"hub-{errand.kind}",
+        job.errand,
+        scratch,
+        on_message=take,
+        on_end=end,
+        fresh=fresh,
+    )
     return job
 
 
@@ -173,7 +191,13 @@ class Jobs:
         self._gallery: tuple[float, Job] | None = None  # everybody's, and when it was asked for
         self._watching: threading.Thread | None = None
 
-    def start(self, errand: Errand, owner: str, on_done: Callable[[Job], None] = lambda _: None, anew: bool = False) -> Job:
+    def start(
+        self,
+        errand: Errand,
+        owner: str,
+        on_done: Callable[[Job], None] = lambda _: None,
+        anew: bool = False,
+    ) -> Job:
         """Begin an errand for an owner; a gallery that is not wanted `anew` may be another owner's of a moment ago.
 
         Raises:
@@ -187,13 +211,21 @@ class Jobs:
                 if not anew and job.status != "failed" and time.monotonic() - at < LISTED_FOR:
                     return job
             working = [job for job in self._jobs.values() if not job.over.is_set()]
-            others = [job for job in working if (job.errand.kind == "gallery") == listing]  # lists have places of their own
-            if len(others) >= ERRANDS_AT_ONCE or (not shared and sum(job.owner == owner for job in others) >= ERRANDS_AN_OWNER):
+            others = [
+                job for job in working if (job.errand.kind == "gallery") == listing
+            ]  # lists have places of their own
+            if len(others) >= ERRANDS_AT_ONCE or (
+                not shared and sum(job.owner == owner for job in others) >= ERRANDS_AN_OWNER
+            ):
                 raise Busy("other errands to the Hub are still under way; try again in a moment")
-            is_local = bool(getattr(self.registry, "local_owner", ""))  # a person alone may ask for every list
+            is_local = bool(
+                getattr(self.registry, "local_owner", "")
+            )  # a person alone may ask for every list
             if not is_local and holds_share((job.address for job in others), ERRANDS_AT_ONCE):
                 most = half_of(ERRANDS_AT_ONCE)
-                raise Busy(f"{most} errands to the Hub from your address are still under way, as many as may be; try again in a moment")
+                raise Busy(
+                    f"{most} errands to the Hub from your address are still under way, as many as may be; try again in a moment"
+                )
             over = [job for job in self._jobs.values() if job.over.is_set()]
             for job in over[: max(0, len(over) - MOST_KEPT)]:
                 self._jobs.pop(job.id, None)
@@ -208,13 +240,17 @@ class Jobs:
     def _watch(self) -> None:
         """See to it that somebody keeps house. With the lock held."""
         if self._watching is None:
-            self._watching = threading.Thread(target=self._keep_house, name="hub-housekeeping", daemon=True)
+            self._watching = threading.Thread(
+                target=self._keep_house, name="hub-housekeeping", daemon=True
+            )
             self._watching.start()
 
     def _done(self, job: Job, on_done: Callable[[Job], None]) -> None:
         if job.errand.kind == "push":
             self._gallery = None  # it lacks what has just been published
-        before = CLIENT_ADDRESS.set(job.address)  # a run that is made of what was fetched counts for it
+        before = CLIENT_ADDRESS.set(
+            job.address
+        )  # a run that is made of what was fetched counts for it
         try:
             on_done(job)
         finally:
@@ -225,7 +261,14 @@ class Jobs:
         job = self._jobs.get(job_id) if isinstance(job_id, str) else None
         return (
             job
-            if job and (job.shared or (owner and secrets.compare_digest(job.owner.encode(), owner.encode("utf-8", "replace"))))
+            if job
+            and (
+                job.shared
+                or (
+                    owner
+                    and secrets.compare_digest(job.owner.encode(), owner.encode("utf-8", "replace"))
+                )
+            )
             else None
         )
 
@@ -241,7 +284,11 @@ class Jobs:
         """
         if not is_repo(repo):
             raise Refused("name the repository first, as user/name")
-        if not isinstance(minutes, int | float) or isinstance(minutes, bool) or not EVERY[0] <= minutes <= EVERY[1]:
+        if (
+            not isinstance(minutes, int | float)
+            or isinstance(minutes, bool)
+            or not EVERY[0] <= minutes <= EVERY[1]
+        ):
             raise Refused(f"give {EVERY[0]} to {EVERY[1]} minutes between two pushes")
         if run.status not in (*WORKING, "waiting", "paused"):
             raise Refused("this run has ended: publish it once, above")
@@ -275,15 +322,25 @@ class Jobs:
                 self.stop_pushing(run)
                 return
             if kept.last and not job.again:
-                kept.token, kept.over, kept.over_at = "", True, now  # no further push, but its owner is to read why
+                kept.token, kept.over, kept.over_at = (
+                    "",
+                    True,
+                    now,
+                )  # no further push, but its owner is to read why
         if run.deleted_at is not None or (kept.over and now - kept.over_at > KEPT_FOR):
             self.stop_pushing(run)
             return
         if kept.over:
             return
-        ended = run.status not in (*WORKING, "waiting", "paused")  # before its checkpoints are listed: the last one is there by then
+        ended = run.status not in (
+            *WORKING,
+            "waiting",
+            "paused",
+        )  # before its checkpoints are listed: the last one is there by then
         found = run.checkpoints()
-        new = bool(found) and (ended or found[0][1].step != kept.pushed)  # the final checkpoint goes to main, pushed before or not
+        new = bool(found) and (
+            ended or found[0][1].step != kept.pushed
+        )  # the final checkpoint goes to main, pushed before or not
         if ended and not new:
             self.stop_pushing(run)
         elif new and (now >= kept.due or (ended and not kept.last)):

@@ -40,12 +40,22 @@ class Phase(Enum):
 
 def is_repo(name: str) -> bool:
     """Whether this can be the name of a repository, user/name."""
-    return bool(REPO.fullmatch(name)) and "--" not in name and ".." not in name and not name.endswith(".git")
+    return (
+        bool(REPO.fullmatch(name))
+        and "--" not in name
+        and ".." not in name
+        and not name.endswith(".git")
+    )
 
 
 def is_branch(name: str) -> bool:
     """Return whether this can be the name of a new branch."""
-    return bool(BRANCH.fullmatch(name)) and is_revision(name) and not name.endswith((".", ".lock")) and not name.startswith("refs/")
+    return (
+        bool(BRANCH.fullmatch(name))
+        and is_revision(name)
+        and not name.endswith((".", ".lock"))
+        and not name.startswith("refs/")
+    )
 
 
 def is_revision(name: str) -> bool:

@@ -79,7 +79,9 @@ def build_package(checkpoint: Path, folder: Path) -> list[Path]:
             shutil.copyfile(LICENSE, folder / LICENSE.name)
     else:
         config, generation = _own_config(family, form), _own_generation(form, sizes)
-        tensors = {name.removeprefix(PREFIX): tensor for name, tensor in own_tensors(family).items()}
+        tensors = {
+            name.removeprefix(PREFIX): tensor for name, tensor in own_tensors(family).items()
+        }
         (folder / WEIGHTS).write_bytes(pack(tensors))
     config.save_pretrained(folder)
     if generation is not None:
@@ -102,25 +104,37 @@ def to_checkpoint(package: Path, folder: Path) -> None:
     """
     package, folder = Path(package), Path(folder)
     if not (package / MANIFEST).is_file():
-        raise CheckpointError(f"this repository holds no playground model: it has no {MANIFEST}; choose one that the playground published")
+        raise CheckpointError(
+            f"this repository holds no playground model: it has no {MANIFEST}; choose one that the playground published"
+        )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(f"{folder} is there already; name a new folder")
     # The sizes stand in transformers' config.json too. Only playground.json counts here: the weights are held against it.
-    files = {name: (package / kept).read_bytes() for name, kept in KEPT.items() if (package / kept).is_file()}
+    files = {
+        name: (package / kept).read_bytes()
+        for name, kept in KEPT.items()
+        if (package / kept).is_file()
+    }
     write_folder(folder, files)
     try:
         config = read_manifest(folder).config
         if config.family in FORMS and not FORMS[config.family].has_code and WEIGHTS in files:
-            expected = {name.removeprefix(PREFIX): shape for name, shape in shapes_of(config).items()}
+            expected = {
+                name.removeprefix(PREFIX): shape for name, shape in shapes_of(config).items()
+            }
             tensors = read_tensors(folder / WEIGHTS, expected)
-            (folder / WEIGHTS).write_bytes(pack({PREFIX + name: tensor for name, tensor in tensors.items()}))
+            (folder / WEIGHTS).write_bytes(
+                pack({PREFIX + name: tensor for name, tensor in tensors.items()})
+            )
         load_model(folder)
     except BaseException:
         shutil.rmtree(folder)
         raise
 
 
-def tokenizer(vocabulary: Vocabulary, max_positions: int, form: Form = FORMS["transformer"]) -> PreTrainedTokenizerFast:
+def tokenizer(
+    vocabulary: Vocabulary, max_positions: int, form: Form = FORMS["transformer"]
+) -> PreTrainedTokenizerFast:
     """What `Vocabulary.encode` does, and EOS behind it, as every source and every label row ends.
 
     A model that continues its row is padded in front. For one that fills in blanks, a blank for each place of the answer follows,
@@ -139,7 +153,9 @@ def tokenizer(vocabulary: Vocabulary, max_positions: int, form: Form = FORMS["tr
             words.normalizer = normalizers.Replace(",", " ")
     words.pre_tokenizer = pre_tokenizers.Sequence(apart)
     row = f"$A:0 {eos}:0" + f" {sos}:1" * (max_positions if form.blanks else 0)
-    words.post_processor = processors.TemplateProcessing(single=row, special_tokens=[(eos, EOS), (sos, SOS)])
+    words.post_processor = processors.TemplateProcessing(
+        single=row, special_tokens=[(eos, EOS), (sos, SOS)]
+    )
     segments = ["token_type_ids"] if form.blanks else []
     return PreTrainedTokenizerFast(
         tokenizer_object=words,
@@ -159,7 +175,9 @@ def _read(checkpoint: Path) -> tuple[Manifest, Family, dict[str, bytes]]:
     while True:
         form_of(read_manifest(checkpoint).config.family)
         manifest, family = load_model(checkpoint)
-        files = {name: (checkpoint / name).read_bytes() for name in KEPT if (checkpoint / name).is_file()}
+        files = {
+            name: (checkpoint / name).read_bytes() for name in KEPT if (checkpoint / name).is_file()
+        }
         if read_manifest(checkpoint) == manifest:
             return manifest, family, files
 
@@ -188,5 +206,11 @@ def _own_generation(form: Form, sizes: ModelConfig) -> GenerationConfig | None:
     """Return the default generation of a model that is a class of transformers: greedy, as long as there are positions."""
     special = {"pad_token_id": PAD, "bos_token_id": SOS, "eos_token_id": EOS}
     if form.auto == SEQ2SEQ:
-        return GenerationConfig(**special, decoder_start_token_id=SOS, max_length=sizes.max_positions + 1)
-    return GenerationConfig(**special, max_new_tokens=sizes.max_positions) if form.auto == CAUSAL else None
+        return GenerationConfig(
+            **special, decoder_start_token_id=SOS, max_length=sizes.max_positions + 1
+        )
+    return (
+        GenerationConfig(**special, max_new_tokens=sizes.max_positions)
+        if form.auto == CAUSAL
+        else None
+    )

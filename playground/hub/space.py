@@ -10,7 +10,10 @@ from playground.runs.home import SHIPPED
 HOUSE = Path(__file__).resolve().parents[2]
 SINGLE = ("app.py", "requirements.txt", "README.md", "LICENSE")
 PICTURE = "docs/images/train.png"  # which README.md shows
-OWN = ("playground/", *(f"checkpoints/{name}/" for name in SHIPPED))  # what else is in a Space is its owner's
+OWN = (
+    "playground/",
+    *(f"checkpoints/{name}/" for name in SHIPPED),
+)  # what else is in a Space is its owner's
 AT_THE_END = "\n---\n"  # of the front matter
 
 
@@ -22,9 +25,15 @@ def space_files(house: Path = HOUSE) -> dict[str, Path]:
     """
     single = [house / name for name in (*SINGLE, PICTURE)]
     if missing := [path.name for path in single if not path.is_file()]:
-        raise FileNotFoundError(f"{missing[0]} is missing beside the folder playground/; deploy from a copy of the repository")
+        raise FileNotFoundError(
+            f"{missing[0]} is missing beside the folder playground/; deploy from a copy of the repository"
+        )
     inside = [path for name in OWN for path in (house / name).rglob("*")]
-    kept = [path for path in inside if path.is_file() and "__pycache__" not in path.parts and not path.name.startswith(".")]
+    kept = [
+        path
+        for path in inside
+        if path.is_file() and "__pycache__" not in path.parts and not path.name.startswith(".")
+    ]
     return {path.relative_to(house).as_posix(): path for path in sorted([*single, *kept])}
 
 

@@ -47,7 +47,18 @@ LARGEST_TEXT = 1_000_000  # bytes of a card or a manifest
 MOST_FILES = 100  # listed
 LOADING_FOR = 600.0  # seconds that imports may take on a busy machine, at low priority
 log = logging.getLogger(__name__)
-KINDS = ("account", "gallery", "look", "preview", "plan", "push", "pull", "reproduce", "stage", "deploy")
+KINDS = (
+    "account",
+    "gallery",
+    "look",
+    "preview",
+    "plan",
+    "push",
+    "pull",
+    "reproduce",
+    "stage",
+    "deploy",
+)
 
 
 @dataclass(frozen=True)
@@ -65,7 +76,9 @@ class Errand:
     checkpoint: str = ""
     run: str = ""  # the run's folder, where the metrics are
     into: str = ""
-    expected: str | None = None  # the commit that the owner has seen, empty for none; None: whatever is there
+    expected: str | None = (
+        None  # the commit that the owner has seen, empty for none; None: whatever is there
+    )
     largest: int = LARGEST_PULL
     limits: Limits = field(default_factory=Limits)  # of the server that what is fetched is for
 
@@ -82,7 +95,9 @@ def work(pipe: Connection, errand: Errand, scratch: str) -> None:
         prepare()
         threading.Thread(target=_end_with, args=(pipe,), daemon=True).start()
         if hasattr(os, "nice"):
-            os.nice(10)  # the page comes first; beside training, which is as patient, it gets its share
+            os.nice(
+                10
+            )  # the page comes first; beside training, which is as patient, it gets its share
         if errand.kind not in KINDS:
             raise HubError(f"{errand.kind!r} is nothing that can be done on the Hub")
         runner = Runner(Hub(errand.token, errand.endpoint), errand, pipe, Path(scratch))
@@ -90,16 +105,26 @@ def work(pipe: Connection, errand: Errand, scratch: str) -> None:
     except HubError as error:
         message = ("failed", str(error), error.again)
     except (CheckpointError, ValueError) as error:
-        plain = str(error).replace(f"{scratch}/looked/config.json", "playground.json")  # its name in the repository
+        plain = str(error).replace(
+            f"{scratch}/looked/config.json", "playground.json"
+        )  # its name in the repository
         message = ("failed", re.sub(rf"{re.escape(scratch)}/\w+/?", "", plain), False)
     except OSError as error:
-        message = ("failed", f"this machine could not do it: {error.strerror or type(error).__name__}", True)
+        message = (
+            "failed",
+            f"this machine could not do it: {error.strerror or type(error).__name__}",
+            True,
+        )
     except MemoryError:
         message = ("failed", "there is not enough memory for it now", True)
     except Exception as error:  # the message may hold a token; the lines of the traceback hold none
         where = "".join(traceback.format_tb(error.__traceback__))
         log.error("the Hub job %s failed with %s at:\n%s", errand.kind, type(error).__name__, where)
-        message = ("failed", f"it went wrong in a way that nobody foresaw ({type(error).__name__})", True)
+        message = (
+            "failed",
+            f"it went wrong in a way that nobody foresaw ({type(error).__name__})",
+            True,
+        )
     with suppress(OSError):
         pipe.send(message)
     pipe.close()
@@ -141,7 +166,9 @@ class Runner:
         models = self.hub.gallery()
         self.say_loading()
         for model in models:
-            with suppress(TypeError, ValueError, AttributeError, OverflowError):  # one odd card must not empty the list
+            with suppress(
+                TypeError, ValueError, AttributeError, OverflowError
+            ):  # one odd card must not empty the list
                 rows.append(_row(model))
         return {"models": rows}
 
@@ -176,25 +203,47 @@ class Runner:
         except Missing:
             if self.errand.revision == "main":
                 raise
-            branches = self.hub.branches(repo)  # raises its own error where there is no such repository
-            known = f"the branch {branches[0]}" if len(branches) == 1 else f"one of the branches {', '.join(branches[:10])}"
-            raise HubError(f"{repo} has no revision {self.errand.revision}; take {known}, or a commit by its hash") from None
+            branches = self.hub.branches(
+                repo
+            )  # raises its own error where there is no such repository
+            known = (
+                f"the branch {branches[0]}"
+                if len(branches) == 1
+                else f"one of the branches {', '.join(branches[:10])}"
+            )
+            raise HubError(
+                f"{repo} has no revision {self.errand.revision}; take {known}, or a commit by its hash"
+            ) from None
         sizes = about.sizes
         if MANIFEST not in sizes or "model.safetensors" not in sizes:
             lacking = MANIFEST if MANIFEST not in sizes else "model.safetensors"
             others: list[str] = []
             with suppress(HubError):
-                others = [branch for branch in self.hub.branches(repo) if branch != self.errand.revision]
+                others = [
+                    branch for branch in self.hub.branches(repo) if branch != self.errand.revision
+                ]
             look = f"; it has other branches, open one as {repo}@{others[0]}" if others else ""
-            raise HubError(f"{repo} is no model of the playground: it has no {lacking}, so it stays unopened{look}")
+            raise HubError(
+                f"{repo} is no model of the playground: it has no {lacking}, so it stays unopened{look}"
+            )
         if sizes[MANIFEST] > LARGEST_TEXT:
-            raise HubError(f"{MANIFEST} of {repo} has {sizes[MANIFEST]:,} bytes, which no playground writes; it stays unopened")
-        texts = {name: sizes[name] for name in (MANIFEST, "README.md") if sizes.get(name, LARGEST_TEXT + 1) <= LARGEST_TEXT}
+            raise HubError(
+                f"{MANIFEST} of {repo} has {sizes[MANIFEST]:,} bytes, which no playground writes; it stays unopened"
+            )
+        texts = {
+            name: sizes[name]
+            for name in (MANIFEST, "README.md")
+            if sizes.get(name, LARGEST_TEXT + 1) <= LARGEST_TEXT
+        }
         folder = self.scratch / "looked"
         self.hub.fetch(repo, about.sha, texts, folder)
         (folder / MANIFEST).rename(folder / "config.json")
         manifest = read_manifest(folder)
-        card = (folder / "README.md").read_text(encoding="utf-8", errors="replace") if "README.md" in texts else ""
+        card = (
+            (folder / "README.md").read_text(encoding="utf-8", errors="replace")
+            if "README.md" in texts
+            else ""
+        )
         return about, manifest, card
 
     def described(self, about: Any, manifest: Any, card: str) -> dict[str, Any]:
@@ -205,7 +254,9 @@ class Runner:
         from .client import in_words
 
         model = manifest.config.model
-        files = [{"path": file.path, "size": in_words(file.size)} for file in about.files[:MOST_FILES]]
+        files = [
+            {"path": file.path, "size": in_words(file.size)} for file in about.files[:MOST_FILES]
+        ]
         return {
             "repo": about.id, "commit": about.sha, "likes": about.likes, "private": about.private, "files": files,
             "files_in_all": len(about.files),
@@ -232,7 +283,9 @@ class Runner:
         wanted = {name: about.sizes[name] for name in (MANIFEST, *FILES[1:]) if name in about.sizes}
         if sum(wanted.values()) > self.errand.largest:
             most = f"{self.errand.largest // 1_000_000} MB"
-            raise HubError(f"{self.errand.repo} has {sum(wanted.values()) / 1e6:.0f} MB, more than the {most} that are fetched here")
+            raise HubError(
+                f"{self.errand.repo} has {sum(wanted.values()) / 1e6:.0f} MB, more than the {most} that are fetched here"
+            )
         package = self.scratch / "package"
         self.hub.fetch(self.errand.repo, about.sha, wanted, package, self.say)
         self.say("Looking at every number", LOADING_FOR)
@@ -269,8 +322,13 @@ class Runner:
         n = (told["card"] or {}).get("n") or 2000
         self.say(f"Asking it {n:,} held-out sequences", 600.0)
         started = time.perf_counter()
-        scores = evaluate(family, held_out_set(task.load(), min(n, 100_000), task.min_length, task.max_length))
-        return told | {"measured": asdict(scores), "measured_seconds": round(time.perf_counter() - started, 2)}
+        scores = evaluate(
+            family, held_out_set(task.load(), min(n, 100_000), task.min_length, task.max_length)
+        )
+        return told | {
+            "measured": asdict(scores),
+            "measured_seconds": round(time.perf_counter() - started, 2),
+        }
 
     # Publishing
 
@@ -283,11 +341,17 @@ class Runner:
 
         into = self.scratch / "checkpoint"
         try:
-            return gather(Path(self.errand.checkpoint), Path(self.errand.run) if self.errand.run else None, into)
+            return gather(
+                Path(self.errand.checkpoint),
+                Path(self.errand.run) if self.errand.run else None,
+                into,
+            )
         except (CheckpointError, FileNotFoundError):
             if Path(self.errand.checkpoint).is_dir():
                 raise
-            raise HubError("this checkpoint has just been replaced by a newer one; try again", again=True) from None
+            raise HubError(
+                "this checkpoint has just been replaced by a newer one; try again", again=True
+            ) from None
 
     def package(self, checkpoint: Path) -> tuple[Path, Path | None]:
         """The files of the model and, if wanted, of its training set."""
@@ -312,7 +376,13 @@ class Runner:
 
             self.say("Drawing its training set again", 600.0)
             data = self.scratch / "data"
-            write_dataset(data, read_manifest(checkpoint), repo=self.data_repo, model=errand.repo, license=errand.license)
+            write_dataset(
+                data,
+                read_manifest(checkpoint),
+                repo=self.data_repo,
+                model=errand.repo,
+                license=errand.license,
+            )
         return folder, data
 
     @property
@@ -342,8 +412,12 @@ class Runner:
         asked = {"private": self.errand.private, "revision": self.errand.revision}
         plans = [(model, self.hub.plan(model, self.errand.repo, **asked))]
         if data is not None:
-            private = plans[0][1].private  # the training set of a private model is no more public than it
-            plans.insert(0, (data, self.hub.plan(data, self.data_repo, kind="dataset", private=private)))
+            private = plans[0][
+                1
+            ].private  # the training set of a private model is no more public than it
+            plans.insert(
+                0, (data, self.hub.plan(data, self.data_repo, kind="dataset", private=private))
+            )
         return plans, read_manifest(checkpoint)
 
     def check_may_write(self) -> None:
@@ -353,10 +427,14 @@ class Runner:
         who = self.hub.account()
         namespace = self.errand.repo.split("/")[0]
         if not who["writes"]:
-            raise HubError("this token only reads: make one that may write, on the Hub under Settings, Access Tokens")
+            raise HubError(
+                "this token only reads: make one that may write, on the Hub under Settings, Access Tokens"
+            )
         if namespace not in (who["name"], *who["orgs"]):
             own = " or ".join((who["name"], *who["orgs"]))
-            raise HubError(f"the account {who['name']} may not publish under {namespace}; put {own} before the slash")
+            raise HubError(
+                f"the account {who['name']} may not publish under {namespace}; put {own} before the slash"
+            )
 
     def preview(self) -> dict[str, Any]:
         """What a push would send, compared with nothing: neither an account nor the network is used."""
@@ -374,7 +452,13 @@ class Runner:
             plans.insert(0, new_plan(data, self.data_repo, kind="dataset", **asked))
         card = (model / "README.md").read_text(encoding="utf-8")
         step = read_manifest(checkpoint).step
-        return {"plans": [asdict(plan) for plan in plans], "card": card, "step": step, "url": plans[-1].url, "compared": False}
+        return {
+            "plans": [asdict(plan) for plan in plans],
+            "card": card,
+            "step": step,
+            "url": plans[-1].url,
+            "compared": False,
+        }
 
     def plan(self) -> dict[str, Any]:
         """What a push would do; nothing is written."""
@@ -388,11 +472,21 @@ class Runner:
 
         plans, manifest = self.plans()
         if self.errand.expected is not None and self.errand.expected != plans[-1][1].parent:
-            raise HubError("somebody else has pushed since you looked, and nothing was overwritten; look again", again=True)
-        commits = [self.hub.push(folder, plan, f"Step {manifest.step}", self.say) for folder, plan in plans]
+            raise HubError(
+                "somebody else has pushed since you looked, and nothing was overwritten; look again",
+                again=True,
+            )
+        commits = [
+            self.hub.push(folder, plan, f"Step {manifest.step}", self.say) for folder, plan in plans
+        ]
         plan = plans[-1][1]
         where = plan.url if plan.revision == "main" else f"{plan.url}/tree/{plan.revision}"
-        return {"plans": [asdict(plan) for _, plan in plans], "url": where, "commit": commits[-1], "step": manifest.step}
+        return {
+            "plans": [asdict(plan) for _, plan in plans],
+            "url": where,
+            "commit": commits[-1],
+            "step": manifest.step,
+        }
 
     # A Space of the playground itself
 
@@ -407,7 +501,9 @@ class Runner:
         self.reach()
         self.check_may_write()
         self.say("Comparing with what is there")
-        return folder, self.hub.plan(folder, self.errand.repo, private=self.errand.private, kind="space")
+        return folder, self.hub.plan(
+            folder, self.errand.repo, private=self.errand.private, kind="space"
+        )
 
     def stage(self) -> dict[str, Any]:
         """What deploying would do; nothing is written."""
@@ -439,7 +535,9 @@ def _row(model: dict[str, Any]) -> dict[str, Any]:
         "author": str(model.get("author") or model["id"].split("/")[0]),
         "task": _text(own.get("task")) if isinstance(own, dict) else "",
         "when": moment(model["lastModified"]) if model.get("lastModified") else 0,
-        "parameters": numbers["total"] if isinstance(numbers, dict) and type(numbers.get("total")) is int else None,
+        "parameters": numbers["total"]
+        if isinstance(numbers, dict) and type(numbers.get("total")) is int
+        else None,
         "exact_match": scores.get("exact_match"),
         "n": scores.get("n"),
     }

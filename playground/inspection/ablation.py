@@ -114,14 +114,18 @@ class Ablation:
         """The effect of taking these parts away together."""
         chosen = tuple(parts)
         after = self.score(self.values(chosen, how))
-        return Effect(name or "; ".join(part.name for part in chosen), chosen, how, False, self.before, after)
+        return Effect(
+            name or "; ".join(part.name for part in chosen), chosen, how, False, self.before, after
+        )
 
     def keep_only(self, kept: Iterable[Component], how: str = "zero", name: str = "") -> Effect:
         """The effect of taking away every head but these."""
         chosen = tuple(kept)
         others = [head for head in heads(self.family.config) if head not in chosen]
         after = self.score(self.values(others, how))
-        return Effect(name or "; ".join(part.name for part in chosen), chosen, how, True, self.before, after)
+        return Effect(
+            name or "; ".join(part.name for part in chosen), chosen, how, True, self.before, after
+        )
 
     def ranking(self, how: str = "zero") -> list[Effect]:
         """Every single part taken away, the one that the right answer misses most first."""
@@ -129,15 +133,25 @@ class Ablation:
 
     def group_ranking(self, how: str = "zero") -> list[Effect]:
         """Every group of parts taken away together, likewise."""
-        return by_loss([self.without(parts, how, name) for name, parts in groups(self.family.config).items()])
+        return by_loss(
+            [self.without(parts, how, name) for name, parts in groups(self.family.config).items()]
+        )
 
     def keep_only_ranking(self, how: str = "zero") -> list[Effect]:
         """Every single head, and every group of heads, left alone among the heads, the one that does best alone first."""
         alone = [self.keep_only([head], how) for head in heads(self.family.config)]
-        together = {name: parts for name, parts in groups(self.family.config).items() if parts[0].head is not None}
-        return by_loss([*alone, *(self.keep_only(parts, how, name) for name, parts in together.items())])[::-1]
+        together = {
+            name: parts
+            for name, parts in groups(self.family.config).items()
+            if parts[0].head is not None
+        }
+        return by_loss(
+            [*alone, *(self.keep_only(parts, how, name) for name, parts in together.items())]
+        )[::-1]
 
-    def answer(self, batch: Batch, max_tokens: int, parts: Iterable[Component], how: str = "zero") -> Tensor:
+    def answer(
+        self, batch: Batch, max_tokens: int, parts: Iterable[Component], how: str = "zero"
+    ) -> Tensor:
         """What the model writes (BT) to other sequences without these parts, symbol by symbol from its own earlier ones."""
         with replaced(self.family, self.values(parts, how)):
             return self.family.solve(batch.source_BS, max_tokens)

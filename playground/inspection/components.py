@@ -28,7 +28,11 @@ from playground.models.transformer import Transformer
 from playground.tasks import EOS, PAD
 from playground.tasks.task import Batch
 
-ATTENTION = ("encoder", "decoder", "cross")  # encoder self-attention, decoder self-attention, cross-attention
+ATTENTION = (
+    "encoder",
+    "decoder",
+    "cross",
+)  # encoder self-attention, decoder self-attention, cross-attention
 FEED_FORWARD = ("encoder feed-forward", "decoder feed-forward")
 POSITIONS = ("source positions", "target positions")
 
@@ -44,11 +48,15 @@ class Component:
     @property
     def name(self) -> str:
         """For people, who count from 1: "cross-attention, layer 1, head 3", "decoder feed-forward, layer 2"."""
-        kind = {"encoder": "encoder self-attention", "decoder": "decoder self-attention", "cross": "cross-attention"}.get(
-            self.kind, self.kind
-        )
+        kind = {
+            "encoder": "encoder self-attention",
+            "decoder": "decoder self-attention",
+            "cross": "cross-attention",
+        }.get(self.kind, self.kind)
         places = (("layer", self.layer), ("head", self.head))
-        return ", ".join([kind, *(f"{noun} {number + 1}" for noun, number in places if number is not None)])
+        return ", ".join(
+            [kind, *(f"{noun} {number + 1}" for noun, number in places if number is not None)]
+        )
 
     @property
     def side(self) -> str:
@@ -61,14 +69,21 @@ class Component:
         if self.kind in POSITIONS:
             return f"{self.side}_embedding"
         stack = "encoder_layers" if self.side == "source" else "decoder_layers"
-        part = {"cross": "cross_attention", "encoder": "self_attention", "decoder": "self_attention"}.get(self.kind, "feed_forward")
+        part = {
+            "cross": "cross_attention",
+            "encoder": "self_attention",
+            "decoder": "self_attention",
+        }.get(self.kind, "feed_forward")
         return f"{stack}.{self.layer}.{part}"
 
 
 def heads(config: ModelConfig, *kinds: str) -> list[Component]:
     """Every head of the given kinds of attention (all three where none is given), layer by layer."""
     return [
-        Component(kind, layer, head) for kind in kinds or ATTENTION for layer in range(config.n_layers) for head in range(config.n_heads)
+        Component(kind, layer, head)
+        for kind in kinds or ATTENTION
+        for layer in range(config.n_layers)
+        for head in range(config.n_heads)
     ]
 
 
@@ -84,7 +99,9 @@ def groups(config: ModelConfig) -> dict[str, list[Component]]:
     for kind in ATTENTION:
         whole = Component(kind).name
         for layer in range(config.n_layers) if config.n_layers > 1 else ():
-            found[f"{whole}, layer {layer + 1}"] = [head for head in heads(config, kind) if head.layer == layer]
+            found[f"{whole}, layer {layer + 1}"] = [
+                head for head in heads(config, kind) if head.layer == layer
+            ]
         found[f"{whole}, every layer" if config.n_layers > 1 else whole] = heads(config, kind)
     for kind in FEED_FORWARD if config.n_layers > 1 else ():
         found[f"{kind}, every layer"] = [Component(kind, layer) for layer in range(config.n_layers)]
@@ -134,7 +151,11 @@ def outputs(model: Transformer, calls: Mapping[str, list[Call]]) -> dict[Compone
     found = {}
     for part in components(model.config):
         if part.kind in ATTENTION:
-            mix_BQHK = calls[f"{part.module}.output"][-1].given[0].unflatten(-1, (model.config.n_heads, -1))
+            mix_BQHK = (
+                calls[f"{part.module}.output"][-1]
+                .given[0]
+                .unflatten(-1, (model.config.n_heads, -1))
+            )
             found[part] = mix_BQHK[..., part.head, :]
         elif part.kind in FEED_FORWARD:
             found[part] = calls[part.module][-1].result
@@ -156,11 +177,16 @@ def replaced(model: Transformer, values: Mapping[Component, Tensor]) -> Iterator
     for part in values:
         if part not in known:
             if part.kind in POSITIONS:
-                raise ValueError(f"there are no {part.name} to replace: with positions {model.config.positions!r} no vectors are added")
+                raise ValueError(
+                    f"there are no {part.name} to replace: with positions {model.config.positions!r} no vectors are added"
+                )
             raise ValueError(
                 f"there is no {part.name}: this model has layers 1 to {model.config.n_layers} and heads 1 to {model.config.n_heads}"
             )
-    first = {"source": 0, "target": 0}  # where the positions that are being computed begin; the embedding is told
+    first = {
+        "source": 0,
+        "target": 0,
+    }  # where the positions that are being computed begin; the embedding is told
 
     def rows(value: Tensor, side: str, n: int) -> Tensor:
         return value[..., first[side] : first[side] + n, :] if value.dim() else value
@@ -200,7 +226,11 @@ def replaced(model: Transformer, values: Mapping[Component, Tensor]) -> Iterator
         if isinstance(module, MultiHeadAttention):
             handles.append(module.output.register_forward_pre_hook(replace_heads(parts)))
         else:
-            hook = replace_positions(parts[0]) if isinstance(module, Embedding) else replace_network(parts[0])
+            hook = (
+                replace_positions(parts[0])
+                if isinstance(module, Embedding)
+                else replace_network(parts[0])
+            )
             handles.append(module.register_forward_hook(hook))
     try:
         yield
@@ -216,7 +246,10 @@ def means(model: Transformer, batch: Batch) -> dict[Component, Tensor]:
 
     The mean of position vectors is taken over the positions instead, since at one position there is only one.
     """
-    real = {"source": batch.source_BS != PAD, "target": batch.labels_BT != PAD}  # where something is to be written
+    real = {
+        "source": batch.source_BS != PAD,
+        "target": batch.labels_BT != PAD,
+    }  # where something is to be written
     spoken = [part for part in components(model.config) if part.kind not in POSITIONS]
     names = {f"{part.module}.output" if part.kind in ATTENTION else part.module for part in spoken}
     sums: dict[Component, Tensor] = {}
@@ -235,8 +268,12 @@ def means(model: Transformer, batch: Batch) -> dict[Component, Tensor]:
         mean_PX[: len(sum_QX)] = torch.where(n_Q1 > 0, sum_QX / n_Q1.clamp(min=1), everywhere_X)
         found[part] = mean_PX
     for part in (part for part in components(model.config) if part.kind in POSITIONS):
-        tokens_1P = batch.source_BS.new_full((1, real[part.side].shape[1]), EOS)  # the longest of the sequences
+        tokens_1P = batch.source_BS.new_full(
+            (1, real[part.side].shape[1]), EOS
+        )  # the longest of the sequences
         used_PD = cast(Embedding, model.get_submodule(part.module)).placed(tokens_1P)
         assert used_PD is not None
-        found[part] = used_PD.reshape(-1, used_PD.shape[-1]).mean(0).expand(model.config.max_positions, -1)
+        found[part] = (
+            used_PD.reshape(-1, used_PD.shape[-1]).mean(0).expand(model.config.max_positions, -1)
+        )
     return found

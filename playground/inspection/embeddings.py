@@ -26,7 +26,9 @@ def wavelength(dimension: int, d_model: int) -> float:
         ValueError: for a dimension that there is not.
     """
     if not 0 <= dimension < d_model:
-        raise ValueError(f"dimension is {dimension}; a vector of {d_model} numbers has the dimensions 0 to {d_model - 1}")
+        raise ValueError(
+            f"dimension is {dimension}; a vector of {d_model} numbers has the dimensions 0 to {d_model - 1}"
+        )
     return 2 * math.pi * 10_000 ** (dimension // 2 * 2 / d_model)
 
 
@@ -53,7 +55,9 @@ def word_order(first: str, second: str, d_model: int = 64, seed: int = 0) -> Wor
     """
     sentences = [first.lower().split(), second.lower().split()]
     if not all(0 < len(words) <= 200 for words in sentences):
-        raise NotInspectable("type two sentences of 1 to 200 words each, such as: the dog bit the man")
+        raise NotInspectable(
+            "type two sentences of 1 to 200 words each, such as: the dog bit the man"
+        )
     vocabulary = sorted({word for words in sentences for word in words})
     longest = max(map(len, sentences))
     with torch.random.fork_rng(devices=[]):
@@ -61,9 +65,18 @@ def word_order(first: str, second: str, d_model: int = 64, seed: int = 0) -> Wor
         table = token_table(max(4, len(vocabulary)), d_model)
     distances = []
     for scale in (0.0, 1.0):
-        config = ModelConfig(d_model=d_model, n_heads=1, positions="sinusoidal", position_scale=scale, max_positions=max(2, longest))
+        config = ModelConfig(
+            d_model=d_model,
+            n_heads=1,
+            positions="sinusoidal",
+            position_scale=scale,
+            max_positions=max(2, longest),
+        )
         embed = Embedding(config, table)
-        sets = [embed(torch.tensor([[vocabulary.index(word) for word in words]]))[0] for words in sentences]
+        sets = [
+            embed(torch.tensor([[vocabulary.index(word) for word in words]]))[0]
+            for words in sentences
+        ]
         apart = (sets[0][:, None] - sets[1]).norm(dim=-1)
         distances.append(max(float(apart.amin(0).max()), float(apart.amin(1).max())))
     return WordOrder(sentences[0], sentences[1], distances[0], distances[1])
@@ -90,7 +103,9 @@ def position_table(subject: Subject, side: str) -> Tensor | None:
     embedding = _embedding(subject, side)
     if embedding.positions is None or embedding.kind != "randomised":
         return embedding.positions
-    return embedding.placed(torch.ones(1, embedding.max_positions, dtype=torch.long, device=embedding.positions.device))
+    return embedding.placed(
+        torch.ones(1, embedding.max_positions, dtype=torch.long, device=embedding.positions.device)
+    )
 
 
 def symbol_vectors(subject: Subject, side: str) -> tuple[list[str], Tensor]:
@@ -111,10 +126,15 @@ def neighbours(subject: Subject, side: str, name: str) -> list[tuple[str, float]
     """
     names, table_ND = symbol_vectors(subject, side)
     if name not in names:
-        raise NotInspectable(f"{name[:20]!r} is no symbol of this model; choose one of {', '.join(names)}")
+        raise NotInspectable(
+            f"{name[:20]!r} is no symbol of this model; choose one of {', '.join(names)}"
+        )
     unit_ND = F.normalize(table_ND, dim=-1)
     similarity_N = (unit_ND @ unit_ND[names.index(name)]).tolist()
-    return sorted(((other, s) for other, s in zip(names, similarity_N, strict=True) if other != name), key=lambda pair: -pair[1])
+    return sorted(
+        ((other, s) for other, s in zip(names, similarity_N, strict=True) if other != name),
+        key=lambda pair: -pair[1],
+    )
 
 
 def symbol_map(subject: Subject, side: str) -> SymbolMap:
@@ -127,7 +147,9 @@ def symbol_map(subject: Subject, side: str) -> SymbolMap:
     share_N = size_N**2 / (size_N**2).sum()
     if len(size_N) == 1:  # vectors of one number lie on a line
         places_N2, share_N = F.pad(places_N2, (0, 1)), F.pad(share_N, (0, 1))
-    return SymbolMap(names, [(x, y) for x, y in places_N2.tolist()], (float(share_N[0]), float(share_N[1])))
+    return SymbolMap(
+        names, [(x, y) for x, y in places_N2.tolist()], (float(share_N[0]), float(share_N[1]))
+    )
 
 
 def _embedding(subject: Subject, side: str) -> Embedding:

@@ -46,9 +46,13 @@ LOOKS = {
     "last": "looks at EOS",
     "uniform": "looks everywhere alike",
 }
-CLEAR = 0.5  # a head has a pattern where at least this share of its attention beyond chance lies on it
+CLEAR = (
+    0.5  # a head has a pattern where at least this share of its attention beyond chance lies on it
+)
 FLAT = 0.7  # likewise, of what it has in common with a uniform row beyond what one place has
-TOO_FEW = 0.5  # mean chance from which on a pattern tells nothing: rows of two cells score so much on any
+TOO_FEW = (
+    0.5  # mean chance from which on a pattern tells nothing: rows of two cells score so much on any
+)
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,11 @@ class HeadScore:
 
         Empty where rows have so few cells that no pattern can be told from another.
         """
-        telling = [name for name, share in self.patterns.items() if share is not None and name != "uniform" and self.is_telling(name)]
+        telling = [
+            name
+            for name, share in self.patterns.items()
+            if share is not None and name != "uniform" and self.is_telling(name)
+        ]
         if not telling:
             return ""
         best = max(telling, key=self.beyond_chance)
@@ -102,7 +110,9 @@ class HeadScore:
         if best == "uniform" or self.beyond_chance(best) >= CLEAR:
             return LOOKS[best]
         return (
-            f"no clear pattern; most on {best}" if (self.patterns[best] or 0.0) > 1.5 * (self.chance[best] or 0.0) else "no clear pattern"
+            f"no clear pattern; most on {best}"
+            if (self.patterns[best] or 0.0) > 1.5 * (self.chance[best] or 0.0)
+            else "no clear pattern"
         )
 
 
@@ -115,15 +125,22 @@ def score_heads(subject: Subject, n: int = SEQUENCES) -> list[HeadScore]:
 def score_heads_on(subject: Subject, batch: Batch) -> list[HeadScore]:
     """Every head's scores over the sequences of a batch."""
     family = subject.family
-    totals: defaultdict[tuple[str, str], Tensor] = defaultdict(lambda: torch.zeros((), dtype=torch.double))
+    totals: defaultdict[tuple[str, str], Tensor] = defaultdict(
+        lambda: torch.zeros((), dtype=torch.double)
+    )
     rows: defaultdict[tuple[str, str], int] = defaultdict(int)
     for some in rows_that_fit(family.config, batch):
         part = batch.rows(some.to(batch.source_BS.device))
         recording = record_forced(family, part)
         for kind in ATTENTION:
             weights_LBHQM = recording.attention[kind]
-            for name, (value_LBHQ, counts_BQ) in _measured(kind, weights_LBHQM, recording.possible[kind], part, subject.task).items():
-                totals[kind, name] = totals[kind, name] + (value_LBHQ * counts_BQ[:, None]).sum((1, 3)).double().cpu()
+            for name, (value_LBHQ, counts_BQ) in _measured(
+                kind, weights_LBHQM, recording.possible[kind], part, subject.task
+            ).items():
+                totals[kind, name] = (
+                    totals[kind, name]
+                    + (value_LBHQ * counts_BQ[:, None]).sum((1, 3)).double().cpu()
+                )
                 rows[kind, name] += int(counts_BQ.sum())
 
     def mean(head: Component, name: str) -> float | None:
@@ -144,7 +161,9 @@ def score_heads_on(subject: Subject, batch: Batch) -> list[HeadScore]:
     ]
 
 
-def scores_over_training(config: RunConfig, weights: Mapping[int, Path], n: int = SEQUENCES) -> dict[int, list[HeadScore]]:
+def scores_over_training(
+    config: RunConfig, weights: Mapping[int, Path], n: int = SEQUENCES
+) -> dict[int, list[HeadScore]]:
     """Every head's scores at several steps of a run, from the weights that were kept: {step: file}.
 
     Raises:
@@ -159,7 +178,9 @@ def scores_over_training(config: RunConfig, weights: Mapping[int, Path], n: int 
     return scores
 
 
-def _measured(kind: str, weights_LBHQM: Tensor, possible_BQM: Tensor, batch: Batch, task: Task) -> dict[str, tuple[Tensor, Tensor]]:
+def _measured(
+    kind: str, weights_LBHQM: Tensor, possible_BQM: Tensor, batch: Batch, task: Task
+) -> dict[str, tuple[Tensor, Tensor]]:
     """Each measure as its values in every row (broadcasting to LBHQ), and which rows it counts in (BQ)."""
     cells_BQ = possible_BQM.sum(-1)
     asked_BQ = (batch.source_BS if kind == "encoder" else batch.labels_BT) != PAD
@@ -169,15 +190,23 @@ def _measured(kind: str, weights_LBHQM: Tensor, possible_BQM: Tensor, batch: Bat
     for name, cell_BQM in _cells(kind, batch, possible_BQM).items():
         on_it_BQ = counts_BQ & cell_BQM.any(-1)
         found[name] = ((weights_LBHQM * cell_BQM[:, None]).sum(-1), on_it_BQ)
-        found[f"chance of {name}"] = (_for_all_heads((uniform_BQM * cell_BQM).sum(-1), weights_LBHQM), on_it_BQ)
+        found[f"chance of {name}"] = (
+            _for_all_heads((uniform_BQM * cell_BQM).sum(-1), weights_LBHQM),
+            on_it_BQ,
+        )
     found["uniform"] = (torch.minimum(weights_LBHQM, uniform_BQM[:, None]).sum(-1), counts_BQ)
-    found["chance of uniform"] = (_for_all_heads(1 / cells_BQ.clamp(min=1), weights_LBHQM), counts_BQ)
+    found["chance of uniform"] = (
+        _for_all_heads(1 / cells_BQ.clamp(min=1), weights_LBHQM),
+        counts_BQ,
+    )
     found["entropy"] = (torch.special.entr(weights_LBHQM).sum(-1), counts_BQ)
     found["most entropy"] = (_for_all_heads(cells_BQ.float().log(), weights_LBHQM), counts_BQ)
     ideal_BT = _ideal(batch, task) if kind == "cross" else None
     if ideal_BT is not None:
         known_BT = counts_BQ & (ideal_BT >= 0)
-        off_BTS = (torch.arange(possible_BQM.shape[2], device=ideal_BT.device) - ideal_BT[..., None]).abs()
+        off_BTS = (
+            torch.arange(possible_BQM.shape[2], device=ideal_BT.device) - ideal_BT[..., None]
+        ).abs()
         found["aligned"] = ((weights_LBHQM * (off_BTS == 0)[:, None]).sum(-1), known_BT)
         found["distance"] = ((weights_LBHQM * off_BTS[:, None]).sum(-1), known_BT)
     return found
@@ -193,7 +222,9 @@ def _cells(kind: str, batch: Batch, possible_BQM: Tensor) -> dict[str, Tensor]:
     (q, m), device = possible_BQM.shape[1:], possible_BQM.device
     query_Q1, memory_M = torch.arange(q, device=device)[:, None], torch.arange(m, device=device)
     memory_BM = batch.labels_BT if kind == "decoder" else batch.source_BS
-    last_B11 = (memory_BM != PAD).sum(1)[:, None, None] - 1  # of a source the EOS, of what was written the last symbol
+    last_B11 = (memory_BM != PAD).sum(1)[
+        :, None, None
+    ] - 1  # of a source the EOS, of what was written the last symbol
     symbol_B11 = last_B11 if kind == "decoder" else last_B11 - 1
     cells = {
         "diagonal": memory_M == query_Q1,
@@ -202,7 +233,10 @@ def _cells(kind: str, batch: Batch, possible_BQM: Tensor) -> dict[str, Tensor]:
         "first": memory_M == 0 * query_Q1,
     }
     if kind != "decoder":
-        cells |= {"next": memory_M == query_Q1 + 1, "last": (memory_M == last_B11).expand_as(possible_BQM)}
+        cells |= {
+            "next": memory_M == query_Q1 + 1,
+            "last": (memory_M == last_B11).expand_as(possible_BQM),
+        }
     return {name: cell.expand_as(possible_BQM) & possible_BQM for name, cell in cells.items()}
 
 

@@ -39,7 +39,9 @@ def logit_lens(model: Transformer, batch: Batch) -> Tensor:
     with torch.no_grad(), watched(model) as calls:
         model(batch.source_BS, batch.decoder_input_BT)
         x_BTD = [calls["target_embedding"][-1].result]
-        x_BTD += [calls[f"decoder_layers.{layer}"][-1].result[0] for layer in range(model.config.n_layers)]
+        x_BTD += [
+            calls[f"decoder_layers.{layer}"][-1].result[0] for layer in range(model.config.n_layers)
+        ]
         return torch.stack([model.output(model.decoder_norm(each_BTD)) for each_BTD in x_BTD])
 
 
@@ -53,7 +55,9 @@ class Contribution:
 
 
 @torch.no_grad()
-def contributions(model: Transformer, batch: Batch, position: int, token: int, against: int | None = None) -> list[Contribution]:
+def contributions(
+    model: Transformer, batch: Batch, position: int, token: int, against: int | None = None
+) -> list[Contribution]:
     """How the logit of `token` at an output position of a single sequence is made up, the right answer given; in the order in
     which the model adds them. They sum to the logit. With `against`, how the logit of `token` less that of `against` is.
 
@@ -71,30 +75,51 @@ def contributions(model: Transformer, batch: Batch, position: int, token: int, a
         )
     n_rows, n_positions = batch.decoder_input_BT.shape
     if n_rows != 1:
-        raise NotInspectable(f"the batch has {n_rows} rows; contributions are for one sequence at a time")
+        raise NotInspectable(
+            f"the batch has {n_rows} rows; contributions are for one sequence at a time"
+        )
     if not 0 <= position < n_positions:
-        raise NotInspectable(f"position is {position}; this answer has the positions 0 to {n_positions - 1}")
+        raise NotInspectable(
+            f"position is {position}; this answer has the positions 0 to {n_positions - 1}"
+        )
     for each in (token, against):
         if each is not None and not 0 <= each < model.config.target_vocabulary:
-            raise NotInspectable(f"token is {each}; the tokens are 0 to {model.config.target_vocabulary - 1}")
+            raise NotInspectable(
+                f"token is {each}; the tokens are 0 to {model.config.target_vocabulary - 1}"
+            )
 
     with watched(model) as calls:
         model(batch.source_BS, batch.decoder_input_BT)
     norm = cast(nn.LayerNorm | RMSNorm, model.decoder_norm)
     centres = isinstance(norm, nn.LayerNorm)  # RMSNorm takes the vector as it is
     last_D = calls["decoder_norm"][-1].given[0][0, position]
-    scale = (last_D.var(correction=0) + EPSILON).sqrt() if centres else (last_D.pow(2).mean() + EPSILON).sqrt()
-    direction_D = model.output.weight[token] - (0 if against is None else model.output.weight[against])
+    scale = (
+        (last_D.var(correction=0) + EPSILON).sqrt()
+        if centres
+        else (last_D.pow(2).mean() + EPSILON).sqrt()
+    )
+    direction_D = model.output.weight[token] - (
+        0 if against is None else model.output.weight[against]
+    )
 
     def own_logit(vector_D: Tensor) -> float:
-        return float((vector_D - vector_D.mean() if centres else vector_D) / scale * norm.weight @ direction_D)
+        return float(
+            (vector_D - vector_D.mean() if centres else vector_D)
+            / scale
+            * norm.weight
+            @ direction_D
+        )
 
     embedding = model.target_embedding
     symbol_D = embedding.tokens.weight[batch.decoder_input_BT[0, position]] * embedding.scale
     found = [Contribution("symbol vector", None, own_logit(symbol_D))]
     positions_TD = embedding.placed(batch.decoder_input_BT)
     if positions_TD is not None:
-        found.append(Contribution("position vector", Component("target positions"), own_logit(positions_TD[position])))
+        found.append(
+            Contribution(
+                "position vector", Component("target positions"), own_logit(positions_TD[position])
+            )
+        )
     spoken = outputs(model, calls)
     for layer in range(model.config.n_layers):
         for kind in ATTENTION[1:]:
@@ -102,14 +127,30 @@ def contributions(model: Transformer, batch: Batch, position: int, token: int, a
             into_DHK = attention.output.weight.unflatten(1, (model.config.n_heads, -1))
             for head in range(model.config.n_heads):
                 part = Component(kind, layer, head)
-                found.append(Contribution(part.name, part, own_logit(into_DHK[:, head] @ spoken[part][0, position])))
+                found.append(
+                    Contribution(
+                        part.name, part, own_logit(into_DHK[:, head] @ spoken[part][0, position])
+                    )
+                )
             if attention.output.bias is not None:
-                found.append(Contribution(f"{Component(kind, layer).name}, bias", None, own_logit(attention.output.bias)))
+                found.append(
+                    Contribution(
+                        f"{Component(kind, layer).name}, bias",
+                        None,
+                        own_logit(attention.output.bias),
+                    )
+                )
         part = Component("decoder feed-forward", layer)
         found.append(Contribution(part.name, part, own_logit(spoken[part][0, position])))
     if isinstance(norm, nn.LayerNorm) and model.config.bias:
         found.append(Contribution("final norm, bias", None, float(norm.bias @ direction_D)))
     if model.config.bias:
         bias_V = model.output.bias
-        found.append(Contribution("output layer, bias", None, float(bias_V[token] - (0 if against is None else bias_V[against]))))
+        found.append(
+            Contribution(
+                "output layer, bias",
+                None,
+                float(bias_V[token] - (0 if against is None else bias_V[against])),
+            )
+        )
     return found

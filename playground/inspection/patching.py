@@ -14,7 +14,9 @@ from torch import Tensor
 from .components import Component, heads, outputs, replaced, watched
 from .subject import NotInspectable, Subject
 
-SMALLEST = 0.01  # logits; where a replaced symbol makes less difference, a share of it means nothing
+SMALLEST = (
+    0.01  # logits; where a replaced symbol makes less difference, a share of it means nothing
+)
 
 
 @dataclass(frozen=True)
@@ -55,10 +57,14 @@ def patch_heads(subject: Subject, text: str, place: int, symbol: str) -> Patchin
     batch = subject.read(text)
     new = subject.task.vocabulary.encode(symbol)
     if not 0 <= place < len(tokens):
-        raise NotInspectable(f"place is {place}; this sequence has the places 0 to {len(tokens) - 1}")
+        raise NotInspectable(
+            f"place is {place}; this sequence has the places 0 to {len(tokens) - 1}"
+        )
     if len(new) != 1 or new[0] == tokens[place]:
         is_there = subject.task.vocabulary.name(tokens[place])
-        raise NotInspectable(f"symbol is {symbol[:20]!r}; give one symbol of {subject.task.vocabulary.describe()} other than {is_there}")
+        raise NotInspectable(
+            f"symbol is {symbol[:20]!r}; give one symbol of {subject.task.vocabulary.describe()} other than {is_there}"
+        )
     changed = subject.read(" ".join(subject.names([*tokens[:place], *new, *tokens[place + 1 :]])))
     for each in (batch, changed):
         if not each.known:
@@ -70,7 +76,9 @@ def patch_heads(subject: Subject, text: str, place: int, symbol: str) -> Patchin
     width = min(batch.labels_BT.shape[1], changed.labels_BT.shape[1])
     differ = (batch.labels_BT[0, :width] != changed.labels_BT[0, :width]).nonzero()[:, 0].tolist()
     if not differ:
-        raise NotInspectable(f"the right answer does not depend on place {place}; replace another symbol")
+        raise NotInspectable(
+            f"the right answer does not depend on place {place}; replace another symbol"
+        )
     t = differ[0]
     token, other = int(batch.labels_BT[0, t]), int(changed.labels_BT[0, t])
 
@@ -83,9 +91,13 @@ def patch_heads(subject: Subject, text: str, place: int, symbol: str) -> Patchin
     own = outputs(subject.family, calls)
     after = difference(changed.source_BS)
     if abs(before - after) < SMALLEST:
-        raise NotInspectable(f"the model hardly notices that {symbol} stands at place {place}; replace another symbol, or train it further")
+        raise NotInspectable(
+            f"the model hardly notices that {symbol} stands at place {place}; replace another symbol, or train it further"
+        )
     recovered = {}
     for head in heads(subject.family.config):
         with replaced(subject.family, {head: own[head]}):
             recovered[head] = (difference(changed.source_BS) - after) / (before - after)
-    return Patching(tokens, changed.source_BS[0, :-1].tolist(), t, token, other, before, after, recovered)
+    return Patching(
+        tokens, changed.source_BS[0, :-1].tolist(), t, token, other, before, after, recovered
+    )

@@ -52,7 +52,12 @@ def record_forced(family: EncoderDecoder, batch: Batch) -> Recording:
 
 
 def record_free(
-    family: EncoderDecoder, source_BS: Tensor, max_tokens: int, *, temperature: float = 0.0, seed: int = 0
+    family: EncoderDecoder,
+    source_BS: Tensor,
+    max_tokens: int,
+    *,
+    temperature: float = 0.0,
+    seed: int = 0,
 ) -> tuple[Recording, Tensor]:
     """Attention while the model goes by what it wrote itself, and what it wrote (BT, EOS included, PAD behind it), cut to the
     longest answer. A temperature above 0 draws the symbols; the same seed draws the same.
@@ -61,9 +66,16 @@ def record_free(
         ValueError: for a negative temperature, or more tokens than there are positions.
     """
     generator = torch.Generator(source_BS.device).manual_seed(seed)
-    modules = {kind: [Component(kind, layer).module for layer in range(family.config.n_layers)] for kind in ATTENTION}
-    with watched(family, "output", *(module for each in modules.values() for module in each)) as calls:
-        written_BT = decode(family, source_BS, max_tokens, temperature=temperature, generator=generator)
+    modules = {
+        kind: [Component(kind, layer).module for layer in range(family.config.n_layers)]
+        for kind in ATTENTION
+    }
+    with watched(
+        family, "output", *(module for each in modules.values() for module in each)
+    ) as calls:
+        written_BT = decode(
+            family, source_BS, max_tokens, temperature=temperature, generator=generator
+        )
     ended_BT = (written_BT == EOS).cumsum(1) > 0
     n = min(int((~ended_BT).sum(1).max()) + 1, max_tokens)
     given_BT = F.pad(written_BT[:, : n - 1], (1, 0), value=SOS)
@@ -71,12 +83,19 @@ def record_free(
     def rows(module: str, width: int) -> Tensor:
         """What an attention did at each step, put together: BHQM, zero where there was nothing yet to look at."""
         weights = [call.result[1] for call in calls[module][:n]]
-        return torch.cat([F.pad(step_BHQM, (0, width - step_BHQM.shape[-1])) for step_BHQM in weights], dim=2)
+        return torch.cat(
+            [F.pad(step_BHQM, (0, width - step_BHQM.shape[-1])) for step_BHQM in weights], dim=2
+        )
 
     width = {"encoder": source_BS.shape[1], "decoder": n, "cross": source_BS.shape[1]}
-    attention = {kind: torch.stack([rows(module, width[kind]) for module in modules[kind]]) for kind in ATTENTION}
+    attention = {
+        kind: torch.stack([rows(module, width[kind]) for module in modules[kind]])
+        for kind in ATTENTION
+    }
     logits_BTV = torch.cat([call.result for call in calls["output"][:n]], dim=1)
-    return Recording(source_BS, given_BT, logits_BTV, attention, possible(source_BS, given_BT)), written_BT[:, :n]
+    return Recording(
+        source_BS, given_BT, logits_BTV, attention, possible(source_BS, given_BT)
+    ), written_BT[:, :n]
 
 
 def possible(source_BS: Tensor, given_BT: Tensor) -> dict[str, Tensor]:

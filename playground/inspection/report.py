@@ -33,7 +33,9 @@ def own_answer(subject: Subject, batch: Batch) -> Answer:
     return record_free(subject.family, batch.source_BS, subject.max_tokens(batch))
 
 
-def attention(subject: Subject, batch: Batch, answer: Answer | None = None) -> dict[str, dict[str, Any]]:
+def attention(
+    subject: Subject, batch: Batch, answer: Answer | None = None
+) -> dict[str, dict[str, Any]]:
     """For each kind, where every head looks while the model writes its own answer: `weights` [layer][head][row][column],
     `possible` [row][column], and the names of `rows` and `columns`.
 
@@ -41,19 +43,36 @@ def attention(subject: Subject, batch: Batch, answer: Answer | None = None) -> d
     An `answer` that was generated before is taken as it is.
     """
     recording, written_BT = answer or own_answer(subject, batch)
-    source, given = subject.names(batch.source_BS[0].tolist()), subject.names(recording.given_BT[0].tolist())
+    source, given = (
+        subject.names(batch.source_BS[0].tolist()),
+        subject.names(recording.given_BT[0].tolist()),
+    )
     written = subject.names(written_BT[0].tolist())
     labels = {"encoder": (source, source), "decoder": (written, given), "cross": (written, source)}
-    return {kind: {"kind": kind, "title": Component(kind).name, **_matrix(recording, kind, *labels[kind])} for kind in ATTENTION}
+    return {
+        kind: {
+            "kind": kind,
+            "title": Component(kind).name,
+            **_matrix(recording, kind, *labels[kind]),
+        }
+        for kind in ATTENTION
+    }
 
 
-def head(subject: Subject, batch: Batch, part: Component, answer: Answer | None = None) -> dict[str, Any]:
+def head(
+    subject: Subject, batch: Batch, part: Component, answer: Answer | None = None
+) -> dict[str, Any]:
     """One head of `attention`: `weights` [row][column]."""
     whole = attention(subject, batch, answer)[part.kind]
-    return whole | {"title": part.name, "weights": whole["weights"][part.layer or 0][part.head or 0]}
+    return whole | {
+        "title": part.name,
+        "weights": whole["weights"][part.layer or 0][part.head or 0],
+    }
 
 
-def cross_attention_by_step(subject: Subject, batch: Question, answer: Answer | None = None) -> dict[str, Any]:
+def cross_attention_by_step(
+    subject: Subject, batch: Question, answer: Answer | None = None
+) -> dict[str, Any]:
     """For each step of writing the answer what was written, what comes next with which probability, the five likeliest, and
     where each cross-attention head looks: `weights` [head][column], the heads of all layers one after the other."""
     names = subject.names
@@ -125,7 +144,10 @@ def lens(subject: Subject, batch: Question) -> dict[str, Any]:
     best_LT = probabilities_LTV.max(-1)
     right_LT = probabilities_LTV[:, torch.arange(len(labels), device=labels.device), labels]
     return {
-        "layers": ["embedding", *(f"layer {layer + 1}" for layer in range(subject.family.config.n_layers))],
+        "layers": [
+            "embedding",
+            *(f"layer {layer + 1}" for layer in range(subject.family.config.n_layers)),
+        ],
         "columns": subject.names(labels.tolist()),
         "known": batch.known,
         "symbols": [subject.names(row) for row in best_LT.indices.tolist()],
@@ -134,7 +156,9 @@ def lens(subject: Subject, batch: Question) -> dict[str, Any]:
     }
 
 
-def contribution_table(subject: Subject, batch: Batch, position: int | None = None) -> list[dict[str, Any]]:
+def contribution_table(
+    subject: Subject, batch: Batch, position: int | None = None
+) -> list[dict[str, Any]]:
     """One row for each part of the logit of the likeliest symbol at a position less that of the second; at the position where
     the two are closest, if none is given."""
     with torch.no_grad():
@@ -144,7 +168,13 @@ def contribution_table(subject: Subject, batch: Batch, position: int | None = No
     best = best_T2.indices[position].tolist()
     token, against = subject.names(best)
     return [
-        {"name": each.name, "position": position, "token": token, "against": against, "logit": round(each.logit, DIGITS)}
+        {
+            "name": each.name,
+            "position": position,
+            "token": token,
+            "against": against,
+            "logit": round(each.logit, DIGITS),
+        }
         for each in contributions(subject.family, batch, position, best[0], against=best[1])
     ]
 
@@ -163,14 +193,23 @@ def positions(subject: Subject) -> dict[str, Any] | None:
     }
 
 
-def sine_waves(n_positions: int = 100, d_model: int = 64, dimensions: Sequence[int] = (0, 14, 28, 42)) -> dict[str, Any]:
+def sine_waves(
+    n_positions: int = 100, d_model: int = 64, dimensions: Sequence[int] = (0, 14, 28, 42)
+) -> dict[str, Any]:
     """The paper's sine waves: `matrix` [position][dimension], and some dimensions with the positions after which they repeat."""
-    waves = [{"dimension": each, "wavelength": round(wavelength(each, d_model), DIGITS)} for each in dimensions]
+    waves = [
+        {"dimension": each, "wavelength": round(wavelength(each, d_model), DIGITS)}
+        for each in dimensions
+    ]
     return {"d_model": d_model, "matrix": _numbers(sinusoid(n_positions, d_model)), "waves": waves}
 
 
 def report(
-    subject: Subject, text: str, n: int = SEQUENCES, history: Mapping[int, Path] | None = None, tell: Callable[[str], None] = lambda _: None
+    subject: Subject,
+    text: str,
+    n: int = SEQUENCES,
+    history: Mapping[int, Path] | None = None,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Everything, by the name of its figure. `n` held-out sequences are asked for the ablations; `history` holds the weights of
     earlier steps, {step: file}; `tell` is told what is being done.
@@ -181,7 +220,9 @@ def report(
     batch = subject.read(text)
     tell("recording attention")
     answer = own_answer(subject, batch)
-    found: dict[str, Any] = {f"{kind}-attention": data for kind, data in attention(subject, batch, answer).items()}
+    found: dict[str, Any] = {
+        f"{kind}-attention": data for kind, data in attention(subject, batch, answer).items()
+    }
     found["cross-attention-by-step"] = cross_attention_by_step(subject, batch, answer)
     found["logit-lens"] = lens(subject, batch)
     if subject.family.config.norm == "pre":
@@ -200,12 +241,18 @@ def report(
     most_missed = next(effect for effect in single["zero"] if effect.parts[0].head is not None)
     found["head"] = head(subject, batch, most_missed.parts[0], answer)
     tell("taking groups away")
-    found["ablation-groups"] = ablation_table((effect for how in WAYS for effect in ablation.group_ranking(how)), asked)
+    found["ablation-groups"] = ablation_table(
+        (effect for how in WAYS for effect in ablation.group_ranking(how)), asked
+    )
     tell("leaving heads alone")
-    found["keep-only"] = ablation_table((effect for how in WAYS for effect in ablation.keep_only_ranking(how)), asked)
+    found["keep-only"] = ablation_table(
+        (effect for how in WAYS for effect in ablation.keep_only_ranking(how)), asked
+    )
     if history:
         tell(f"scoring heads at {len(history)} steps of the run")
-        found["heads-over-training"] = heads_over_training(scores_over_training(subject.config, history))
+        found["heads-over-training"] = heads_over_training(
+            scores_over_training(subject.config, history)
+        )
     return found
 
 

@@ -33,7 +33,12 @@ PARTS = {  # what a parameter belongs to, by its name in our model or in torch's
     "output layer": r"^output\.",
 }
 PUBLISHED_BASE = {"ours": 100_970_632, "torch": 101_009_544}
-LENGTHS = {512: "1 MB", 2_048: "16 MB", 8_192: "256 MB", 128_000: "64 GB"}  # and the published size of a head's weights
+LENGTHS = {
+    512: "1 MB",
+    2_048: "16 MB",
+    8_192: "256 MB",
+    128_000: "64 GB",
+}  # and the published size of a head's weights
 LARGEST_MEASURED = 256 * 2**20  # bytes
 
 
@@ -87,24 +92,52 @@ def compare_with_torch(config: ModelConfig) -> list[PartCount]:
     with torch.device("meta"):
         model = Transformer(config)
         theirs = prebuilt(config)
-    around = [(n, w.numel()) for n, w in model.named_parameters() if n.startswith(("source_", "target_", "output."))]
+    around = [
+        (n, w.numel())
+        for n, w in model.named_parameters()
+        if n.startswith(("source_", "target_", "output."))
+    ]
     ours = _count((name, weight.numel()) for name, weight in model.named_parameters())
-    torchs = _count([*around, *((name, weight.numel()) for name, weight in theirs.named_parameters())])
-    sizes, layer_norm = (config.n_heads * config.key_size, config.n_heads * config.value_size), config.norm_kind == "layer"
-    own_sizes = "torch's heads are d_model / n_heads wide, here their sizes are others; " if set(sizes) != {config.d_model} else ""
-    fewer = "torch has keys and values for every head, here heads share them; " if config.key_value_heads < config.n_heads else ""
+    torchs = _count(
+        [*around, *((name, weight.numel()) for name, weight in theirs.named_parameters())]
+    )
+    sizes, layer_norm = (
+        (config.n_heads * config.key_size, config.n_heads * config.value_size),
+        config.norm_kind == "layer",
+    )
+    own_sizes = (
+        "torch's heads are d_model / n_heads wide, here their sizes are others; "
+        if set(sizes) != {config.d_model}
+        else ""
+    )
+    fewer = (
+        "torch has keys and values for every head, here heads share them; "
+        if config.key_value_heads < config.n_heads
+        else ""
+    )
     no_shift = "" if layer_norm else "torch's layer norms have a shift, RMSNorm has none"
-    post = "" if config.norm == "pre" else "nn.Transformer ends each stack with a layer norm; the post-norm paper and this model do not"
+    post = (
+        ""
+        if config.norm == "pre"
+        else "nn.Transformer ends each stack with a layer norm; the post-norm paper and this model do not"
+    )
     no_biases = "torch's attention has biases in all four projections, here they are turned off"
     why = {
         "attention, weights": f"{own_sizes}{fewer}".removesuffix("; "),
-        "attention, biases": f"{own_sizes}{fewer}".removesuffix("; ") if config.bias and config.attention_bias else no_biases,
+        "attention, biases": f"{own_sizes}{fewer}".removesuffix("; ")
+        if config.bias and config.attention_bias
+        else no_biases,
         "relative positions": "nn.Transformer has no positions in its attention",
         "feed-forward": "SwiGLU has a gate, a third matrix that nn.Transformer lacks",
         "norms in the layers": no_shift,
         "final norms": post or no_shift,
     }
-    return [PartCount(part, ours[part], torchs[part], why.get(part, "") if ours[part] != torchs[part] else "") for part in PARTS]
+    return [
+        PartCount(
+            part, ours[part], torchs[part], why.get(part, "") if ours[part] != torchs[part] else ""
+        )
+        for part in PARTS
+    ]
 
 
 def prebuilt(config: ModelConfig) -> nn.Transformer:
@@ -112,14 +145,24 @@ def prebuilt(config: ModelConfig) -> nn.Transformer:
     have the size d_model / n_heads; where that is no whole number, it gets one head, which weighs the same."""
     n_heads = config.n_heads if config.d_model % config.n_heads == 0 else 1
     sizes: tuple[int, int, int, float] = (config.d_model, n_heads, config.d_ff, config.dropout)
-    activation, first, bias = "relu" if config.activation == "relu" else "gelu", config.norm == "pre", config.bias
-    encoder = nn.TransformerEncoderLayer(*sizes, activation, batch_first=True, norm_first=first, bias=bias)
-    decoder = nn.TransformerDecoderLayer(*sizes, activation, batch_first=True, norm_first=first, bias=bias)
+    activation, first, bias = (
+        "relu" if config.activation == "relu" else "gelu",
+        config.norm == "pre",
+        config.bias,
+    )
+    encoder = nn.TransformerEncoderLayer(
+        *sizes, activation, batch_first=True, norm_first=first, bias=bias
+    )
+    decoder = nn.TransformerDecoderLayer(
+        *sizes, activation, batch_first=True, norm_first=first, bias=bias
+    )
     final = [nn.LayerNorm(config.d_model, bias=bias) for _ in range(2)]
     return nn.Transformer(
         config.d_model,
         n_heads,
-        custom_encoder=nn.TransformerEncoder(encoder, config.n_layers, final[0], enable_nested_tensor=False),
+        custom_encoder=nn.TransformerEncoder(
+            encoder, config.n_layers, final[0], enable_nested_tensor=False
+        ),
         custom_decoder=nn.TransformerDecoder(decoder, config.n_layers, final[1]),
         batch_first=True,
     )
@@ -132,19 +175,39 @@ def attention_shapes(config: ModelConfig, length: int) -> list[TensorShape]:
         x_BQD = torch.empty(1, length, config.d_model)
         key_BGMK, value_BGMK = attention.keys_and_values(x_BQD)
         joined: list[torch.Tensor] = []
-        handle = attention.output.register_forward_pre_hook(lambda module, given: joined.append(given[0]))
-        result_BQD, weights_BHQM = attention(x_BQD, key_BGMK, value_BGMK, torch.ones(1, 1, dtype=torch.bool))
+        handle = attention.output.register_forward_pre_hook(
+            lambda module, given: joined.append(given[0])
+        )
+        result_BQD, weights_BHQM = attention(
+            x_BQD, key_BGMK, value_BGMK, torch.ones(1, 1, dtype=torch.bool)
+        )
         handle.remove()
         query_BQD = attention.query(x_BQD)
     n_heads, shared = config.n_heads, config.key_value_heads
-    cut = "cut into heads" if shared == n_heads else f"cut into {shared} of which each serves {n_heads // shared} heads"
-    alike = query_BQD.shape[-1] == key_BGMK.shape[1] * key_BGMK.shape[3] == value_BGMK.shape[1] * value_BGMK.shape[3]
+    cut = (
+        "cut into heads"
+        if shared == n_heads
+        else f"cut into {shared} of which each serves {n_heads // shared} heads"
+    )
+    alike = (
+        query_BQD.shape[-1]
+        == key_BGMK.shape[1] * key_BGMK.shape[3]
+        == value_BGMK.shape[1] * value_BGMK.shape[3]
+    )
     query, (key, value) = attention.query.weight, attention.key_value.weight.split(attention.sizes)
-    projections = [(name, f"the projection {name[2:]}", weight.shape) for name, weight in (("W_Q", query), ("W_K", key), ("W_V", value))]
-    keys_and_values = [("K, all heads", f"X W_K, {cut}", key_BGMK.shape[1:]), ("V, all heads", f"X W_V, {cut}", value_BGMK.shape[1:])]
+    projections = [
+        (name, f"the projection {name[2:]}", weight.shape)
+        for name, weight in (("W_Q", query), ("W_K", key), ("W_V", value))
+    ]
+    keys_and_values = [
+        ("K, all heads", f"X W_K, {cut}", key_BGMK.shape[1:]),
+        ("V, all heads", f"X W_V, {cut}", value_BGMK.shape[1:]),
+    ]
     if alike:
         projections = [("W_Q, W_K, W_V", "the three projections", query.shape)]
-        keys_and_values = [("K, V, all heads", "X W_K and X W_V, cut into heads", key_BGMK.shape[1:])]
+        keys_and_values = [
+            ("K, V, all heads", "X W_K and X W_V, cut into heads", key_BGMK.shape[1:])
+        ]
     rows = [
         ("X", "what comes in, a row for each token", x_BQD.shape[1:]),
         *projections,

@@ -53,7 +53,14 @@ def forced_steps(family: EncoderDecoder, batch: Batch) -> list[Step]:
     return _steps(record_forced(family, batch), _answer(batch), batch, temperature=0.0)
 
 
-def free_steps(family: EncoderDecoder, batch: Batch, max_tokens: int, *, temperature: float = 0.0, seed: int = 0) -> list[Step]:
+def free_steps(
+    family: EncoderDecoder,
+    batch: Batch,
+    max_tokens: int,
+    *,
+    temperature: float = 0.0,
+    seed: int = 0,
+) -> list[Step]:
     """The steps when the model goes on from what it wrote itself, until its EOS or `max_tokens`.
 
     Temperature 0 takes the likeliest token (greedy); above 0 tokens are drawn, by the same seed the same, and the
@@ -63,18 +70,24 @@ def free_steps(family: EncoderDecoder, batch: Batch, max_tokens: int, *, tempera
         ValueError: unless the batch has one row; for a negative temperature, or more tokens than there are positions.
     """
     _one_row(batch)
-    recording, written_BT = record_free(family, batch.source_BS, max_tokens, temperature=temperature, seed=seed)
+    recording, written_BT = record_free(
+        family, batch.source_BS, max_tokens, temperature=temperature, seed=seed
+    )
     return recorded_steps(recording, written_BT, batch, temperature)
 
 
-def recorded_steps(recording: Recording, written_BT: Tensor, batch: Batch, temperature: float = 0.0) -> list[Step]:
+def recorded_steps(
+    recording: Recording, written_BT: Tensor, batch: Batch, temperature: float = 0.0
+) -> list[Step]:
     """The steps of an answer that `record_free` has recorded."""
     return _steps(recording, written_BT[0].tolist(), batch, temperature)
 
 
 def _one_row(batch: Batch) -> None:
     if len(batch.source_BS) != 1:
-        raise ValueError(f"the batch has {len(batch.source_BS)} rows; steps are shown for one sequence at a time")
+        raise ValueError(
+            f"the batch has {len(batch.source_BS)} rows; steps are shown for one sequence at a time"
+        )
 
 
 def _answer(batch: Batch) -> list[int]:

@@ -23,7 +23,9 @@ from playground.training.checkpoint import load_model
 from playground.training.config import RunConfig, TaskConfig
 
 MAX_HELD_OUT_SETS = 8
-_held_out_sets: dict[tuple[type[Task], TaskConfig, int], HeldOut] = {}  # every view needs one, and it takes 0.15 s to make
+_held_out_sets: dict[
+    tuple[type[Task], TaskConfig, int], HeldOut
+] = {}  # every view needs one, and it takes 0.15 s to make
 
 
 class NotInspectable(ValueError):
@@ -63,7 +65,9 @@ class Subject:
         """
         if not isinstance(self.model, Transformer):
             title = FAMILIES[self.config.family].title
-            raise NotInspectable(f"this view takes apart the transformer from scratch; of the family {title!r}, see the attention")
+            raise NotInspectable(
+                f"this view takes apart the transformer from scratch; of the family {title!r}, see the attention"
+            )
         return cast(EncoderDecoder, self.model)
 
     @property
@@ -87,16 +91,22 @@ class Subject:
             raise NotInspectable(problem)
         longest = self.model.config.max_positions - 1
         if max(len(tokens), self.task.answer_length(len(tokens))) > longest:
-            raise NotInspectable(f"that is {len(tokens)} symbols; this model has positions for {longest}, so type at most as many")
+            raise NotInspectable(
+                f"that is {len(tokens)} symbols; this model has positions for {longest}, so type at most as many"
+            )
         source_BS = torch.tensor([[*tokens, EOS]], device=self.device)
         right = self.task.right(tokens)
         if right is None:
             written = self._solved(source_BS, self.longest_answer)
-            answer = written[:-1]  # without its EOS; where it wrote none, the last symbol makes room for one
+            answer = written[
+                :-1
+            ]  # without its EOS; where it wrote none, the last symbol makes room for one
         else:
             answer = right
         target_BT = torch.tensor([[SOS, *answer, EOS]], device=self.device)
-        return Question(source_BS, target_BT, torch.ones(1, device=self.device), known=right is not None)
+        return Question(
+            source_BS, target_BT, torch.ones(1, device=self.device), known=right is not None
+        )
 
     def held_out(self, n: int) -> HeldOut:
         """`n` held-out sequences of the lengths that the model was trained on, the same at every call."""
@@ -104,7 +114,9 @@ class Subject:
         found = _held_out_sets.get(key)
         if found is None:
             task = self.config.task
-            found = _held_out_sets[key] = held_out_set(self.task, n, task.min_length, task.max_length)
+            found = _held_out_sets[key] = held_out_set(
+                self.task, n, task.min_length, task.max_length
+            )
             while len(_held_out_sets) > MAX_HELD_OUT_SETS:
                 _held_out_sets.pop(next(iter(_held_out_sets)))
         return found.to(self.device)
@@ -112,11 +124,16 @@ class Subject:
     @property
     def longest_answer(self) -> int:
         """Tokens of the longest right answer to a sequence of training, EOS included, as far as there are positions."""
-        return min(self.task.answer_length(self.config.task.max_length) + 1, self.model.config.max_positions)
+        return min(
+            self.task.answer_length(self.config.task.max_length) + 1,
+            self.model.config.max_positions,
+        )
 
     def max_tokens(self, batch: Batch) -> int:
         """How many tokens the answer to a sequence may take: `longest_answer`, or its right one and EOS where that is longer."""
-        return min(max(self.longest_answer, batch.labels_BT.shape[1]), self.model.config.max_positions)
+        return min(
+            max(self.longest_answer, batch.labels_BT.shape[1]), self.model.config.max_positions
+        )
 
     def written(self, batch: Batch) -> list[str]:
         """The model's own answer to one sequence, its EOS included where it comes to one."""

@@ -123,7 +123,9 @@ class Walk:
 
     def __init__(self, model: Transformer, batch: Batch) -> None:
         if len(batch.source_BS) != 1:
-            raise NotInspectable(f"the batch has {len(batch.source_BS)} rows; one walks through with one sequence at a time")
+            raise NotInspectable(
+                f"the batch has {len(batch.source_BS)} rows; one walks through with one sequence at a time"
+            )
         self.model = model
         self.source, self.given = batch.source_BS[0].tolist(), batch.decoder_input_BT[0].tolist()
         with torch.no_grad(), watched(model) as calls:
@@ -146,7 +148,9 @@ class Walk:
         products_K = query_K * key_K
         bias = None if found.bias_HQM is None else float(found.bias_HQM[head.head, query, memory])
         score = float(products_K.sum()) / root + (bias or 0.0)
-        return DotProduct(query_K, key_K, products_K, root, bias, score, bool(found.may_look_QM[query, memory]))
+        return DotProduct(
+            query_K, key_K, products_K, root, bias, score, bool(found.may_look_QM[query, memory])
+        )
 
     def mix(self, head: Component, query: int) -> WeightedSum:
         """Any head's output at one position as the weighted sum that it is. Raises IndexError outside of the sequence."""
@@ -171,7 +175,9 @@ class Walk:
             raise NotInspectable(f"there is no {part.name} in this model")
         attention = cast(MultiHeadAttention, self.model.get_submodule(part.module))
         _, key_BGMK, value_BGMK, may_look = self._call(part.module).given
-        projected_BHQK = attention.split_heads(self._call(f"{part.module}.query").result, attention.n_heads)
+        projected_BHQK = attention.split_heads(
+            self._call(f"{part.module}.query").result, attention.n_heads
+        )
         made_BMD = self._call(f"{part.module}.key_value").result.split(attention.sizes, dim=-1)[0]
         query_BHQK = attention.relation.rotate(projected_BHQK)
         return _Meeting(
@@ -191,24 +197,46 @@ class Walk:
             layer = f"encoder_layers.{i}"
             ends = [self._sum_before(layer, "feed_forward"), self._call(layer).result[0][0]]
             yield from self._sublayer(layer, "self_attention", Component("encoder", i), ends[0])
-            yield from self._sublayer(layer, "feed_forward", Component("encoder feed-forward", i), ends[1])
+            yield from self._sublayer(
+                layer, "feed_forward", Component("encoder feed-forward", i), ends[1]
+            )
         if config.norm == "pre":
             yield self._final_norm("encoder", f"memory = {self._norm}(x)", Transformer.encode, "S")
         yield from self._embedding("target", self.given)
         for i in range(config.n_layers):
             layer = f"decoder_layers.{i}"
-            ends = [self._sum_before(layer, "cross_attention"), self._sum_before(layer, "feed_forward"), self._call(layer).result[0][0]]
+            ends = [
+                self._sum_before(layer, "cross_attention"),
+                self._sum_before(layer, "feed_forward"),
+                self._call(layer).result[0][0],
+            ]
             yield from self._sublayer(layer, "self_attention", Component("decoder", i), ends[0])
             yield from self._sublayer(layer, "cross_attention", Component("cross", i), ends[1])
-            yield from self._sublayer(layer, "feed_forward", Component("decoder feed-forward", i), ends[2])
+            yield from self._sublayer(
+                layer, "feed_forward", Component("decoder feed-forward", i), ends[2]
+            )
         if config.norm == "pre":
             yield self._final_norm("decoder", f"x = {self._norm}(x)", Transformer._decode, "T")
         output = self._call("output")
         code = line_of(Transformer.forward, "self.output(")
-        yield Stage("output", "logits", "logits = x W_out" + self._plus("b_out"), "TV", output.result[0], code)
+        yield Stage(
+            "output",
+            "logits",
+            "logits = x W_out" + self._plus("b_out"),
+            "TV",
+            output.result[0],
+            code,
+        )
         log_BTV = self.model.project(output.given[0])
         code = line_of(Transformer.project, "log_softmax")
-        yield Stage("output", "probabilities", "p(v) = exp(logit_v) / sum over all symbols of exp(logit)", "TV", log_BTV[0].exp(), code)
+        yield Stage(
+            "output",
+            "probabilities",
+            "p(v) = exp(logit_v) / sum over all symbols of exp(logit)",
+            "TV",
+            log_BTV[0].exp(),
+            code,
+        )
 
     def _embedding(self, side: str, tokens: list[int]) -> Iterator[Stage]:
         block, letter = f"{side} embedding", side[0].upper()
@@ -221,13 +249,36 @@ class Walk:
             return
         positions_XD = placed[0] if placed.dim() == 3 else placed
         formula = _positions_formula(self.model.config.positions, side)
-        yield Stage(block, "positions", formula, f"{letter}D", positions_XD, line_of(Embedding.forward, "positions_SD = "))
+        yield Stage(
+            block,
+            "positions",
+            formula,
+            f"{letter}D",
+            positions_XD,
+            line_of(Embedding.forward, "positions_SD = "),
+        )
         code = line_of(Embedding.forward, "+ positions_SD")
-        yield Stage(block, "sum", "x = symbols + positions", f"{letter}D", self._call(f"{side}_embedding").result[0], code)
+        yield Stage(
+            block,
+            "sum",
+            "x = symbols + positions",
+            f"{letter}D",
+            self._call(f"{side}_embedding").result[0],
+            code,
+        )
 
-    def _final_norm(self, stack: str, formula: str, where: Callable[..., Any], letter: str) -> Stage:
+    def _final_norm(
+        self, stack: str, formula: str, where: Callable[..., Any], letter: str
+    ) -> Stage:
         code = line_of(where, f"self.{stack}_norm(")
-        return Stage(f"{stack} final norm", "norm", formula, f"{letter}D", self._call(f"{stack}_norm").result[0], code)
+        return Stage(
+            f"{stack} final norm",
+            "norm",
+            formula,
+            f"{letter}D",
+            self._call(f"{stack}_norm").result[0],
+            code,
+        )
 
     def _sum_before(self, layer: str, part: str) -> Tensor:
         """What a sublayer of a layer was given, before its norm if that stands first: XD, the result of the sublayer before."""
@@ -235,7 +286,9 @@ class Walk:
             return self._call(f"{layer}.around_{part}.norm").given[0][0]
         return self._call(f"{layer}.{part}").given[0][0]
 
-    def _sublayer(self, layer: str, part: str, component: Component, end_XD: Tensor) -> Iterator[Stage]:
+    def _sublayer(
+        self, layer: str, part: str, component: Component, end_XD: Tensor
+    ) -> Iterator[Stage]:
         """What stands around every sublayer, and the sublayer; `end_XD` is what the next one is given."""
         pre, letter = self.model.config.norm == "pre", component.side[0].upper()
         norm = self._call(f"{layer}.around_{part}.norm")
@@ -244,24 +297,62 @@ class Walk:
             code = line_of(AddAndNorm.before, "self.norm(x_BSD)")
             yield Stage(component.name, "norm", f"y = {self._norm}(x)", shape, norm.result[0], code)
         yield from (
-            self._feed_forward(layer, component, letter, "y" if pre else "x") if part == "feed_forward" else self._heads(component, pre)
+            self._feed_forward(layer, component, letter, "y" if pre else "x")
+            if part == "feed_forward"
+            else self._heads(component, pre)
         )
         code = line_of(AddAndNorm.after, "sum_BSD = ")
-        yield Stage(component.name, "residual", "x = x + result", shape, end_XD if pre else norm.given[0][0], code)
+        yield Stage(
+            component.name,
+            "residual",
+            "x = x + result",
+            shape,
+            end_XD if pre else norm.given[0][0],
+            code,
+        )
         if not pre:
-            yield Stage(component.name, "norm", f"x = {self._norm}(x)", shape, end_XD, line_of(AddAndNorm.after, "self.norm(sum_BSD)"))
+            yield Stage(
+                component.name,
+                "norm",
+                f"x = {self._norm}(x)",
+                shape,
+                end_XD,
+                line_of(AddAndNorm.after, "self.norm(sum_BSD)"),
+            )
 
-    def _feed_forward(self, layer: str, component: Component, letter: str, given: str) -> Iterator[Stage]:
-        module, activation, shape = f"{layer}.feed_forward", self.model.config.activation, f"{letter}F"
+    def _feed_forward(
+        self, layer: str, component: Component, letter: str, given: str
+    ) -> Iterator[Stage]:
+        module, activation, shape = (
+            f"{layer}.feed_forward",
+            self.model.config.activation,
+            f"{letter}F",
+        )
         code = line_of(FEED_FORWARD[activation].forward, "self.narrow(")
         narrow = self._call(f"{module}.narrow")
         wide_XF, inside_XF = self._call(f"{module}.widen").result[0], narrow.given[0][0]
         if activation == "swiglu":
-            yield Stage(component.name, "gate", f"g = {given} W_g" + self._plus("b_g"), shape, self._call(f"{module}.gate").result[0], code)
-        yield Stage(component.name, "widen", f"a = {given} W_1" + self._plus("b_1"), shape, wide_XF, code)
+            yield Stage(
+                component.name,
+                "gate",
+                f"g = {given} W_g" + self._plus("b_g"),
+                shape,
+                self._call(f"{module}.gate").result[0],
+                code,
+            )
+        yield Stage(
+            component.name, "widen", f"a = {given} W_1" + self._plus("b_1"), shape, wide_XF, code
+        )
         name, formula = ACTIVATIONS[activation]
         yield Stage(component.name, name, formula, shape, inside_XF, code)
-        yield Stage(component.name, "narrow", "result = a W_2" + self._plus("b_2"), f"{letter}D", narrow.result[0], code)
+        yield Stage(
+            component.name,
+            "narrow",
+            "result = a W_2" + self._plus("b_2"),
+            f"{letter}D",
+            narrow.result[0],
+            code,
+        )
 
     def _heads(self, component: Component, pre: bool) -> Iterator[Stage]:
         """Scaled dot-product attention, all heads at once."""
@@ -276,7 +367,12 @@ class Walk:
 
         def projection(given: str, letter: str) -> str:
             shared = f", each for {sharing} heads" if sharing > 1 and letter != "Q" else ""
-            return f"{letter} = {given} W_{letter}" + (f" + b_{letter}" if bias else "") + ", cut into heads" + shared
+            return (
+                f"{letter} = {given} W_{letter}"
+                + (f" + b_{letter}" if bias else "")
+                + ", cut into heads"
+                + shared
+            )
 
         code = line_of(MultiHeadAttention.forward, "self.query(x_BQD)")
         yield Stage(block, "queries", projection(asks, "Q"), "HQK", found.projected_HQK, code)
@@ -288,28 +384,72 @@ class Walk:
             code = line_of(turned, "torch.cat(")
             yield Stage(block, "turned queries", formula, "HQK", found.query_HQK, code)
             yield Stage(block, "turned keys", formula, "HMK", found.key_HMK, code)
-        scores_HQM = found.query_HQK @ found.key_HMK.transpose(-2, -1) / math.sqrt(found.query_HQK.shape[-1])
-        yield Stage(block, "scores", "scores = Q Kᵀ / sqrt(size of a head)", "HQM", scores_HQM, line_of(attend, "scores_BHQM = "))
+        scores_HQM = (
+            found.query_HQK @ found.key_HMK.transpose(-2, -1) / math.sqrt(found.query_HQK.shape[-1])
+        )
+        yield Stage(
+            block,
+            "scores",
+            "scores = Q Kᵀ / sqrt(size of a head)",
+            "HQM",
+            scores_HQM,
+            line_of(attend, "scores_BHQM = "),
+        )
         if found.bias_HQM is not None:
             scores_HQM = scores_HQM + found.bias_HQM
             relation, formula = BIASES[config.positions]
-            yield Stage(block, "distance", formula, "HQM", found.bias_HQM, line_of(relation.bias, "return "))
-            yield Stage(block, "scores and distance", "scores + distance", "HQM", scores_HQM, line_of(attend, "+= bias_HQM"))
+            yield Stage(
+                block, "distance", formula, "HQM", found.bias_HQM, line_of(relation.bias, "return ")
+            )
+            yield Stage(
+                block,
+                "scores and distance",
+                "scores + distance",
+                "HQM",
+                scores_HQM,
+                line_of(attend, "+= bias_HQM"),
+            )
         if component.kind == "decoder":
-            rule, code = "a position looks at itself and at its past", line_of(causal_mask, "tril()")
+            rule, code = (
+                "a position looks at itself and at its past",
+                line_of(causal_mask, "tril()"),
+            )
         else:
             rule, code = "nobody looks at padding", line_of(padding_mask, "tokens_BM != 0")
         yield Stage(block, "mask", f"true where one may look: {rule}", "QM", may_look_QM, code)
         masked_HQM = scores_HQM.masked_fill(~may_look_QM, -torch.inf)
         code = line_of(attend, "masked_fill")
-        yield Stage(block, "masked scores", "-infinity where one may not look", "HQM", masked_HQM, code)
-        yield Stage(block, "softmax", "weights = exp(scores) / sum over the row of exp(scores)", "HQM", weights_BHQM[0], code)
+        yield Stage(
+            block, "masked scores", "-infinity where one may not look", "HQM", masked_HQM, code
+        )
+        yield Stage(
+            block,
+            "softmax",
+            "weights = exp(scores) / sum over the row of exp(scores)",
+            "HQM",
+            weights_BHQM[0],
+            code,
+        )
         joined = self._call(f"{component.module}.output")
         mix_HQK = joined.given[0][0].unflatten(-1, (self.model.config.n_heads, -1)).transpose(0, 1)
-        yield Stage(block, "weighted sum", "mix = weights V", "HQK", mix_HQK, line_of(attend, "weights_BHQM @ value_BHMK"))
+        yield Stage(
+            block,
+            "weighted sum",
+            "mix = weights V",
+            "HQK",
+            mix_HQK,
+            line_of(attend, "weights_BHQM @ value_BHMK"),
+        )
         formula = "result = heads side by side, W_O" + (" + b_O" if bias else "")
         code = line_of(MultiHeadAttention.forward, "self.output(mix_BQD)")
-        yield Stage(block, "output projection", formula, f"{component.side[0].upper()}D", joined.result[0], code)
+        yield Stage(
+            block,
+            "output projection",
+            formula,
+            f"{component.side[0].upper()}D",
+            joined.result[0],
+            code,
+        )
 
 
 def _positions_formula(positions: str, side: str) -> str:
@@ -332,7 +472,9 @@ def line_of(function: Callable[..., Any], fragment: str) -> Code:
     lines, first = inspect.getsourcelines(function)
     found = [(first + i, line.strip()) for i, line in enumerate(lines) if fragment in line]
     if len(found) != 1:
-        raise LookupError(f"{function.__qualname__} has {len(found)} lines with {fragment!r}; the walk-through needs exactly one")
+        raise LookupError(
+            f"{function.__qualname__} has {len(found)} lines with {fragment!r}; the walk-through needs exactly one"
+        )
     root = Path(playground.__file__).resolve().parent.parent
     file = Path(inspect.getsourcefile(inspect.unwrap(function)) or "").resolve().relative_to(root)
     return Code(file.as_posix(), *found[0])

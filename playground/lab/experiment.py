@@ -94,16 +94,31 @@ class Experiment:
     created: float = field(default_factory=time.time)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not 1 <= len(self.name) <= LONGEST_NAME or not self.name.isprintable():
-            raise SettingError("name", f"name is {shown(self.name)}; it must have 1 to {LONGEST_NAME} characters that can be printed")
+        if (
+            not isinstance(self.name, str)
+            or not 1 <= len(self.name) <= LONGEST_NAME
+            or not self.name.isprintable()
+        ):
+            raise SettingError(
+                "name",
+                f"name is {shown(self.name)}; it must have 1 to {LONGEST_NAME} characters that can be printed",
+            )
         if not isinstance(self.question, str) or len(self.question) > LONGEST_SENTENCE:
-            raise SettingError("question", f"question is {shown(self.question)}; it must be text of at most {LONGEST_SENTENCE} characters")
+            raise SettingError(
+                "question",
+                f"question is {shown(self.question)}; it must be text of at most {LONGEST_SENTENCE} characters",
+            )
         if self.kind not in KINDS:
-            raise SettingError("kind", f"kind is {shown(self.kind)}; choose one of {', '.join(KINDS)}")
+            raise SettingError(
+                "kind", f"kind is {shown(self.kind)}; choose one of {', '.join(KINDS)}"
+            )
         for name, low, high in (("times", 1, 20), ("n", FEWEST, 2000)):
             value = getattr(self, name)
             if type(value) is not int or not low <= value <= high:
-                raise SettingError(name, f"{name} is {shown(value)}; it must be a whole number from {low} to {high:,}")
+                raise SettingError(
+                    name,
+                    f"{name} is {shown(value)}; it must be a whole number from {low} to {high:,}",
+                )
         if not isinstance(self.base, Mapping):
             raise SettingError("base", f"base is {shown(self.base)}; it must be settings by name")
         self._check_grid()
@@ -122,32 +137,63 @@ class Experiment:
 
     def _check_grid(self) -> None:
         if not isinstance(self.grid, Mapping) or not 1 <= len(self.grid) <= 2:
-            raise SettingError("grid", f"grid is {shown(self.grid)}; it must name one or two settings and the values of each")
+            raise SettingError(
+                "grid",
+                f"grid is {shown(self.grid)}; it must name one or two settings and the values of each",
+            )
         for name, values in self.grid.items():
             if name not in ("family", VARIANT) and name not in field_owner():
-                raise SettingError("grid", f"{shown(name)} is no setting of a run; the settings are family, {', '.join(field_owner())}")
+                raise SettingError(
+                    "grid",
+                    f"{shown(name)} is no setting of a run; the settings are family, {', '.join(field_owner())}",
+                )
             if not isinstance(values, list | tuple) or not 1 <= len(values) <= MOST_VALUES:
-                raise SettingError(name, f"{name} has the values {shown(values)}; give a list of 1 to {MOST_VALUES}")
-            if name == VARIANT and not all(isinstance(value, Mapping) and value for value in values):
-                raise SettingError(name, f"variant has the values {shown(values)}; each must be settings by name")
+                raise SettingError(
+                    name,
+                    f"{name} has the values {shown(values)}; give a list of 1 to {MOST_VALUES}",
+                )
+            if name == VARIANT and not all(
+                isinstance(value, Mapping) and value for value in values
+            ):
+                raise SettingError(
+                    name, f"variant has the values {shown(values)}; each must be settings by name"
+                )
             if len({json.dumps(value) for value in values}) < len(values):
-                raise SettingError(name, f"{name} has the values {shown(values)}; one stands there twice, leave it out")
+                raise SettingError(
+                    name,
+                    f"{name} has the values {shown(values)}; one stands there twice, leave it out",
+                )
         varied = {name for values in self.grid.get(VARIANT, []) for name in values} | set(self.grid)
         for name in sorted(varied & set(NOT_VARIED)):
             way_out = "give seeds instead" if name == "seed" else "it follows from the task"
             raise SettingError(name, f"{name} cannot vary in an experiment; {way_out}")
         for name in sorted(varied & {"min_length", "max_length"}) if self.kind == LENGTHS else ():
-            raise SettingError(name, f"{name} cannot vary where schemes are compared by length; put it in base")
+            raise SettingError(
+                name, f"{name} cannot vary where schemes are compared by length; put it in base"
+            )
         doubled = sorted(varied & set(self.base))
         if doubled:
-            raise SettingError(doubled[0], f"{doubled[0]} stands in base and in grid; a setting stays or varies, leave one out")
+            raise SettingError(
+                doubled[0],
+                f"{doubled[0]} stands in base and in grid; a setting stays or varies, leave one out",
+            )
 
     def _checked_seeds(self) -> tuple[int, ...]:
         seeds = self.seeds
-        if not isinstance(seeds, list | tuple) or not seeds or not all(type(s) is int and 0 <= s < 2**31 for s in seeds):
-            raise SettingError("seeds", f"seeds are {shown(seeds)}; give at least one whole number from 0 to 2,147,483,647")
+        if (
+            not isinstance(seeds, list | tuple)
+            or not seeds
+            or not all(type(s) is int and 0 <= s < 2**31 for s in seeds)
+        ):
+            raise SettingError(
+                "seeds",
+                f"seeds are {shown(seeds)}; give at least one whole number from 0 to 2,147,483,647",
+            )
         if len(set(seeds)) < len(seeds):
-            raise SettingError("seeds", f"seeds are {shown(seeds)}; the same seed twice gives the same run twice, leave one out")
+            raise SettingError(
+                "seeds",
+                f"seeds are {shown(seeds)}; the same seed twice gives the same run twice, leave one out",
+            )
         return tuple(seeds)
 
     @property
@@ -167,17 +213,23 @@ class Experiment:
     def _cell(self, values: dict[str, Any]) -> Cell:
         """A family's own recipe lies below what the experiment says. Where families vary, settings that one of them has no use for
         are left out for it, and for it alone."""
-        base, varied = dict(self.base), {name: value for name, value in values.items() if name != VARIANT}
+        base, varied = (
+            dict(self.base),
+            {name: value for name, value in values.items() if name != VARIANT},
+        )
         varied |= values.get(VARIANT, {})
         registered = FAMILIES.get(varied.get("family", base.get("family", "transformer")))
         if registered and "family" in varied:
-            known = {name for name, owner in field_owner().items() if owner != "model"} | set(registered.settings())
+            known = {name for name, owner in field_owner().items() if owner != "model"} | set(
+                registered.settings()
+            )
             base = {name: value for name, value in base.items() if name in known}
         settings = {**getattr(registered, "recipe", {}), **base, **varied}
         if self.kind == LENGTHS:
             if settings.get("task") == ROWS:
                 raise SettingError(
-                    "task", "task is 'rows', whose sequences are as long as they were given; lengths are asked of other tasks"
+                    "task",
+                    "task is 'rows', whose sequences are as long as they were given; lengths are asked of other tasks",
                 )
             settings |= {"max_positions": positions_for(settings, self.longest(settings))}
         return Cell(values, settings)
@@ -207,7 +259,10 @@ class Experiment:
             SettingError: where they cannot; `field` is n.
         """
         for cell in self.cells if self.kind == LENGTHS else ():
-            parameters, longest = cell.config(self.seeds[0]).model.parameter_count(), self.longest(cell.settings)
+            parameters, longest = (
+                cell.config(self.seeds[0]).model.parameter_count(),
+                self.longest(cell.settings),
+            )
             if work(parameters, self.n, longest) > MOST_WORK:
                 raise SettingError(
                     "n",
@@ -224,12 +279,19 @@ class Experiment:
 
     def to_json(self) -> dict[str, Any]:
         content = {each.name: getattr(self, each.name) for each in fields(self)}
-        return content | {"seeds": list(self.seeds), "base": dict(self.base), "grid": {k: list(v) for k, v in self.grid.items()}}
+        return content | {
+            "seeds": list(self.seeds),
+            "base": dict(self.base),
+            "grid": {k: list(v) for k, v in self.grid.items()},
+        }
 
     def same_as(self, other: Experiment) -> bool:
         """Whether the other one asks for the same runs and the same questions of them."""
         ours, theirs = self.to_json(), other.to_json()
-        return all(ours[name] == theirs[name] for name in ("owner", "kind", "base", "grid", "seeds", "times", "n"))
+        return all(
+            ours[name] == theirs[name]
+            for name in ("owner", "kind", "base", "grid", "seeds", "times", "n")
+        )
 
 
 def work(parameters: int, n: int, length: int) -> float:
@@ -247,7 +309,10 @@ def positions_for(settings: Mapping[str, Any], length: int) -> int:
 
 def label(values: Mapping[str, Any]) -> str:
     """A combination of values as people write it: `positions rope`, `n_heads 4, norm pre`."""
-    told = [label(value) if name == VARIANT else f"{name} {plain_value(value)}" for name, value in values.items()]
+    told = [
+        label(value) if name == VARIANT else f"{name} {plain_value(value)}"
+        for name, value in values.items()
+    ]
     return ", ".join(told)
 
 
@@ -266,7 +331,10 @@ def value_of(name: str, text: str) -> Any:
     if name == "family":
         return text
     if name not in field_owner():
-        raise SettingError("grid", f"{shown(name)} is no setting of a run; the settings are family, {', '.join(field_owner())}")
+        raise SettingError(
+            "grid",
+            f"{shown(name)} is no setting of a run; the settings are family, {', '.join(field_owner())}",
+        )
     kind: Any = type(setting_of(name).default)
     if kind is bool:
         if text not in ("true", "false", "on", "off"):
@@ -275,4 +343,7 @@ def value_of(name: str, text: str) -> Any:
     try:
         return kind(text)
     except ValueError:
-        raise SettingError(name, f"{name} is {text!r}; it must be {'a whole number' if kind is int else 'a number'}") from None
+        raise SettingError(
+            name,
+            f"{name} is {text!r}; it must be {'a whole number' if kind is int else 'a number'}",
+        ) from None

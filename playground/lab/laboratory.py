@@ -42,11 +42,30 @@ AHEAD = 2  # runs of one experiment that may wait in the registry's line
 TICK = 0.2  # seconds between two looks at what goes on
 EXPERIMENTS_AN_OWNER, EXPERIMENTS_IN_ALL = 50, 2000
 AGAIN_AFTER = 5.0  # seconds after a refusal until a run asks for a place again
-SPEC = ("name", "question", "base", "grid", "seeds", "kind", "times", "n")  # what somebody who begins one may say
+SPEC = (
+    "name",
+    "question",
+    "base",
+    "grid",
+    "seeds",
+    "kind",
+    "times",
+    "n",
+)  # what somebody who begins one may say
 ENDED = ("done", "failed")
 LEFT = ("paused", "stopped", "failed")  # a run that goes on only when it is told to
 MAX_CACHED = 64  # experiments of which computed results stay in memory
-ALIKE = ("task", "symbols", "min_length", "max_length", "batch_size", "device", "threads", "eval_every", "eval_n")
+ALIKE = (
+    "task",
+    "symbols",
+    "min_length",
+    "max_length",
+    "batch_size",
+    "device",
+    "threads",
+    "eval_every",
+    "eval_n",
+)
 
 
 class Going:
@@ -55,21 +74,32 @@ class Going:
     def __init__(self, experiment: Experiment, runs: Mapping[str, str] = {}) -> None:
         self.experiment = experiment
         self.runs = dict(runs)  # the id of each run that was begun, by its key
-        self.owner = ""  # the owner's secret while runs are still to be begun for them; never written down
+        self.owner = (
+            ""  # the owner's secret while runs are still to be begun for them; never written down
+        )
         self.address = CLIENT_ADDRESS.get()  # of the client that began it; unknown after a restart
         self.again: set[str] = set()  # keys of runs that are to be taken up again
         self.message = ""
         self.failure = ""  # the error of the last attempt to go on, which is logged once
         # What follows is computed anew when it is missing: it may be dropped at any time while no owner waits (`forget`).
-        self.cells: dict[str, tuple[object, dict[str, Any]]] = {}  # by label: what a result was made of, and the result
+        self.cells: dict[
+            str, tuple[object, dict[str, Any]]
+        ] = {}  # by label: what a result was made of, and the result
         self.results: tuple[Hashable, dict[str, Any]] | None = None  # of all cells: likewise
         self.lengths: tuple[Hashable, dict[str, Any]] | None = None  # likewise
         self.measured: dict[str, tuple[object, dict[str, Any]]] = {}  # by run: likewise
         self.kinds: dict[str, Hashable] = {}  # by label: `_kind_of` its runs
-        self.counts: dict[tuple[str, int], list[dict[str, int]]] = {}  # by run and step: what was counted by length so far
-        self.kept: set[tuple[str, int]] = set()  # those of which everything was counted and is on disk
+        self.counts: dict[
+            tuple[str, int], list[dict[str, int]]
+        ] = {}  # by run and step: what was counted by length so far
+        self.kept: set[tuple[str, int]] = (
+            set()
+        )  # those of which everything was counted and is on disk
         self.asking: Future[dict[str, Any]] | None = None
-        self.asked: tuple[str, int] = ("", 0)  # the run and the step that the question which is out is about
+        self.asked: tuple[str, int] = (
+            "",
+            0,
+        )  # the run and the step that the question which is out is about
         self.asked_at = 0.0  # when that was
         self.watched_at = time.monotonic()  # when its owner last asked about it
         self.not_before = 0.0  # when a run may ask for a place again
@@ -85,10 +115,14 @@ class Laboratory:
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
-        self.eyes = Eyes()  # of its own: what takes this long must not keep those waiting who look into a model
+        self.eyes = (
+            Eyes()
+        )  # of its own: what takes this long must not keep those waiting who look into a model
         self.folder = registry.root / "experiments"
         self._known: dict[str, Going] = {}
-        self._cached: OrderedDict[str, Going] = OrderedDict()  # by id, last used last: those with computed results
+        self._cached: OrderedDict[str, Going] = (
+            OrderedDict()
+        )  # by id, last used last: those with computed results
         self._lock = threading.RLock()
         self._closing = threading.Event()
         sweep(self.folder, 600)
@@ -111,14 +145,20 @@ class Laboratory:
     def find(self, experiment_id: object, owner: str) -> Experiment | None:
         """The owner's experiment with this id; None for anything else."""
         going = self._known.get(experiment_id) if isinstance(experiment_id, str) else None
-        mine = going and owner and secrets.compare_digest(going.experiment.owner, fingerprint(owner))
+        mine = (
+            going and owner and secrets.compare_digest(going.experiment.owner, fingerprint(owner))
+        )
         return going.experiment if going and mine else None
 
     def of_owner(self, owner: str) -> list[Experiment]:
         """An owner's experiments, newest first."""
         with self._lock:
             found = [going.experiment for going in self._known.values()]
-        mine = [each for each in found if owner and secrets.compare_digest(each.owner, fingerprint(owner))]
+        mine = [
+            each
+            for each in found
+            if owner and secrets.compare_digest(each.owner, fingerprint(owner))
+        ]
         return sorted(mine, key=lambda each: -each.created)
 
     # Beginning
@@ -140,10 +180,19 @@ class Laboratory:
     def _planned(self, experiment: Experiment, owner: str) -> dict[str, Any]:
         configs = [cell.config(experiment.seeds[0]) for cell in experiment.cells]
         cells = [
-            {"label": cell.label, "values": cell.values, "parameters": config.model.parameter_count(), "steps": config.training.steps}
+            {
+                "label": cell.label,
+                "values": cell.values,
+                "parameters": config.model.parameter_count(),
+                "steps": config.training.steps,
+            }
             for cell, config in zip(experiment.cells, configs, strict=True)
         ]
-        return {"runs": experiment.n_runs, "cells": cells, "estimate": self.estimate(experiment, owner)}
+        return {
+            "runs": experiment.n_runs,
+            "cells": cells,
+            "estimate": self.estimate(experiment, owner),
+        }
 
     def begin(self, spec: Mapping[str, Any], owner: str) -> Experiment:
         """Begin an experiment: its runs join the line.
@@ -156,7 +205,9 @@ class Laboratory:
         experiment = self._allowed(_asked(spec, owner))
         with self._lock:
             if len(self.of_owner(owner)) >= EXPERIMENTS_AN_OWNER:
-                raise Refused(f"you have {EXPERIMENTS_AN_OWNER} experiments, which is as many as are kept; delete one first")
+                raise Refused(
+                    f"you have {EXPERIMENTS_AN_OWNER} experiments, which is as many as are kept; delete one first"
+                )
             have = len(self.registry.of_owner(owner))
             if have + experiment.n_runs > RUNS_AN_OWNER:
                 raise Refused(
@@ -169,7 +220,9 @@ class Laboratory:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 self._write(going)
             except OSError as error:
-                raise Refused(f"the experiment could not be kept: {error.strerror or error}; {way_out(error)} and try again") from None
+                raise Refused(
+                    f"the experiment could not be kept: {error.strerror or error}; {way_out(error)} and try again"
+                ) from None
             going.owner = owner
             self._known[experiment.id] = going
         return experiment
@@ -212,7 +265,9 @@ class Laboratory:
         Of those used longest ago, computed results are dropped, unless a run of theirs is under way.
         """
         going = self._known[experiment.id]
-        if self._lock.acquire(blocking=False):  # a report does not wait for a run that is being started
+        if self._lock.acquire(
+            blocking=False
+        ):  # a report does not wait for a run that is being started
             try:
                 self._cached[experiment.id] = going
                 self._cached.move_to_end(experiment.id)
@@ -239,7 +294,9 @@ class Laboratory:
                     self.registry.delete(run)
                     going.runs.pop(key)
                 elif run.live or run.status == "waiting":
-                    with suppress(Refused):  # a process that does not listen is ended by the registry
+                    with suppress(
+                        Refused
+                    ):  # a process that does not listen is ended by the registry
                         self.registry.control(run, "stop")
             self._write(going)
 
@@ -248,15 +305,31 @@ class Laboratory:
         with self._lock:
             going = self._known[experiment.id]
             runs = self._runs(going, owner)
-            for key, run in list(runs.items()):  # what had to make room before it was asked is trained anew
-                if run.removed == EMPTIED and not run.diverged and (run.status != "done" or self._unasked(going, {key: run})):
+            for key, run in list(
+                runs.items()
+            ):  # what had to make room before it was asked is trained anew
+                if (
+                    run.removed == EMPTIED
+                    and not run.diverged
+                    and (run.status != "done" or self._unasked(going, {key: run}))
+                ):
                     del going.runs[key], runs[key]
             ids = set(going.runs.values())
-            going.measured = {run_id: each for run_id, each in going.measured.items() if run_id in ids}
+            going.measured = {
+                run_id: each for run_id, each in going.measured.items() if run_id in ids
+            }
             going.counts = {key: each for key, each in going.counts.items() if key[0] in ids}
             going.kept = {key for key in going.kept if key[0] in ids}
-            going.again = {key for key, run in runs.items() if run.status in (*LEFT, "stopping") and not run.diverged}
-            going.message, going.owner, going.address = "", owner, CLIENT_ADDRESS.get() or going.address
+            going.again = {
+                key
+                for key, run in runs.items()
+                if run.status in (*LEFT, "stopping") and not run.diverged
+            }
+            going.message, going.owner, going.address = (
+                "",
+                owner,
+                CLIENT_ADDRESS.get() or going.address,
+            )
             going.watched_at, going.not_before = time.monotonic(), 0.0
 
     def delete(self, experiment: Experiment, owner: str) -> None:
@@ -271,7 +344,9 @@ class Laboratory:
             try:
                 (self.folder / f"{experiment.id}.json").unlink(missing_ok=True)
             except OSError as error:
-                raise Refused(f"the experiment could not be deleted: {error.strerror or error}") from None
+                raise Refused(
+                    f"the experiment could not be deleted: {error.strerror or error}"
+                ) from None
             self._drop(experiment.id)
             for run in self._runs(going, owner).values():
                 self.registry.delete(run)
@@ -305,10 +380,23 @@ class Laboratory:
         """going; done (every run has ended, and was asked what was to be asked); or paused, until it is resumed."""
         going = self._known[experiment.id]
         runs = self._runs(going, owner)
-        if len(runs) == experiment.n_runs and not going.again and all(run.status in ENDED for run in runs.values()):
-            return "done" if not self._unasked(going, runs) else "going" if going.owner else "paused"
-        busy = any((run.live and run.status != "paused") or run.status == "waiting" for run in runs.values())
-        return "going" if going.owner and (busy or going.again or len(runs) < experiment.n_runs) else "paused"
+        if (
+            len(runs) == experiment.n_runs
+            and not going.again
+            and all(run.status in ENDED for run in runs.values())
+        ):
+            return (
+                "done" if not self._unasked(going, runs) else "going" if going.owner else "paused"
+            )
+        busy = any(
+            (run.live and run.status != "paused") or run.status == "waiting"
+            for run in runs.values()
+        )
+        return (
+            "going"
+            if going.owner and (busy or going.again or len(runs) < experiment.n_runs)
+            else "paused"
+        )
 
     def report(self, experiment: Experiment, owner: str) -> dict[str, Any]:
         """Everything about an experiment: how it stands, its runs with their places in the line, what was found until now.
@@ -320,10 +408,22 @@ class Laboratory:
         told = []
         for key, cell, seed in experiment.planned():
             run = runs.get(key)
-            line: dict[str, Any] = {"cell": cell.label, "seed": seed, "run": None, "status": "planned", "step": 0, "place": None}
+            line: dict[str, Any] = {
+                "cell": cell.label,
+                "seed": seed,
+                "run": None,
+                "status": "planned",
+                "step": 0,
+                "place": None,
+            }
             if run:
                 run.watched_at = max(run.watched_at, now - WATCHED_FOR)
-                line |= {"run": f"run:{run.id}", "status": run.status, "step": run.step, "place": self.registry.place(run)}
+                line |= {
+                    "run": f"run:{run.id}",
+                    "status": run.status,
+                    "step": run.step,
+                    "place": self.registry.place(run),
+                }
                 line |= {"steps": run.steps, "message": run.message}
             told.append(line)
         made_of, learned = self._results(experiment, owner)
@@ -334,7 +434,11 @@ class Laboratory:
         spec = {name: value for name, value in experiment.to_json().items() if name in SPEC}
         estimate = self.estimate(experiment, owner)
         version = f"{hash(made_of) & 0xFFFFFFFFFFFFFFFF:016x}"  # differs between servers, as hashes of text do
-        return self.row(experiment, owner) | {"spec": spec, "lines": told, "estimate": estimate, "version": version} | found
+        return (
+            self.row(experiment, owner)
+            | {"spec": spec, "lines": told, "estimate": estimate, "version": version}
+            | found
+        )
 
     def results(self, experiment: Experiment, owner: str) -> dict[str, Any]:
         """Medians and ranges for each cell, curves, and the sentence."""
@@ -348,7 +452,11 @@ class Laboratory:
         known = going.results
         if known is None or known[0] != made_of:
             cells = [self._cell(going, runs, at, cell) for at, cell in enumerate(experiment.cells)]
-            found = {"fields": list(experiment.grid), "cells": cells, "sentence": results.sentence(list(experiment.grid), cells)}
+            found = {
+                "fields": list(experiment.grid),
+                "cells": cells,
+                "sentence": results.sentence(list(experiment.grid), cells),
+            }
             known = going.results = (made_of, found)
         return known
 
@@ -367,7 +475,10 @@ class Laboratory:
             }  # fmt: skip
             told.append({"seed": seed} | (self._measure(going, run) if run else blank))
         found = results.cell_result(cell, told)
-        found["seeds"] = [{name: value for name, value in run.items() if name not in ("curve", "loss")} for run in told]
+        found["seeds"] = [
+            {name: value for name, value in run.items() if name not in ("curve", "loss")}
+            for run in told
+        ]
         going.cells[cell.label] = (made_of, found)
         return found
 
@@ -391,7 +502,14 @@ class Laboratory:
         if run is None:
             return None
         done = run.status == "done"
-        return run.id, done, run.step if done else 0, run.diverged, bool(run.changed), len(self._counts(going, run))
+        return (
+            run.id,
+            done,
+            run.step if done else 0,
+            run.diverged,
+            bool(run.changed),
+            len(self._counts(going, run)),
+        )
 
     def _compare_lengths(self, going: Going, runs: Mapping[str, Run]) -> dict[str, Any]:
         experiment, rows = going.experiment, []
@@ -399,9 +517,17 @@ class Laboratory:
             config, told = cell.config(experiment.seeds[0]), []
             for seed in experiment.seeds:
                 run = runs.get(f"{at}/{seed}")
-                whole = run and run.status == "done" and not run.changed and not self._left(going, run)
+                whole = (
+                    run and run.status == "done" and not run.changed and not self._left(going, run)
+                )
                 out = bool(run and (run.diverged or (run.status == "done" and run.changed)))
-                told.append({"seed": seed, "scores": lengths.scores(self._counts(going, run)) if run and whole else [], "out": out})
+                told.append(
+                    {
+                        "seed": seed,
+                        "scores": lengths.scores(self._counts(going, run)) if run and whole else [],
+                        "out": out,
+                    }
+                )
             rows.append(lengths.scheme_result(cell.short, told, config))
         task = config.task
         longest = max(experiment.longest(cell.settings) for cell in experiment.cells)
@@ -441,7 +567,11 @@ class Laboratory:
         if unknown:
             said = f"unknown for {unknown} of {len(left)} runs: nothing like them has run here yet"
             return {"seconds": None, "unknown": unknown, "sentence": f"how long it takes is {said}"}
-        told = f"{seconds / at_once / 60:.0f} min" if seconds / at_once >= 120 else f"{seconds / at_once:.0f} s"
+        told = (
+            f"{seconds / at_once / 60:.0f} min"
+            if seconds / at_once >= 120
+            else f"{seconds / at_once:.0f} s"
+        )
         return {
             "seconds": seconds / at_once, "unknown": 0,
             "sentence": f"about {told} for {len(left)} runs, {at_once} at a time, at the speed measured here, if nobody else trains",
@@ -449,7 +579,9 @@ class Laboratory:
 
     def _speeds(self, owner: str) -> dict[Hashable, float]:
         """Steps a second of the owner's latest run of each kind, scoring included."""
-        measured = (run for run in self.registry.of_owner(owner) if run.step >= 20 and run.seconds > 0)
+        measured = (
+            run for run in self.registry.of_owner(owner) if run.step >= 20 and run.seconds > 0
+        )
         return {_kind_of(run.config): run.step / run.seconds for run in measured}
 
     # What goes on by itself
@@ -468,7 +600,9 @@ class Laboratory:
 
     def _advance(self) -> None:
         """Start, resume and measure what is due, experiment by experiment."""
-        for going in sorted(self._known.copy().values(), key=lambda each: each.asked_at):  # who asked longest ago comes first
+        for going in sorted(
+            self._known.copy().values(), key=lambda each: each.asked_at
+        ):  # who asked longest ago comes first
             if not going.owner:
                 continue
             before = CLIENT_ADDRESS.set(going.address)  # runs that begin now count for it
@@ -478,7 +612,9 @@ class Laboratory:
                         self._feed(going)
                         self._ask(going)
                 going.failure = ""
-            except Exception as error:  # one odd experiment must not stop the others; its owner reads why
+            except (
+                Exception
+            ) as error:  # one odd experiment must not stop the others; its owner reads why
                 going.message = f"{type(error).__name__}: {error}"
                 if going.failure != going.message:  # likewise
                     going.failure = going.message
@@ -494,7 +630,9 @@ class Laboratory:
             return False
         self.cancel(experiment, going.owner)
         told = f"{lease / 60:.0f} min" if lease >= 120 else f"{lease:g} s"
-        going.message = f"stopped by itself, because nobody was watching for {told}; resume it to go on"
+        going.message = (
+            f"stopped by itself, because nobody was watching for {told}; resume it to go on"
+        )
         return True
 
     def _feed(self, going: Going) -> None:
@@ -511,7 +649,11 @@ class Laboratory:
             run = runs.get(key)
             try:
                 if run is None:
-                    run = self.registry.start(cell.config(seed), owner, name=f"{experiment.name}: {cell.label}, seed {seed}")
+                    run = self.registry.start(
+                        cell.config(seed),
+                        owner,
+                        name=f"{experiment.name}: {cell.label}, seed {seed}",
+                    )
                     going.runs[key] = run.id
                     self.registry.edit(run, hidden=True)
                     begun = True
@@ -537,12 +679,19 @@ class Laboratory:
                 return
             answer, going.asking = going.asking.result(), None
             if "error" in answer:
-                going.message, going.owner = answer["error"], ""  # asking again by itself would not help
+                going.message, going.owner = (
+                    answer["error"],
+                    "",
+                )  # asking again by itself would not help
                 return
             going.counts[going.asked] += answer["scores"]
         runs, lost = self._runs(going, going.owner), None
         for run in self._unasked(going, runs):
-            left, what, n = self._left(going, run), self.registry.what(run, run.step), going.experiment.n
+            left, what, n = (
+                self._left(going, run),
+                self.registry.what(run, run.step),
+                going.experiment.n,
+            )
             if left and run.removed == EMPTIED:
                 lost = run
             elif not left:
@@ -553,13 +702,25 @@ class Laboratory:
                 if any(other.asking and not other.asking.done() for other in self._known.values()):
                     return
                 going.asked, going.asked_at = (run.id, run.step), time.monotonic()
-                text = json.dumps({"lengths": lengths.at_once(left, run.config.model.parameter_count(), n), "n": n})
+                text = json.dumps(
+                    {
+                        "lengths": lengths.at_once(left, run.config.model.parameter_count(), n),
+                        "n": n,
+                    }
+                )
                 going.asking = self.eyes.ask("lengths", what, text)
                 return
         if self.state(going.experiment, going.owner) == "done":
             going.owner = ""
-        elif lost and all(run.status in ENDED for run in runs.values()) and len(runs) == going.experiment.n_runs:
-            going.message, going.owner = f"{lost.name}: its weights had to make room before it was asked; Resume trains it anew", ""
+        elif (
+            lost
+            and all(run.status in ENDED for run in runs.values())
+            and len(runs) == going.experiment.n_runs
+        ):
+            going.message, going.owner = (
+                f"{lost.name}: its weights had to make room before it was asked; Resume trains it anew",
+                "",
+            )
 
     def _unasked(self, going: Going, runs: Mapping[str, Run]) -> list[Run]:
         """Finished runs of which not every length was counted and kept."""
@@ -568,7 +729,11 @@ class Laboratory:
         for run in runs.values():
             if (run.id, run.step) not in going.kept:
                 self._counts(going, run)
-        return [run for run in runs.values() if run.status == "done" and (run.id, run.step) not in going.kept]
+        return [
+            run
+            for run in runs.values()
+            if run.status == "done" and (run.id, run.step) not in going.kept
+        ]
 
     def _counts(self, going: Going, run: Run) -> list[dict[str, int]]:
         """What was counted of a run, now or on an earlier occasion."""
@@ -577,7 +742,9 @@ class Laboratory:
         if known is None:
             if run.status != "done":
                 return []
-            known = going.counts[key] = lengths.read_counts(run.folder, run.step, going.experiment.n)
+            known = going.counts[key] = lengths.read_counts(
+                run.folder, run.step, going.experiment.n
+            )
             if not self._left(going, run):
                 going.kept.add(key)
         return known
@@ -587,7 +754,11 @@ class Laboratory:
         if (run.id, run.step) in going.kept:
             return []
         known = {line["length"] for line in self._counts(going, run)}
-        return [length for length in going.experiment.asked(run.config.to_fields()) if length not in known]
+        return [
+            length
+            for length in going.experiment.asked(run.config.to_fields())
+            if length not in known
+        ]
 
     def progress(self, experiment: Experiment, owner: str) -> tuple[int, int]:
         """Steps taken and, for lengths, lengths counted, out of how many; for a bar."""
@@ -596,16 +767,24 @@ class Laboratory:
         at = of = 0
         for key, cell, _ in experiment.planned():
             run, steps = runs.get(key), cell.steps
-            at, of = at + (steps if run and run.status in ENDED else run.step if run else 0), of + steps
+            at, of = (
+                at + (steps if run and run.status in ENDED else run.step if run else 0),
+                of + steps,
+            )
             if experiment.kind == LENGTHS:
                 lengths_asked = len(experiment.asked(cell.settings))
-                at, of = at + (lengths_asked - len(self._left(going, run)) if run else 0), of + lengths_asked
+                at, of = (
+                    at + (lengths_asked - len(self._left(going, run)) if run else 0),
+                    of + lengths_asked,
+                )
         return at, of
 
     def _runs(self, going: Going, owner: str) -> dict[str, Run]:
         """The runs that were begun and not deleted since, by key."""
         found = {key: self.registry.find(run_id, owner) for key, run_id in list(going.runs.items())}
-        return {key: run for key, run in found.items() if run is not None and run.deleted_at is None}
+        return {
+            key: run for key, run in found.items() if run is not None and run.deleted_at is None
+        }
 
     def _measure(self, going: Going, run: Run) -> dict[str, Any]:
         """A run's numbers. What a finished run measured is read once."""
@@ -632,12 +811,19 @@ class Laboratory:
 
     def _write(self, going: Going) -> None:
         content = going.experiment.to_json() | {"version": 1, "runs": going.runs}
-        write_file(self.folder / f"{going.experiment.id}.json", json.dumps(content, indent=1).encode() + b"\n")
+        write_file(
+            self.folder / f"{going.experiment.id}.json",
+            json.dumps(content, indent=1).encode() + b"\n",
+        )
 
 
 def _state_of(run: Run | None) -> Hashable:
     """Whatever of a run its results depend on."""
-    return None if run is None else (run.id, run.step, run.status, run.scores is None, len(run.changes))
+    return (
+        None
+        if run is None
+        else (run.id, run.step, run.status, run.scores is None, len(run.changes))
+    )
 
 
 @lru_cache(maxsize=1024)
@@ -655,10 +841,15 @@ def _asked(spec: Mapping[str, Any], owner: str) -> Experiment:
     """
     odd = sorted(set(spec) - set(SPEC))
     if odd:
-        raise SettingError(odd[0], f"{shown(odd[0])} is nothing that an experiment has; it has {', '.join(SPEC)}")
+        raise SettingError(
+            odd[0], f"{shown(odd[0])} is nothing that an experiment has; it has {', '.join(SPEC)}"
+        )
     for name in ("name", "grid"):
         if name not in spec:
-            raise SettingError(name, f"{name} is missing; an experiment needs a name, and the values of one or two settings")
+            raise SettingError(
+                name,
+                f"{name} is missing; an experiment needs a name, and the values of one or two settings",
+            )
     asked = Experiment(owner=fingerprint(owner), **{"base": {}} | dict(spec))
     asked.check_work()
     return asked

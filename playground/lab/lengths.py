@@ -31,8 +31,13 @@ def read_counts(folder: Path, step: int, n: int) -> list[dict[str, int]]:
     with suppress(CheckpointError, TypeError, KeyError, ValueError):
         content = read_json(folder / FILE)
         if (content["step"], content["asked"]) == (step, n):
-            counts = [{name: line[name] for name in ("length", "right", "n")} for line in content["scores"]]
-            if all(type(value) is int for line in counts for value in line.values()) and all(0 <= c["right"] <= c["n"] for c in counts):
+            counts = [
+                {name: line[name] for name in ("length", "right", "n")}
+                for line in content["scores"]
+            ]
+            if all(type(value) is int for line in counts for value in line.values()) and all(
+                0 <= c["right"] <= c["n"] for c in counts
+            ):
                 return counts
     return []
 
@@ -64,7 +69,14 @@ def scores(counts: Sequence[Mapping[str, int]]) -> list[dict[str, Any]]:
     told = []
     for line in sorted(counts, key=lambda each: each["length"]):
         low, high = wilson(line["right"], line["n"]) if line["n"] else (None, None)
-        told.append(dict(line) | {"exact_match": line["right"] / line["n"] if line["n"] else None, "low": low, "high": high})
+        told.append(
+            dict(line)
+            | {
+                "exact_match": line["right"] / line["n"] if line["n"] else None,
+                "low": low,
+                "high": high,
+            }
+        )
     return told
 
 
@@ -89,16 +101,27 @@ def untrained_positions(config: RunConfig) -> dict[str, list[int]] | None:
     task, model = config.task, config.model
     if model.positions not in WITH_TABLES or "positions" in model.unused:
         return None
-    answer = task.longest_answer if task.task == ROWS else TASKS[task.task].answer_length(task.max_length)
+    answer = (
+        task.longest_answer
+        if task.task == ROWS
+        else TASKS[task.task].answer_length(task.max_length)
+    )
     source, target = task.max_length + 1, answer + 1
     if config.family == "transformer":
         places = model.untrained_places(source, target)
     else:
-        places = {"row": range(model.row_width(source, target), model.row_width(model.max_positions, model.max_positions))}
+        places = {
+            "row": range(
+                model.row_width(source, target),
+                model.row_width(model.max_positions, model.max_positions),
+            )
+        }
     return {side: [rows[0], rows[-1]] for side, rows in places.items() if rows} or None
 
 
-def scheme_result(label: str, runs: Sequence[Mapping[str, Any]], config: RunConfig) -> dict[str, Any]:
+def scheme_result(
+    label: str, runs: Sequence[Mapping[str, Any]], config: RunConfig
+) -> dict[str, Any]:
     """One scheme over its seeds. Each of `runs` has seed and scores; only those with scores count. `out`: it never will have any."""
     done = [run for run in runs if run["scores"]]
     by_length: dict[int, list[float]] = {}
@@ -119,7 +142,13 @@ def scheme_result(label: str, runs: Sequence[Mapping[str, Any]], config: RunConf
         "reach": spread(reaches := [reach(run["scores"]) for run in done]),
         "reaches": reaches,
         "longest": max((line["length"] for run in done for line in run["scores"]), default=0),
-        "beyond": spread([share for run in done if (share := beyond(run["scores"], config.task.max_length)) is not None]),
+        "beyond": spread(
+            [
+                share
+                for run in done
+                if (share := beyond(run["scores"], config.task.max_length)) is not None
+            ]
+        ),
         "untrained": untrained_positions(config),
         "runs": list(runs),
     }
@@ -127,7 +156,11 @@ def scheme_result(label: str, runs: Sequence[Mapping[str, Any]], config: RunConf
 
 def beyond(told: Sequence[Mapping[str, Any]], trained: int) -> float | None:
     """Mean exact match over the lengths beyond those of training. None where none of them was asked."""
-    shares = [line["exact_match"] for line in told if line["length"] > trained and line["exact_match"] is not None]
+    shares = [
+        line["exact_match"]
+        for line in told
+        if line["length"] > trained and line["exact_match"] is not None
+    ]
     return sum(shares) / len(shares) if shares else None
 
 
@@ -135,10 +168,22 @@ def sentence(rows: Sequence[Mapping[str, Any]], trained: Sequence[int], longest:
     """What the schemes reach, in one sentence."""
     done = [row for row in rows if row["n"]]
     planned, finished, out = (sum(row[name] for row in rows) for name in ("planned", "n", "out"))
-    left_out = f" Left out: {out} of {planned} runs, which diverged or whose settings were changed on the way." if out else ""
+    left_out = (
+        f" Left out: {out} of {planned} runs, which diverged or whose settings were changed on the way."
+        if out
+        else ""
+    )
     if not done:
         return "No run has been asked yet." + left_out
-    return _compared(done, trained, longest, f"So far, with {finished} of {planned} runs: " if finished + out < planned else "") + left_out
+    return (
+        _compared(
+            done,
+            trained,
+            longest,
+            f"So far, with {finished} of {planned} runs: " if finished + out < planned else "",
+        )
+        + left_out
+    )
 
 
 def sentence_of_checkpoints(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -148,16 +193,26 @@ def sentence_of_checkpoints(rows: Sequence[Mapping[str, Any]]) -> str:
     """
     if len({(row["task"], *row["trained"]) for row in rows}) == 1:
         return sentence(rows, rows[0]["trained"], max(row["longest"] for row in rows))
-    told = [f"{row['label']} (task {row['task']}): {sentence([row], row['trained'], row['longest'])}" for row in rows]
-    return " ".join(told) + " Their tasks or trained lengths differ, so these results do not compare."
+    told = [
+        f"{row['label']} (task {row['task']}): {sentence([row], row['trained'], row['longest'])}"
+        for row in rows
+    ]
+    return (
+        " ".join(told) + " Their tasks or trained lengths differ, so these results do not compare."
+    )
 
 
-def _compared(done: Sequence[Mapping[str, Any]], trained: Sequence[int], longest: int, begin: str) -> str:
+def _compared(
+    done: Sequence[Mapping[str, Any]], trained: Sequence[int], longest: int, begin: str
+) -> str:
     low, high = trained
     begin += "trained" if begin else "Trained"
     begin += f" on length {low}–{high}" if low < high else f" on length {high}"
     begin += f" and asked up to {longest}, "
-    order = sorted(done, key=lambda row: (-row["reach"]["median"], -(row["beyond"] or {"median": 0.0})["median"]))
+    order = sorted(
+        done,
+        key=lambda row: (-row["reach"]["median"], -(row["beyond"] or {"median": 0.0})["median"]),
+    )
     best, rest = order[0], order[1:]
     seeds = "1 seed" if best["n"] == 1 else f"median and range of {best['n']} seeds"
     if not best["reach"]["high"]:
@@ -166,7 +221,9 @@ def _compared(done: Sequence[Mapping[str, Any]], trained: Sequence[int], longest
     if rest:
         told += ", " + ", ".join(f"{row['label']} to {_reached(row, longest)}" for row in rest)
     told += f" ({seeds})"
-    tested = [row for row in done if row["beyond"] and row["longest"] == longest]  # shares over the same lengths
+    tested = [
+        row for row in done if row["beyond"] and row["longest"] == longest
+    ]  # shares over the same lengths
     if not tested:
         told += f"; no length beyond {longest} was asked"
     elif len(tested) == 1:
@@ -178,7 +235,9 @@ def _compared(done: Sequence[Mapping[str, Any]], trained: Sequence[int], longest
     if not rest:
         return f"{begin}{told}."
     second = rest[0]
-    verdict = describe_rank_test((best["label"], second["label"]), best["reaches"], second["reaches"], len(done))
+    verdict = describe_rank_test(
+        (best["label"], second["label"]), best["reaches"], second["reaches"], len(done)
+    )
     return f"{begin}{told}; {verdict}."
 
 
@@ -195,9 +254,21 @@ def _range(told: Mapping[str, Any]) -> str:
 def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     """A row for each scheme, seed and length."""
     lines = [
-        [row["label"], run["seed"], line["length"], line["n"], line["right"], line["exact_match"], line["low"], line["high"]]
+        [
+            row["label"],
+            run["seed"],
+            line["length"],
+            line["n"],
+            line["right"],
+            line["exact_match"],
+            line["low"],
+            line["high"],
+        ]
         for row in rows
         for run in row["runs"]
         for line in run["scores"]
     ]
-    return written(["scheme", "seed", "length", "n", "right", "exact_match", "wilson_low", "wilson_high"], lines)
+    return written(
+        ["scheme", "seed", "length", "n", "right", "exact_match", "wilson_low", "wilson_high"],
+        lines,
+    )

@@ -20,9 +20,18 @@ from .experiment import LENGTHS, Experiment
 from .results import percent, steps_to
 
 LAST_UPDATES = 10  # over which a final training loss is averaged
-OF_THE_MACHINE = ("seed", "device", "threads", "eval_every")  # settings that a reproduction may choose
+OF_THE_MACHINE = (
+    "seed",
+    "device",
+    "threads",
+    "eval_every",
+)  # settings that a reproduction may choose
 ALMOST = 0.999
-ORDER = (("none", "t5"), ("alibi",), ("rope", "sinusoidal"))  # as published, best first; those in one group are about equal
+ORDER = (
+    ("none", "t5"),
+    ("alibi",),
+    ("rope", "sinusoidal"),
+)  # as published, best first; those in one group are about equal
 
 
 @dataclass(frozen=True)
@@ -189,7 +198,9 @@ def config_of(name: str, seed: int = 0) -> RunConfig:
         raise SettingError("name", f"{name} takes an experiment of several runs, not one")
     unknown = sorted(set(claim.settings) - set(field_owner()) - {"family"})
     if unknown:
-        raise SettingError(unknown[0], f"{name} needs the setting {unknown[0]}, which is no setting of a run here")
+        raise SettingError(
+            unknown[0], f"{name} needs the setting {unknown[0]}, which is no setting of a run here"
+        )
     return RunConfig.from_fields(dict(claim.settings) | {"seed": seed})
 
 
@@ -198,7 +209,12 @@ def claims() -> list[dict[str, Any]]:
     told = []
     for name, claim in CLAIMS.items():
         line = {each.name: getattr(claim, each.name) for each in dataclasses.fields(claim)}
-        line |= {"name": name, "seed": 0, "command": f"python -m playground published {name} --seed 0", "missing": ""}
+        line |= {
+            "name": name,
+            "seed": 0,
+            "command": f"python -m playground published {name} --seed 0",
+            "missing": "",
+        }
         line |= {"differs": list(claim.differs), "settings": dict(claim.settings)}
         try:
             if claim.experiment is None:
@@ -211,9 +227,13 @@ def claims() -> list[dict[str, Any]]:
     return told
 
 
-def facts_of_lines(config: RunConfig, lines: Sequence[Mapping[str, Any]], scores: Mapping[str, Any] | None) -> dict[str, Any]:
+def facts_of_lines(
+    config: RunConfig, lines: Sequence[Mapping[str, Any]], scores: Mapping[str, Any] | None
+) -> dict[str, Any]:
     """What a run measured, out of its metrics and its final scores."""
-    scored = [(line["step"], line["exact_match"]) for line in lines if line.get("exact_match") is not None]
+    scored = [
+        (line["step"], line["exact_match"]) for line in lines if line.get("exact_match") is not None
+    ]
     last = [line["loss"] for line in lines[-LAST_UPDATES:]]
     return {
         "exact_match": scores["exact_match"] if scores else None,
@@ -235,7 +255,11 @@ def model_to_measure(registry: Registry, name: str, run: Run) -> Mapping[str, An
 
 
 def compare_run(
-    registry: Registry, name: str, run: Run, seconds: float = 120.0, measured: Mapping[str, Any] | None = None
+    registry: Registry,
+    name: str,
+    run: Run,
+    seconds: float = 120.0,
+    measured: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """A run beside a claim, as `verdict` tells it. It may take as long as asking the model takes; not for an event loop.
 
@@ -249,7 +273,12 @@ def compare_run(
 
     wanted = config_of(name)
     if run.status != "done":
-        return {"name": name, "passed": None, "ours": None, "sentence": f"the run is {run.status}; a claim is compared with a finished one"}
+        return {
+            "name": name,
+            "passed": None,
+            "ours": None,
+            "sentence": f"the run is {run.status}; a claim is compared with a finished one",
+        }
     if run.changed:
         sentence = f"this run is not the one that the claim asks for: {', '.join(run.changed)} changed on the way; run it again"
         return {"name": name, "passed": None, "ours": None, "sentence": sentence}
@@ -264,7 +293,9 @@ def compare_run(
 def other_settings(wanted: RunConfig, given: RunConfig) -> list[str]:
     """Settings in which a run is not what a claim asks for, those of the machine left out."""
     ours, theirs = given.to_fields(), wanted.to_fields()
-    return [name for name in theirs if name not in OF_THE_MACHINE and ours.get(name) != theirs[name]]
+    return [
+        name for name in theirs if name not in OF_THE_MACHINE and ours.get(name) != theirs[name]
+    ]
 
 
 def verdict(name: str, facts: Mapping[str, Any], other: Sequence[str] = ()) -> dict[str, Any]:
@@ -276,15 +307,25 @@ def verdict(name: str, facts: Mapping[str, Any], other: Sequence[str] = ()) -> d
     """
     claim = _claim(name)
     ours = facts.get(claim.measure)
-    told = {"name": name, "published": claim.published, "told": claim.told, "rule": claim.rule, "ours": ours}
+    told = {
+        "name": name,
+        "published": claim.published,
+        "told": claim.told,
+        "rule": claim.rule,
+        "ours": ours,
+    }
     if other:
-        sentence = f"this run is not the one that the claim asks for: it differs in {', '.join(other)}"
+        sentence = (
+            f"this run is not the one that the claim asks for: it differs in {', '.join(other)}"
+        )
         return told | {"passed": None, "sentence": sentence}
     if ours is None and claim.measure != "steps_to":
         return told | {"passed": None, "sentence": f"{claim.measure} was not measured"}
     passed = _passes(claim, facts)
     written = _written(claim, facts)
-    word = "fail" if not passed else "pass" if claim.published is not None else "reached"  # which no figure can contradict
+    word = (
+        "fail" if not passed else "pass" if claim.published is not None else "reached"
+    )  # which no figure can contradict
     sentence = f"published: {claim.told}; ours: {written}; {word}: {claim.rule}"
     return told | {"passed": passed, "word": word, "written": written, "sentence": sentence}
 
@@ -294,14 +335,26 @@ def verdict_of_lengths(found: Mapping[str, Any]) -> dict[str, Any]:
     claim = CLAIMS["length-order"]
     told = {"name": "length-order", "published": None, "told": claim.told, "rule": claim.rule}
     known = {row["label"]: row["beyond"] for row in found["rows"]}
-    if any(known.get(scheme) is None for group in ORDER for scheme in group) or any(row["n"] < row["planned"] for row in found["rows"]):
-        return told | {"ours": None, "passed": None, "sentence": "not every scheme has been measured yet"}
+    if any(known.get(scheme) is None for group in ORDER for scheme in group) or any(
+        row["n"] < row["planned"] for row in found["rows"]
+    ):
+        return told | {
+            "ours": None,
+            "passed": None,
+            "sentence": "not every scheme has been measured yet",
+        }
     medians = {scheme: known[scheme]["median"] for group in ORDER for scheme in group}
     groups = [[medians[scheme] for scheme in group] for group in ORDER]
     passed = all(min(one) >= max(next_one) for one, next_one in itertools.pairwise(groups))
-    ours = ", ".join(f"{scheme} {percent(share)}" for scheme, share in sorted(medians.items(), key=lambda each: -each[1]))
+    ours = ", ".join(
+        f"{scheme} {percent(share)}"
+        for scheme, share in sorted(medians.items(), key=lambda each: -each[1])
+    )
     if quantile(list(medians.values()), 1) == 0:
-        passed, ours = False, f"{ours}: nothing is right beyond the trained lengths, so there is no order"
+        passed, ours = (
+            False,
+            f"{ours}: nothing is right beyond the trained lengths, so there is no order",
+        )
     sentence = f"published: {claim.told}; ours, median exact match beyond length 20: {ours}; {'pass' if passed else 'fail'}: {claim.rule}"
     return told | {"ours": medians, "passed": passed, "written": ours, "sentence": sentence}
 
@@ -320,7 +373,11 @@ def _passes(claim: Claim, facts: Mapping[str, Any]) -> bool:
 def _written(claim: Claim, facts: Mapping[str, Any]) -> str:
     ours = facts[claim.measure]
     if claim.measure == "steps_to":
-        return f"99.9 % exact match at step {ours:,}" if ours else f"99.9 % exact match not reached in {facts['steps']:,} steps"
+        return (
+            f"99.9 % exact match at step {ours:,}"
+            if ours
+            else f"99.9 % exact match not reached in {facts['steps']:,} steps"
+        )
     if claim.measure == "training_loss":
         return f"a training loss of {ours:.3f} with {facts['parameters']:,} parameters in {facts['seconds']:.1f} s"
     if claim.measure == "symbol_loss":

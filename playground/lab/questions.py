@@ -100,7 +100,9 @@ def spec(name: str) -> dict[str, Any]:
         SettingError: for an unknown question.
     """
     if name not in QUESTIONS:
-        raise SettingError("question", f"question is {name!r}; choose one of {', '.join(QUESTIONS)}")
+        raise SettingError(
+            "question", f"question is {name!r}; choose one of {', '.join(QUESTIONS)}"
+        )
     asked = QUESTIONS[name]
     times = {"times": 3} if name == "recurrent" else {}
     return {
@@ -114,7 +116,14 @@ def questions() -> list[dict[str, Any]]:
     is there, else the sentence that says what is not."""
     told = []
     for name, asked in QUESTIONS.items():
-        line: dict[str, Any] = {"name": name, "title": asked.title, "why": asked.why, "spec": spec(name), "runs": 0, "missing": ""}
+        line: dict[str, Any] = {
+            "name": name,
+            "title": asked.title,
+            "why": asked.why,
+            "spec": spec(name),
+            "runs": 0,
+            "missing": "",
+        }
         try:
             line["runs"] = Experiment(owner=fingerprint("nobody"), **spec(name)).n_runs
         except SettingError as error:

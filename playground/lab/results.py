@@ -20,13 +20,17 @@ MOST_POINTS = 200  # of one curve
 MOST_LOOKS = 400  # of one run, before curves are laid over each other
 
 
-def steps_to(scored: Sequence[tuple[int, float]], share: float = REACHED, every: int = 1) -> int | None:
+def steps_to(
+    scored: Sequence[tuple[int, float]], share: float = REACHED, every: int = 1
+) -> int | None:
     """The first step at which held-out sequences were looked at and so many of them were right.
 
     Only planned looks count, those after `every` so many steps and the last one: a run that was cut
     has one more look there, and would seem to arrive earlier than the same run without a cut.
     """
-    planned = [(step, exact) for step, exact in scored if step % every == 0 or step == scored[-1][0]]
+    planned = [
+        (step, exact) for step, exact in scored if step % every == 0 or step == scored[-1][0]
+    ]
     return next((step for step, exact in planned if exact >= share), None)
 
 
@@ -54,7 +58,11 @@ def cell_result(cell: Cell, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]
     not reached), seconds, curve ([[step, exact match], ...]) and loss (as `stretches` tells it). Only runs that are done count, as far as
     their settings stayed the same (changed: []). A run that diverged has ended too: it reached nothing, in however many steps.
     """
-    done = [run for run in runs if run["done"] and run["exact_match"] is not None and not run.get("changed")]
+    done = [
+        run
+        for run in runs
+        if run["done"] and run["exact_match"] is not None and not run.get("changed")
+    ]
     diverged = sum(bool(run.get("diverged")) and not run.get("changed") for run in runs)
     exact_match = [run["exact_match"] for run in done]
     steps_needed = [run["steps_to"] for run in done] + [None] * diverged
@@ -65,7 +73,9 @@ def cell_result(cell: Cell, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]
         "planned": len(runs),
         "n": len(done),
         "diverged": diverged,
-        "changed": sum(bool(run.get("changed")) and (run["done"] or bool(run.get("diverged"))) for run in runs),
+        "changed": sum(
+            bool(run.get("changed")) and (run["done"] or bool(run.get("diverged"))) for run in runs
+        ),
         "exact_match": spread(exact_match),
         "steps_to": censored(steps_needed),
         "by_seed": {"exact_match": exact_match, "steps_to": steps_needed},
@@ -101,11 +111,21 @@ def sentence(names: Sequence[str], cells: Sequence[Mapping[str, Any]]) -> str:
     done = [cell for cell in cells if _ended(cell)]
     planned, changed = (sum(cell[name] for cell in cells) for name in ("planned", "changed"))
     finished = sum(map(_ended, cells)) + changed
-    left_out = f" Left out: {changed} of {planned} runs, whose settings were changed on the way." if changed else ""
+    left_out = (
+        f" Left out: {changed} of {planned} runs, whose settings were changed on the way."
+        if changed
+        else ""
+    )
     if not done:
         return "No run has finished yet." + left_out
-    varied = " and ".join("several settings together" if name == VARIANT else name for name in names)
-    begin = f"Changing {varied}, so far with {finished} of {planned} runs: " if finished < planned else f"Changing {varied}: "
+    varied = " and ".join(
+        "several settings together" if name == VARIANT else name for name in names
+    )
+    begin = (
+        f"Changing {varied}, so far with {finished} of {planned} runs: "
+        if finished < planned
+        else f"Changing {varied}: "
+    )
     return begin + _compared(done) + left_out
 
 
@@ -126,7 +146,11 @@ def _compared(cells: Sequence[Mapping[str, Any]]) -> str:
     told = [f"{best['short']} {_told(best, learned)}"]
     told += [f"{first['short']} {_told(first, learned)}"] if first is not last else []
     told += [f"{last['short']} {_told(last, learned)}"]
-    head = "" if learned else f"nothing reached 99 % exact match in {max(cell['steps'] for cell in cells):,} steps: "
+    head = (
+        ""
+        if learned
+        else f"nothing reached 99 % exact match in {max(cell['steps'] for cell in cells):,} steps: "
+    )
     gap = f" ({seeds}{' each' if ' each' not in seeds else ''}); "
     return f"{head}{'; '.join(told)}{gap}{_verdict(best, first, measure, len(cells))}."
 
@@ -134,7 +158,11 @@ def _compared(cells: Sequence[Mapping[str, Any]]) -> str:
 def _speed(cell: Mapping[str, Any]) -> tuple[float, float, float]:
     """Cells in which more seeds learned come first, then those that learned sooner, then those that got further."""
     told = cell["steps_to"]
-    return -told["reached"] / told["n"], told["median"] if told["median"] is not None else float("inf"), -_exact(cell)
+    return (
+        -told["reached"] / told["n"],
+        told["median"] if told["median"] is not None else float("inf"),
+        -_exact(cell),
+    )
 
 
 def _exact(cell: Mapping[str, Any]) -> float:
@@ -170,10 +198,14 @@ def _verdict(best: Mapping[str, Any], other: Mapping[str, Any], measure: str, n_
     if measure == "steps_to" and two["median"] is not None and one["median"] and apart(one, two):
         ratio = f"{two['median'] / one['median']:.1f} times as many steps, and "
     names = (best["short"], other["short"])
-    return ratio + describe_rank_test(names, best["by_seed"][measure], other["by_seed"][measure], n_cells)
+    return ratio + describe_rank_test(
+        names, best["by_seed"][measure], other["by_seed"][measure], n_cells
+    )
 
 
-def describe_rank_test(names: tuple[str, str], one: Sequence[float | None], other: Sequence[float | None], n_cells: int) -> str:
+def describe_rank_test(
+    names: tuple[str, str], one: Sequence[float | None], other: Sequence[float | None], n_cells: int
+) -> str:
     """Whether the seeds of two cells, the best of `n_cells`, differ by an exact rank test.
 
     Several cells are several comparisons. The best two are no pair that was chosen beforehand,
@@ -232,13 +264,19 @@ def to_csv(names: Sequence[str], cells: Sequence[Mapping[str, Any]]) -> str:
     were scored, `diverged` ended without a score, and count as not having reached it."""
     lines = []
     for cell in cells:
-        exact, steps, seconds = cell["exact_match"] or {}, cell["steps_to"] or {}, cell["seconds"] or {}
+        exact, steps, seconds = (
+            cell["exact_match"] or {},
+            cell["steps_to"] or {},
+            cell["seconds"] or {},
+        )
         censored_at = cell["steps"] if steps and steps["reached"] < steps["n"] else None
         row = [
             cell["label"], cell["n"], cell["diverged"], cell["planned"], exact.get("median"), exact.get("low"), exact.get("high"),
             steps.get("median"), steps.get("low"), steps.get("high"), steps.get("reached"), censored_at, seconds.get("median"),
         ]  # fmt: skip
-        varied = [cell["values"].get(name) for name in names if name != VARIANT]  # whose label says it
+        varied = [
+            cell["values"].get(name) for name in names if name != VARIANT
+        ]  # whose label says it
         lines.append([*varied, *row])
     return written([*(name for name in names if name != VARIANT), *COLUMNS], lines)
 

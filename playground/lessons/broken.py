@@ -43,10 +43,20 @@ from .measuring import same_symbols
 from .mistakes import MISTAKES, SETTINGS, Mistake
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTS: tuple[type[nn.Module], ...] = (Transformer, Embedding, EncoderLayer, DecoderLayer, AddAndNorm, FeedForward, MultiHeadAttention)
+PARTS: tuple[type[nn.Module], ...] = (
+    Transformer,
+    Embedding,
+    EncoderLayer,
+    DecoderLayer,
+    AddAndNorm,
+    FeedForward,
+    MultiHeadAttention,
+)
 COPY_MARK = " (the broken copy)"  # behind a file's name
 SCORED = 128  # held-out sequences
-SHOWN = "3 1 4 1 5"  # the sequence whose attention and answers are shown, as much of it as is trained
+SHOWN = (
+    "3 1 4 1 5"  # the sequence whose attention and answers are shown, as much of it as is trained
+)
 LOOK_EVERY = 20  # steps
 LAST = 10  # steps whose mean loss is told
 UNNOTICED_STEPS = 60
@@ -58,7 +68,10 @@ class Copy(EncoderDecoder):
 
     @torch.no_grad()
     def solves(self, batch: Batch) -> Tensor:
-        return ((self.solve(batch.source_BS, batch.labels_BT.shape[1]) == batch.labels_BT) | (batch.labels_BT == PAD)).all(1)
+        return (
+            (self.solve(batch.source_BS, batch.labels_BT.shape[1]) == batch.labels_BT)
+            | (batch.labels_BT == PAD)
+        ).all(1)
 
 
 class Broken(Copy):
@@ -106,7 +119,9 @@ def source_of(mistake: Mistake) -> Source:
     kept = tuple(line.rstrip("\n") for line in lines)
     places = [at for at, line in enumerate(kept) if line.strip() == mistake.right]
     if len(places) != 1:
-        raise ValueError(f"the line {mistake.right!r} stands in {mistake.place} {len(places)} times; a mistake needs it once")
+        raise ValueError(
+            f"the line {mistake.right!r} stands in {mistake.place} {len(places)} times; a mistake needs it once"
+        )
     changed = places[0]
     wrong = list(kept)
     wrong[changed] = kept[changed].replace(mistake.right, mistake.wrong)
@@ -138,14 +153,24 @@ def changed_methods(mistake: Mistake) -> dict[type[nn.Module], dict[str, Functio
     found: dict[type[nn.Module], dict[str, FunctionType]] = {}
     for part in PARTS:
         for each, method in vars(part).items():
-            if isinstance(method, FunctionType) and name in method.__code__.co_names and method.__globals__.get(name) is right:
+            if (
+                isinstance(method, FunctionType)
+                and name in method.__code__.co_names
+                and method.__globals__.get(name) is right
+            ):
                 found.setdefault(part, {})[each] = _calling(method, name, broken)
     return found
 
 
 def _calling(method: FunctionType, name: str, function: FunctionType) -> FunctionType:
     """The method, for whom `name` means another function."""
-    made = FunctionType(method.__code__, method.__globals__ | {name: function}, method.__name__, method.__defaults__, method.__closure__)
+    made = FunctionType(
+        method.__code__,
+        method.__globals__ | {name: function},
+        method.__name__,
+        method.__defaults__,
+        method.__closure__,
+    )
     made.__kwdefaults__, made.__qualname__ = method.__kwdefaults__, method.__qualname__
     return made
 
@@ -200,7 +225,12 @@ def in_python_s_words(error: Exception, step: int) -> Trouble:
     for file, frame in ours:
         lines += [f'  File "{file}", line {frame.lineno}, in {frame.name}', f"    {frame.line}"]
     file, last = ours[-1]
-    return Trouble(step, [*lines, *"".join(traceback.format_exception_only(error)).rstrip().split("\n")], last.lineno or 0, file)
+    return Trouble(
+        step,
+        [*lines, *"".join(traceback.format_exception_only(error)).rstrip().split("\n")],
+        last.lineno or 0,
+        file,
+    )
 
 
 class Learner:
@@ -210,7 +240,9 @@ class Learner:
         self.config = config
         self.trouble: Trouble | None = None
         self.losses: list[float] = []
-        self.scored: list[tuple[int, float, float]] = []  # step, exact match given the right answer so far, and by itself
+        self.scored: list[
+            tuple[int, float, float]
+        ] = []  # step, exact match given the right answer so far, and by itself
         torch.manual_seed(config.training.seed)
         self.family = broken_copy(config.model, mistake) if mistake else right_copy(config.model)
         self.trainer = Trainer(config, family=self.family)
@@ -224,7 +256,9 @@ class Learner:
         try:
             metrics = self.trainer.step()
             self.losses.append(metrics.loss)
-            if held_out is not None and (metrics.step % LOOK_EVERY == 0 or metrics.step == self.config.training.steps):
+            if held_out is not None and (
+                metrics.step % LOOK_EVERY == 0 or metrics.step == self.config.training.steps
+            ):
                 self.scored.append((metrics.step, *exact_match(self.family, held_out)))
         except (RuntimeError, TypeError, AttributeError, ValueError, IndexError) as error:
             self.trouble = in_python_s_words(error, self.trainer.step_count)
@@ -253,7 +287,9 @@ def settings_of(mistake: Mistake, seed: int, steps: int) -> dict[str, Any]:
     return {**SETTINGS, **mistake.settings, "seed": seed, "steps": steps, "decay_steps": steps}
 
 
-def compare(name: str, seed: int, steps: int, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+def compare(
+    name: str, seed: int, steps: int, tell: Callable[[dict[str, Any]], None]
+) -> dict[str, Any]:
     """Train the right copy and the one with the mistake side by side, on the same batches, and say what is different.
 
     `tell` is called with how far both are. The result is plain JSON.
@@ -269,7 +305,13 @@ def compare(name: str, seed: int, steps: int, tell: Callable[[dict[str, Any]], N
                 learner.learn(held_out)
         at = right.trainer.step_count
         if at % (LOOK_EVERY // 2) == 0:
-            tell({"done": at, "total": steps, "curves": {"right": right.curve, "broken": broken.curve}})
+            tell(
+                {
+                    "done": at,
+                    "total": steps,
+                    "curves": {"right": right.curve, "broken": broken.curve},
+                }
+            )
     source = source_of(mistake)
     return {
         "seed": seed, "steps": steps, "n": len(held_out.lengths_B), "vocabulary": config.model.target_vocabulary,
@@ -286,16 +328,30 @@ def seen(learner: Learner, held_out: HeldOut) -> dict[str, Any]:
     """What there is to see of a copy: its figures, its answer, where it looks; or how it failed."""
     if learner.trouble is not None:
         trouble = learner.trouble
-        return {"trouble": {"step": trouble.step, "lines": trouble.lines, "line": trouble.line, "file": trouble.file}}
+        return {
+            "trouble": {
+                "step": trouble.step,
+                "lines": trouble.lines,
+                "line": trouble.line,
+                "file": trouble.file,
+            }
+        }
     family, task = learner.family.eval(), learner.trainer.task
     given, alone = exact_match(family, held_out)
     tokens = task.vocabulary.encode(SHOWN)[: learner.config.task.max_length]
     batch = make_batch(task, torch.tensor([tokens]), torch.tensor([len(tokens)]))
     record = family.record(batch)
     written, sure = answered(family, batch.source_BS, learner.config.task.max_length + 1)
-    said = [(token, p) for token, p in zip(written[0].tolist(), sure[0].tolist(), strict=True) if p > 0]
-    answers_NT, sure_NT = answered(family, held_out.batch.source_BS, learner.config.task.max_length + 1)
-    names = [[task.vocabulary.name(token) for token in each[0].tolist()] for each in (batch.source_BS, batch.decoder_input_BT)]
+    said = [
+        (token, p) for token, p in zip(written[0].tolist(), sure[0].tolist(), strict=True) if p > 0
+    ]
+    answers_NT, sure_NT = answered(
+        family, held_out.batch.source_BS, learner.config.task.max_length + 1
+    )
+    names = [
+        [task.vocabulary.name(token) for token in each[0].tolist()]
+        for each in (batch.source_BS, batch.decoder_input_BT)
+    ]
     return {
         "trouble": None,
         "loss": learner.loss,
@@ -326,7 +382,9 @@ def answered(family: Copy, source_BS: Tensor, max_tokens: int) -> tuple[Tensor, 
 def unnoticed(mistake: Mistake, config: RunConfig) -> dict[str, Any]:
     """The same mistake where shapes happen to fit, and python does not complain: the loss of both copies after some steps, and whether
     either lets a position of the answer know what comes later."""
-    fitting = config.replace(**mistake.unnoticed, steps=UNNOTICED_STEPS + 1)  # one more, so that nobody is scored at the end
+    fitting = config.replace(
+        **mistake.unnoticed, steps=UNNOTICED_STEPS + 1
+    )  # one more, so that nobody is scored at the end
     told: dict[str, Any] = {}
     for which, each in (("right", None), ("broken", mistake)):
         learner = Learner(fitting, each)
@@ -345,5 +403,7 @@ def leaks(learner: Learner) -> bool:
     given_BT = batch.decoder_input_BT.clone()
     given_BT[:, -1] = (given_BT[:, -1] + 1).clamp(max=learner.config.model.target_vocabulary - 1)
     with looking(learner.family):
-        before_BTV, after_BTV = (learner.family(batch.source_BS, each) for each in (batch.decoder_input_BT, given_BT))
+        before_BTV, after_BTV = (
+            learner.family(batch.source_BS, each) for each in (batch.decoder_input_BT, given_BT)
+        )
     return not torch.equal(before_BTV[:, :-1], after_BTV[:, :-1])

@@ -94,7 +94,9 @@ class Classroom:
             question = self._new("stop", str(name), asked, owner)
             try:
                 for label, config in tour.configs(stop, chosen_options, self.base).items():
-                    question.runs[label] = self._take_up(question, config, owner, f"{stop.title}: {label}")
+                    question.runs[label] = self._take_up(
+                        question, config, owner, f"{stop.title}: {label}"
+                    )
             except Exception:  # whatever it was, the runs that were begun before it must not go on
                 self._stop(question)
                 raise
@@ -110,13 +112,25 @@ class Classroom:
             Refused: when the owner has too many questions under way.
         """
         if not isinstance(name, str) or name not in (*MISTAKES, MYSTERY):
-            raise SettingError("bug", f"bug is {shown(name)}; choose one of {', '.join((*MISTAKES, MYSTERY))}")
+            raise SettingError(
+                "bug", f"bug is {shown(name)}; choose one of {', '.join((*MISTAKES, MYSTERY))}"
+            )
         if type(seed) is not int or not 0 <= seed < 2**31:
-            raise SettingError("seed", f"seed is {shown(seed)}; it must be a whole number from 0 to 2,147,483,647")
+            raise SettingError(
+                "seed", f"seed is {shown(seed)}; it must be a whole number from 0 to 2,147,483,647"
+            )
         if type(steps) is not int or not STEPS[0] <= steps <= STEPS[1]:
-            raise SettingError("steps", f"steps is {shown(steps)}; it must be a whole number from {STEPS[0]} to {STEPS[1]:,}")
+            raise SettingError(
+                "steps",
+                f"steps is {shown(steps)}; it must be a whole number from {STEPS[0]} to {STEPS[1]:,}",
+            )
         with self._lock:
-            question = self._new("bug", chosen(name, seed), {"seed": seed, "steps": steps, "mystery": name == MYSTERY}, owner)
+            question = self._new(
+                "bug",
+                chosen(name, seed),
+                {"seed": seed, "steps": steps, "mystery": name == MYSTERY},
+                owner,
+            )
             question.named, question.status = name != MYSTERY, "waiting"
             self._questions[question.id] = question
             self._dispatch()
@@ -125,15 +139,28 @@ class Classroom:
     def _new(self, kind: str, name: str, asked: dict[str, Any], owner: str) -> Question:
         now, mark = time.monotonic(), fingerprint(owner)
         self._questions = {
-            key: each for key, each in self._questions.items() if now - each.polled_at < KEPT_FOR or each.status == "measuring"
+            key: each
+            for key, each in self._questions.items()
+            if now - each.polled_at < KEPT_FOR or each.status == "measuring"
         }
-        mine = [each for each in self._questions.values() if each.owner == mark and each.status in UNDER_WAY]
-        if sum(now - each.polled_at < LEFT_AFTER or each.status == "measuring" for each in mine) >= AN_OWNER:
-            raise Refused(f"{AN_OWNER} of your measurements are still going; wait for one, or cancel it")
+        mine = [
+            each
+            for each in self._questions.values()
+            if each.owner == mark and each.status in UNDER_WAY
+        ]
+        if (
+            sum(now - each.polled_at < LEFT_AFTER or each.status == "measuring" for each in mine)
+            >= AN_OWNER
+        ):
+            raise Refused(
+                f"{AN_OWNER} of your measurements are still going; wait for one, or cancel it"
+            )
         if holds_share((each.address for each in self._questions.values()), IN_ALL):
             self._forget_one(now, CLIENT_ADDRESS.get())
             if holds_share((each.address for each in self._questions.values()), IN_ALL):
-                raise Refused(f"{half_of(IN_ALL)} measurements from your address are kept, as many as may be; try again in a minute")
+                raise Refused(
+                    f"{half_of(IN_ALL)} measurements from your address are kept, as many as may be; try again in a minute"
+                )
         if len(self._questions) >= IN_ALL:
             self._forget_one(now)
         if self._closed or len(self._questions) >= IN_ALL:
@@ -197,7 +224,14 @@ class Classroom:
             if question.child:
                 question.child.kill()
 
-    def guess(self, question_id: object, owner: str, mistake: object = None, line: object = None, give_up: bool = False) -> dict[str, Any]:
+    def guess(
+        self,
+        question_id: object,
+        owner: str,
+        mistake: object = None,
+        line: object = None,
+        give_up: bool = False,
+    ) -> dict[str, Any]:
         """Say which mistake it is, or which line (counted from 0) of the source holds it; or ask to be told. The answer says whether
         that is right, and why it may not be.
 
@@ -214,11 +248,23 @@ class Classroom:
             if mistake is not None:
                 right = mistake == question.name
                 question.named = question.named or right
-                title = MISTAKES[mistake].title if isinstance(mistake, str) and mistake in MISTAKES else "that"
-                return {"right": right, "says": "" if right else f"It is not “{title}”. {clue(question.result)}"}
+                title = (
+                    MISTAKES[mistake].title
+                    if isinstance(mistake, str) and mistake in MISTAKES
+                    else "that"
+                )
+                return {
+                    "right": right,
+                    "says": "" if right else f"It is not “{title}”. {clue(question.result)}",
+                }
             right = question.named and line == question.result["changed"]
             question.found = question.found or right
-            return {"right": right, "says": "" if right else "That line is the same in both copies; another one is not."}
+            return {
+                "right": right,
+                "says": ""
+                if right
+                else "That line is the same in both copies; another one is not.",
+            }
 
     # What a page is told
 
@@ -234,8 +280,15 @@ class Classroom:
             if question.status == "training":
                 self._go_on(question)
             self._dispatch()
-            told = {"id": question.id, "kind": question.kind, "status": question.status, "sentence": question.sentence}
-            return told | (self._of_stop(question) if question.kind == "stop" else self._of_bug(question))
+            told = {
+                "id": question.id,
+                "kind": question.kind,
+                "status": question.status,
+                "sentence": question.sentence,
+            }
+            return told | (
+                self._of_stop(question) if question.kind == "stop" else self._of_bug(question)
+            )
 
     def _of_stop(self, question: Question) -> dict[str, Any]:
         runs: list[dict[str, Any]] = [
@@ -245,17 +298,34 @@ class Classroom:
             }
             for label, run in question.runs.items()
         ]  # fmt: skip
-        told: dict[str, Any] = {"name": question.name, **question.asked, "runs": runs, "result": None}
-        told |= {"done": sum(run["step"] for run in runs), "total": sum(run["steps"] for run in runs)}
+        told: dict[str, Any] = {
+            "name": question.name,
+            **question.asked,
+            "runs": runs,
+            "result": None,
+        }
+        told |= {
+            "done": sum(run["step"] for run in runs),
+            "total": sum(run["steps"] for run in runs),
+        }
         if question.status == "training":
-            told["curves"] = [{"label": label, "scored": [each[:2] for each in run.load().scored]} for label, run in question.runs.items()]
+            told["curves"] = [
+                {"label": label, "scored": [each[:2] for each in run.load().scored]}
+                for label, run in question.runs.items()
+            ]
         if question.result is not None:
-            right = tour.is_right(tour.STOPS[question.name], question.asked["prediction"], question.result["answer"])
+            right = tour.is_right(
+                tour.STOPS[question.name], question.asked["prediction"], question.result["answer"]
+            )
             told["result"] = question.result | {"right": right}
         return told
 
     def _of_bug(self, question: Question) -> dict[str, Any]:
-        told: dict[str, Any] = {**question.asked, "name": question.name if question.named else MYSTERY, "result": None}
+        told: dict[str, Any] = {
+            **question.asked,
+            "name": question.name if question.named else MYSTERY,
+            "result": None,
+        }
         told |= {"named": question.named, "found": question.found, **question.share}
         if question.named:
             told["title"] = MISTAKES[question.name].title
@@ -263,7 +333,9 @@ class Classroom:
             told |= {"why": MISTAKES[question.name].why, "met_in": MISTAKES[question.name].met_in}
         if question.result is not None:
             hidden = () if question.found else HIDDEN if question.named else MYSTERIOUS
-            told["result"] = {name: value for name, value in question.result.items() if name not in hidden}
+            told["result"] = {
+                name: value for name, value in question.result.items() if name not in hidden
+            }
         return told
 
     def close(self) -> None:
@@ -279,7 +351,11 @@ class Classroom:
 
     def _find(self, question_id: object, owner: str) -> Question:
         found = self._questions.get(question_id) if isinstance(question_id, str) else None
-        if found is None or not owner or not secrets.compare_digest(found.owner, fingerprint(owner)):
+        if (
+            found is None
+            or not owner
+            or not secrets.compare_digest(found.owner, fingerprint(owner))
+        ):
             raise Refused("this measurement is not kept any more; measure again")
         return found
 
@@ -288,11 +364,23 @@ class Classroom:
         now = time.monotonic()
         for label, run in question.runs.items():
             run.watched_at = now
-            asked_to = run.unanswered is not None or run.wanted  # to go on, and has not answered yet
-            if run.status == "failed" or (run.status in ("stopped", "paused") and not asked_to) or run.deleted_at is not None:
-                how = run.message or ("the run was deleted" if run.deleted_at is not None else f"the run is {run.status}")
+            asked_to = (
+                run.unanswered is not None or run.wanted
+            )  # to go on, and has not answered yet
+            if (
+                run.status == "failed"
+                or (run.status in ("stopped", "paused") and not asked_to)
+                or run.deleted_at is not None
+            ):
+                how = run.message or (
+                    "the run was deleted"
+                    if run.deleted_at is not None
+                    else f"the run is {run.status}"
+                )
                 question.end("failed", f"{label}: {how}; measure again to go on")
-        if question.status == "training" and all(run.status == "done" and not run.live for run in question.runs.values()):
+        if question.status == "training" and all(
+            run.status == "done" and not run.live for run in question.runs.values()
+        ):
             question.status = "waiting"
             self._dispatch()
 
@@ -300,18 +388,36 @@ class Classroom:
         """Begin to measure for those who wait, first come first, as far as there are places. Who has left keeps a place in the line, and no
         other: it is taken when they ask again."""
         here = time.monotonic() - LEFT_AFTER
-        waiting = [each for each in self._questions.values() if each.status == "waiting" and each.polled_at > here]
+        waiting = [
+            each
+            for each in self._questions.values()
+            if each.status == "waiting" and each.polled_at > here
+        ]
         busy = sum(each.child is not None for each in self._questions.values())
         for question in waiting[: max(0, self.places - busy)] if not self._closed else ():
             if question.kind == "bug":
-                what: dict[str, Any] = {"name": question.name, "seed": question.asked["seed"], "steps": question.asked["steps"]}
+                what: dict[str, Any] = {
+                    "name": question.name,
+                    "seed": question.asked["seed"],
+                    "steps": question.asked["steps"],
+                }
             else:
                 saved = {label: run.checkpoints() for label, run in question.runs.items()}
                 if lost := next((label for label, found in saved.items() if not found), None):
-                    question.end("failed", f"{lost}: the run has no checkpoint that can be read; delete it and measure again")
+                    question.end(
+                        "failed",
+                        f"{lost}: the run has no checkpoint that can be read; delete it and measure again",
+                    )
                     continue
-                runs = [[label, str(run.folder), str(saved[label][0][0])] for label, run in question.runs.items()]
-                what = {"measure": tour.STOPS[question.name].measure, "options": question.asked["options"], "runs": runs}
+                runs = [
+                    [label, str(run.folder), str(saved[label][0][0])]
+                    for label, run in question.runs.items()
+                ]
+                what = {
+                    "measure": tour.STOPS[question.name].measure,
+                    "options": question.asked["options"],
+                    "runs": runs,
+                }
             self._measure(question, what)
 
     def _measure(self, question: Question, what: dict[str, Any]) -> None:

@@ -75,7 +75,11 @@ class Trained:
 
     def curve(self, what: str = "exact_match") -> dict[str, Any]:
         lines = self.scored if what == "exact_match" else self.lines
-        return {"label": self.label, "xs": [line["step"] for line in lines], "ys": [line[what] for line in lines]}
+        return {
+            "label": self.label,
+            "xs": [line["step"] for line in lines],
+            "ys": [line[what] for line in lines],
+        }
 
 
 def percent(share: float) -> str:
@@ -84,7 +88,12 @@ def percent(share: float) -> str:
 
 
 def exact_match_curves(runs: list[Trained]) -> dict[str, Any]:
-    return {"kind": "curves", "title": "Exact match on held-out sequences", "what": "share", "series": [run.curve() for run in runs]}
+    return {
+        "kind": "curves",
+        "title": "Exact match on held-out sequences",
+        "what": "share",
+        "series": [run.curve() for run in runs],
+    }
 
 
 def crossing(runs: list[Trained], options: Mapping[str, Any]) -> Told:
@@ -103,7 +112,12 @@ def crossing(runs: list[Trained], options: Mapping[str, Any]) -> Told:
         f"and then quickly. The loss had fallen from {first:.2f} to {found['loss']:.2f}; at the end exact match was "
         f"{percent(last['exact_match'])}."
     )
-    return {"answer": found["step"], "told": f"step {found['step']}", "says": says, "pictures": pictures}
+    return {
+        "answer": found["step"],
+        "told": f"step {found['step']}",
+        "says": says,
+        "pictures": pictures,
+    }
 
 
 @torch.no_grad()
@@ -115,7 +129,9 @@ def first_look(runs: list[Trained], options: Mapping[str, Any]) -> Told:
     row_LHS = cross_LHTS[:, :, 0]
     mean_S = row_LHS.mean((0, 1))
     at = int(mean_S.argmax())
-    source, target = (subject.names(tokens[0].tolist()) for tokens in (batch.source_BS, batch.labels_BT))
+    source, target = (
+        subject.names(tokens[0].tolist()) for tokens in (batch.source_BS, batch.labels_BT)
+    )
     wanted = subject.task.alignment(len(source) - 1)
     n_heads, agreeing = row_LHS.shape[0] * row_LHS.shape[1], int((row_LHS.argmax(-1) == at).sum())
     right = "" if wanted is None else f" The right symbol stands at position {wanted[0] + 1}."
@@ -132,7 +148,12 @@ def first_look(runs: list[Trained], options: Mapping[str, Any]) -> Told:
         "kind": "map", "title": f"Cross-attention, mean of {n_heads} heads", "rows": target, "columns": source,
         "weights": rounded(cross_LHTS.mean((0, 1))), "chosen": [0, at], "written": True,
     }  # fmt: skip
-    return {"answer": at + 1, "told": f"position {at + 1} ({source[at]})", "says": says, "pictures": [picture]}
+    return {
+        "answer": at + 1,
+        "told": f"position {at + 1} ({source[at]})",
+        "says": says,
+        "pictures": [picture],
+    }
 
 
 @torch.no_grad()
@@ -141,11 +162,18 @@ def without_positions(runs: list[Trained], options: Mapping[str, Any]) -> Told:
     with_them, without = runs
     batch = without.subject.held_out(SCORED).batch
     written_BT = without.subject.model.solve(batch.source_BS, batch.labels_BT.shape[1])
-    exact_B, symbols_B = same(written_BT, batch.labels_BT), same_symbols(written_BT, batch.labels_BT)
+    exact_B, symbols_B = (
+        same(written_BT, batch.labels_BT),
+        same_symbols(written_BT, batch.labels_BT),
+    )
     exact, symbols, n = float(exact_B.float().mean()), float(symbols_B.float().mean()), len(exact_B)
     before = with_them.scored[-1]["exact_match"]
     answer = "nothing" if exact >= 0.5 else "order" if symbols >= 0.5 else "both"
-    told = {"nothing": "as good as before", "order": "right symbols, wrong order", "both": "not even the right symbols"}[answer]
+    told = {
+        "nothing": "as good as before",
+        "order": "right symbols, wrong order",
+        "both": "not even the right symbols",
+    }[answer]
     says = (
         f"Of {n} held-out sequences {percent(exact)} are answered exactly right ({percent(before)} with positions), and {percent(symbols)} "
         "have exactly the right symbols in whatever order. The encoder without positions gives the decoder a bag of vectors: equal symbols "
@@ -157,10 +185,19 @@ def without_positions(runs: list[Trained], options: Mapping[str, Any]) -> Told:
         }[answer]
     )
     rows = [
-        {"asked": words(without.subject, source), "right": words(without.subject, label), "given": words(without.subject, given)}
-        for source, label, given in list(zip(batch.source_BS, batch.labels_BT, written_BT, strict=True))[-SHOWN:]
+        {
+            "asked": words(without.subject, source),
+            "right": words(without.subject, label),
+            "given": words(without.subject, given),
+        }
+        for source, label, given in list(
+            zip(batch.source_BS, batch.labels_BT, written_BT, strict=True)
+        )[-SHOWN:]
     ]
-    pictures = [exact_match_curves(runs), {"kind": "answers", "title": "Without positions", "rows": rows}]
+    pictures = [
+        exact_match_curves(runs),
+        {"kind": "answers", "title": "Without positions", "rows": rows},
+    ]
     return {"answer": answer, "told": told, "says": says, "pictures": pictures}
 
 
@@ -177,8 +214,13 @@ def sooner(runs: list[Trained], options: Mapping[str, Any]) -> Told:
         f"{percent(run.scored[-1]['exact_match'])} at the end") for run in runs
     )  # fmt: skip
     says = (
-        f"{line}. Both have {sizes[runs[0].label]:,} weights. " if len(set(sizes.values())) == 1 else f"{line}. "
-    ) + "This is one seed of each, and seeds differ: the Lab tab trains both with several and says whether the difference holds."
+        (
+            f"{line}. Both have {sizes[runs[0].label]:,} weights. "
+            if len(set(sizes.values())) == 1
+            else f"{line}. "
+        )
+        + "This is one seed of each, and seeds differ: the Lab tab trains both with several and says whether the difference holds."
+    )
     told = "neither" if answer == "same" else answer
     return {"answer": answer, "told": told, "says": says, "pictures": [exact_match_curves(runs)]}
 
@@ -200,8 +242,18 @@ def lower_loss(runs: list[Trained], options: Mapping[str, Any]) -> Told:
             else "A rate falls so that updates overshoot less once the model is nearly there; in these steps that does not show."
         )
     )
-    loss = {"kind": "curves", "title": "Training loss", "what": "loss", "series": [run.curve("loss") for run in runs]}
-    return {"answer": answer, "told": "neither" if answer == "same" else answer, "says": says, "pictures": [loss]}
+    loss = {
+        "kind": "curves",
+        "title": "Training loss",
+        "what": "loss",
+        "series": [run.curve("loss") for run in runs],
+    }
+    return {
+        "answer": answer,
+        "told": "neither" if answer == "same" else answer,
+        "says": says,
+        "pictures": [loss],
+    }
 
 
 def most_missed(runs: list[Trained], options: Mapping[str, Any]) -> Told:
@@ -211,14 +263,15 @@ def most_missed(runs: list[Trained], options: Mapping[str, Any]) -> Told:
     """
     subject = runs[0].subject
     ablation = Ablation(subject, SCORED)
-    effects = sorted((ablation.without([head]) for head in heads(subject.config.model)), key=lambda each: -each.log_probability_lost)
+    effects = sorted(
+        (ablation.without([head]) for head in heads(subject.config.model)),
+        key=lambda each: -each.log_probability_lost,
+    )
     first, kind = effects[0], effects[0].parts[0].kind
     before, after = first.before.exact_match, first.after.exact_match
     others = describe_spare_heads(ablation, effects, "zero").replace(" %", "\u00a0%")
     if before < LEARNED:
-        others = (
-            f"The whole model gets only {percent(before)} right, so exact match has little to lose, and nothing follows for the others."
-        )
+        others = f"The whole model gets only {percent(before)} right, so exact match has little to lose, and nothing follows for the others."
     elif not others:
         others = "The others do what nobody else here does."
     says = (
@@ -226,8 +279,19 @@ def most_missed(runs: list[Trained], options: Mapping[str, Any]) -> Told:
         f"sequences, and the right answer loses {first.log_probability_lost:.1f} nats. {others} A picture of a head does not tell which "
         "kind it is."
     )
-    bars = [{"label": each.name, "value": each.log_probability_lost, "note": percent(each.after.exact_match)} for each in effects]
-    picture = {"kind": "bars", "title": "Without each head: nats that the right answer loses · exact match", "bars": bars}
+    bars = [
+        {
+            "label": each.name,
+            "value": each.log_probability_lost,
+            "note": percent(each.after.exact_match),
+        }
+        for each in effects
+    ]
+    picture = {
+        "kind": "bars",
+        "title": "Without each head: nats that the right answer loses · exact match",
+        "bars": bars,
+    }
     return {"answer": kind, "told": first.name, "says": says, "pictures": [picture]}
 
 
@@ -256,7 +320,14 @@ def falls_at(runs: list[Trained], options: Mapping[str, Any]) -> Told:
         + "Choose another way to tell positions and measure again."
     )
     series = [{"label": "answered exactly right", "xs": list(shares), "ys": list(shares.values())}]
-    picture = {"kind": "curves", "title": "Exact match by length", "what": "share", "x": "length", "trained": trained, "series": series}
+    picture = {
+        "kind": "curves",
+        "title": "Exact match by length",
+        "what": "share",
+        "x": "length",
+        "trained": trained,
+        "series": series,
+    }
     return {"answer": answer, "told": told, "says": says, "pictures": [picture]}
 
 
@@ -269,7 +340,10 @@ def sureness(runs: list[Trained], options: Mapping[str, Any]) -> Told:
         top_BT = run.subject.family(batch.source_BS, batch.decoder_input_BT).softmax(-1).amax(-1)
         sure[run.label] = float(top_BT[batch.labels_BT != PAD].mean())
     plain, smooth = (sure[run.label] for run in runs)
-    smoothing, vocabulary = runs[1].config.training.label_smoothing, runs[1].config.model.target_vocabulary
+    smoothing, vocabulary = (
+        runs[1].config.training.label_smoothing,
+        runs[1].config.model.target_vocabulary,
+    )
     wanted = 1 - smoothing + smoothing / vocabulary
     exact = [run.scored[-1]["exact_match"] for run in runs]
     says = (
@@ -277,9 +351,22 @@ def sureness(runs: list[Trained], options: Mapping[str, Any]) -> Told:
         f"1 - {smoothing:g} + {smoothing:g} / {vocabulary} = {percent(wanted)}, and a model that says more than that is punished for it. "
         f"Exact match was {percent(exact[1])} and {percent(exact[0])}: how sure a model is and how often it is right are two things."
     )
-    bars = [{"label": run.label, "value": sure[run.label], "note": percent(sure[run.label])} for run in runs]
-    picture = {"kind": "bars", "title": "Probability of the chosen symbol, on average", "bars": bars, "most": 1}
-    return {"answer": round(100 * smooth, 1), "told": percent(smooth), "says": says, "pictures": [picture]}
+    bars = [
+        {"label": run.label, "value": sure[run.label], "note": percent(sure[run.label])}
+        for run in runs
+    ]
+    picture = {
+        "kind": "bars",
+        "title": "Probability of the chosen symbol, on average",
+        "bars": bars,
+        "most": 1,
+    }
+    return {
+        "answer": round(100 * smooth, 1),
+        "told": percent(smooth),
+        "says": says,
+        "pictures": [picture],
+    }
 
 
 def same(written_BT: Tensor, labels_BT: Tensor) -> Tensor:
@@ -290,7 +377,9 @@ def same(written_BT: Tensor, labels_BT: Tensor) -> Tensor:
 def same_symbols(written_BT: Tensor, labels_BT: Tensor) -> Tensor:
     """Which answers have the right symbols, in whatever order (B booleans). Either may be wider than the other."""
     width = max(written_BT.shape[1], labels_BT.shape[1])
-    written_BT, labels_BT = (F.pad(symbols_alone(each), (0, width - each.shape[1])) for each in (written_BT, labels_BT))
+    written_BT, labels_BT = (
+        F.pad(symbols_alone(each), (0, width - each.shape[1])) for each in (written_BT, labels_BT)
+    )
     return (written_BT.sort(1).values == labels_BT.sort(1).values).all(1)
 
 

@@ -161,9 +161,7 @@ def clue(result: Mapping[str, Any]) -> str:
         )
     tokens = result["vocabulary"]
     if broken["loss"] > 0.9 * math.log(tokens):
-        return (
-            f"Its loss, {broken['loss']:.2f}, is that of guessing among {tokens} tokens, {math.log(tokens):.2f}: it learns nothing at all."
-        )
+        return f"Its loss, {broken['loss']:.2f}, is that of guessing among {tokens} tokens, {math.log(tokens):.2f}: it learns nothing at all."
     return (
         f"It learns, but ends at a loss of {broken['loss']:.2f} against {right['loss']:.4f}. Of its answers {broken['alone']:.0%} are "
         f"right, and {broken['symbols']:.0%} have the right symbols in whatever order: which of the two did it fail to learn, and how far?"

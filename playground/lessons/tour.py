@@ -54,7 +54,11 @@ def _default(options: Settings) -> dict[str, Settings]:
 
 
 def _short(options: Settings) -> dict[str, Settings]:
-    settings = {"max_length": TRAINED_TO, "max_positions": ASKED_TO + 1, "positions": options["positions"]}
+    settings = {
+        "max_length": TRAINED_TO,
+        "max_positions": ASKED_TO + 1,
+        "positions": options["positions"],
+    }
     return {f"trained to {TRAINED_TO}": settings}
 
 
@@ -162,10 +166,15 @@ def checked_options(stop: Stop, given: object) -> Settings:
     given = given if isinstance(given, dict) else {}
     seed = given.get("seed", 0)
     if type(seed) is not int or not 0 <= seed < 2**31:
-        raise SettingError("seed", f"seed is {shown(seed)}; it must be a whole number from 0 to 2,147,483,647")
+        raise SettingError(
+            "seed", f"seed is {shown(seed)}; it must be a whole number from 0 to 2,147,483,647"
+        )
     options: Settings = {name: given.get(name, usual) for name, usual in stop.options.items()}
     if "positions" in options and options["positions"] not in SCHEMES:
-        raise SettingError("positions", f"positions is {shown(options['positions'])}; choose one of {', '.join(SCHEMES)}")
+        raise SettingError(
+            "positions",
+            f"positions is {shown(options['positions'])}; choose one of {', '.join(SCHEMES)}",
+        )
     if "text" in options:
         options["text"] = _checked_text(options["text"])
     return options | {"seed": seed}
@@ -173,7 +182,9 @@ def checked_options(stop: Stop, given: object) -> Settings:
 
 def _checked_text(text: object) -> str:
     if not isinstance(text, str) or len(text) > 100:
-        raise SettingError("text", f"the sequence is {shown(text)}; type 1 to {LONGEST_TEXT} digits")
+        raise SettingError(
+            "text", f"the sequence is {shown(text)}; type 1 to {LONGEST_TEXT} digits"
+        )
     try:
         n = len(Vocabulary("0123456789").encode(text))
     except UnknownSymbol as error:
@@ -191,18 +202,32 @@ def checked_prediction(stop: Stop, given: object) -> float | str:
     """
     if stop.kind == CHOICE:
         if not isinstance(given, str) or given not in stop.choices:
-            raise SettingError("prediction", "choose what you expect first; it is compared with what is measured")
+            raise SettingError(
+                "prediction", "choose what you expect first; it is compared with what is measured"
+            )
         return given
-    if isinstance(given, bool) or not isinstance(given, int | float) or not stop.low <= given <= stop.high:
+    if (
+        isinstance(given, bool)
+        or not isinstance(given, int | float)
+        or not stop.low <= given <= stop.high
+    ):
         told = "" if given is None else f"your prediction is {shown(given)}; "
-        raise SettingError("prediction", f"{told}write a number from {stop.low} to {stop.high} first; it is compared with what is measured")
+        raise SettingError(
+            "prediction",
+            f"{told}write a number from {stop.low} to {stop.high} first; it is compared with what is measured",
+        )
     return given
 
 
-def configs(stop: Stop, options: Settings, base: Mapping[str, Any] | None = None) -> dict[str, RunConfig]:
+def configs(
+    stop: Stop, options: Settings, base: Mapping[str, Any] | None = None
+) -> dict[str, RunConfig]:
     """The runs of a stop by what they are called. `base`: settings that lie beneath those of the stop."""
     seed = {"seed": options["seed"]}
-    return {label: RunConfig.from_fields({**(base or {}), **settings, **seed}) for label, settings in stop.trains(options).items()}
+    return {
+        label: RunConfig.from_fields({**(base or {}), **settings, **seed})
+        for label, settings in stop.trains(options).items()
+    }
 
 
 def is_right(stop: Stop, prediction: float | str, answer: float | str | None) -> bool:

@@ -22,7 +22,9 @@ log = logging.getLogger(__name__)
 
 def work(pipe: Connection, kind: str, what: dict[str, Any]) -> None:
     """Answer one question. "bug": {"name", "seed", "steps"}; "stop": {"measure", "options", "runs": [[label, run, checkpoint]]}."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides what it means
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C reaches the whole group; the parent decides what it means
     if hasattr(os, "nice"):
         os.nice(5)  # the page and its runs come first
     torch.set_num_threads(1)
@@ -37,6 +39,10 @@ def work(pipe: Connection, kind: str, what: dict[str, Any]) -> None:
 
 def _answer(pipe: Connection, kind: str, what: dict[str, Any]) -> dict[str, Any]:
     if kind == "bug":
-        return compare(what["name"], what["seed"], what["steps"], lambda share: pipe.send(("share", share)))
-    runs = [Trained.of(label, Path(run), Path(checkpoint)) for label, run, checkpoint in what["runs"]]
+        return compare(
+            what["name"], what["seed"], what["steps"], lambda share: pipe.send(("share", share))
+        )
+    runs = [
+        Trained.of(label, Path(run), Path(checkpoint)) for label, run, checkpoint in what["runs"]
+    ]
     return MEASURES[what["measure"]](runs, what["options"])

@@ -18,7 +18,11 @@ from .relative import Relation
 
 
 def attend(
-    query_BHQK: Tensor, key_BHMK: Tensor, value_BHMK: Tensor, may_look: Tensor | None, bias_HQM: Tensor | None = None
+    query_BHQK: Tensor,
+    key_BHMK: Tensor,
+    value_BHMK: Tensor,
+    may_look: Tensor | None,
+    bias_HQM: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """softmax(Q K^T / sqrt(K)) V, equation 1 of the paper: each query's mix of the values, and the weights of the mix.
 
@@ -28,11 +32,19 @@ def attend(
     scores_BHQM = query_BHQK @ key_BHMK.transpose(-2, -1) / math.sqrt(query_BHQK.shape[-1])
     if bias_HQM is not None:
         scores_BHQM += bias_HQM
-    weights_BHQM = (scores_BHQM if may_look is None else scores_BHQM.masked_fill(~may_look, -torch.inf)).softmax(-1)
+    weights_BHQM = (
+        scores_BHQM if may_look is None else scores_BHQM.masked_fill(~may_look, -torch.inf)
+    ).softmax(-1)
     return weights_BHQM @ value_BHMK, weights_BHQM
 
 
-def mix(query_BHQK: Tensor, key_BHMK: Tensor, value_BHMK: Tensor, may_look: Tensor | None, bias_HQM: Tensor | None = None) -> Tensor:
+def mix(
+    query_BHQK: Tensor,
+    key_BHMK: Tensor,
+    value_BHMK: Tensor,
+    may_look: Tensor | None,
+    bias_HQM: Tensor | None = None,
+) -> Tensor:
     """The mix of `attend` alone, where nobody asks for the weights: torch's fused kernels, which never write them down (Dao et al. 2022,
     FlashAttention, section 3.1)."""
     look = may_look
@@ -68,13 +80,20 @@ class MultiHeadAttention(nn.Module):
         self.n_heads, self.kv_heads = config.n_heads, config.key_value_heads
         self.sizes = [self.kv_heads * config.key_size, self.kv_heads * config.value_size]
         self.query = nn.Linear(d, config.n_heads * config.key_size, bias=bias)
-        self.key_value = nn.Linear(d, sum(self.sizes), bias=bias)  # two projections in one product: the keys, then the values
+        self.key_value = nn.Linear(
+            d, sum(self.sizes), bias=bias
+        )  # two projections in one product: the keys, then the values
         self.output = nn.Linear(config.n_heads * config.value_size, d, bias=bias)
         self.relation = relation or Relation()  # to queries and keys, what positions have to say
         # Glorot and Bengio 2010; smaller for queries and keys, so that attention begins soft and finds its place sooner, and a little
         # smaller for values.
         key_weight, value_weight = self.key_value.weight.split(self.sizes)
-        for weight, gain in ((self.query.weight, 0.5), (key_weight, 0.5), (value_weight, 0.7), (self.output.weight, 1.0)):
+        for weight, gain in (
+            (self.query.weight, 0.5),
+            (key_weight, 0.5),
+            (value_weight, 0.7),
+            (self.output.weight, 1.0),
+        ):
             nn.init.xavier_uniform_(weight, gain)
 
     def keys_and_values(self, memory_BMD: Tensor, first: int = 0) -> tuple[Tensor, Tensor]:
@@ -84,7 +103,12 @@ class MultiHeadAttention(nn.Module):
         return self.relation.rotate(key_BGMK, first), self.split_heads(value_BMD, self.kv_heads)
 
     def forward(
-        self, x_BQD: Tensor, key_BGMK: Tensor, value_BGMK: Tensor, may_look: Tensor | None, weigh: bool = True
+        self,
+        x_BQD: Tensor,
+        key_BGMK: Tensor,
+        value_BGMK: Tensor,
+        may_look: Tensor | None,
+        weigh: bool = True,
     ) -> tuple[Tensor, Tensor | None]:
         """What each position gathers (BQD), and where it looked (weights_BHQM); without `weigh` only the first, which is quicker."""
         query_BHQK = self.split_heads(self.query(x_BQD), self.n_heads)
@@ -97,7 +121,11 @@ class MultiHeadAttention(nn.Module):
 
     def shared(self, x_BGMK: Tensor) -> Tensor:
         """BGMK -> BHMK: keys or values as each query head meets them."""
-        return x_BGMK if self.kv_heads == self.n_heads else x_BGMK.repeat_interleave(self.n_heads // self.kv_heads, dim=1)
+        return (
+            x_BGMK
+            if self.kv_heads == self.n_heads
+            else x_BGMK.repeat_interleave(self.n_heads // self.kv_heads, dim=1)
+        )
 
     @staticmethod
     def split_heads(x_BMD: Tensor, n_heads: int) -> Tensor:

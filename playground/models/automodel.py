@@ -39,7 +39,12 @@ from .transformer import AttentionRecord, Transformer
 
 PAD, SOS, EOS = 0, 1, 2  # the first three tokens of every vocabulary
 UNSCORED = -100  # labels that no loss looks at, by transformers' convention; PAD is another
-SPECIAL = {"pad_token_id": PAD, "bos_token_id": SOS, "eos_token_id": EOS, "decoder_start_token_id": SOS}
+SPECIAL = {
+    "pad_token_id": PAD,
+    "bos_token_id": SOS,
+    "eos_token_id": EOS,
+    "decoder_start_token_id": SOS,
+}
 SIZES = tuple(field.name for field in dataclasses.fields(ModelConfig))
 
 
@@ -62,7 +67,10 @@ class PlaygroundConfig(PreTrainedConfig):
         sizes = ModelConfig(**{name: values.pop(name) for name in SIZES if name in values})
         for name in SIZES:
             setattr(self, name, getattr(sizes, name))
-        usual = {"is_encoder_decoder": True, "tie_word_embeddings": sizes.tie_output or sizes.share_embeddings}
+        usual = {
+            "is_encoder_decoder": True,
+            "tie_word_embeddings": sizes.tie_output or sizes.share_embeddings,
+        }
         super().__init__(**(usual | SPECIAL | values))
 
     def sizes(self) -> ModelConfig:
@@ -83,7 +91,11 @@ class Encoder(nn.Module):
         self.transformer = transformer
 
     def forward(
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, output_attentions: bool | None = None, **unused: Any
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        output_attentions: bool | None = None,
+        **unused: Any,
     ) -> BaseModelOutput:
         """The memory (BSD) and, if asked for, each layer's attention (BHSS)."""
         _check_length("input_ids", input_ids, self.transformer.config)
@@ -113,7 +125,9 @@ class NoPlaceLeft(StoppingCriteria):
         self.max_positions = max_positions
 
     def __call__(self, input_ids: Tensor, scores: Tensor, **unused: Any) -> Tensor:
-        full = input_ids.shape[1] > self.max_positions  # the newest token needs no position: nothing is written after it
+        full = (
+            input_ids.shape[1] > self.max_positions
+        )  # the newest token needs no position: nothing is written after it
         return torch.full((len(input_ids),), full, dtype=torch.bool, device=input_ids.device)
 
 
@@ -146,9 +160,15 @@ class PlaygroundForSeq2SeqLM(PreTrainedModel, GenerationMixin):
 
         What is trained starts as transformer.py has it.
         """
-        if isinstance(module, Embedding) and module.kind == "sinusoidal" and module.positions is not None:
+        if (
+            isinstance(module, Embedding)
+            and module.kind == "sinusoidal"
+            and module.positions is not None
+        ):
             sizes = self.transformer.config
-            module.positions.copy_(sizes.position_scale * sinusoid(sizes.max_positions, sizes.d_model))
+            module.positions.copy_(
+                sizes.position_scale * sinusoid(sizes.max_positions, sizes.d_model)
+            )
 
     def get_encoder(self, modality: str | None = None) -> Encoder:
         return Encoder(self.transformer)
@@ -191,8 +211,12 @@ class PlaygroundForSeq2SeqLM(PreTrainedModel, GenerationMixin):
             encoder_outputs = self.get_encoder()(input_ids, attention_mask, output_attentions)
         if decoder_input_ids is None:
             if labels is None:
-                raise ValueError("there is no target: give decoder_input_ids, or labels, which they follow from")
-            decoder_input_ids = F.pad(labels.masked_fill(labels == UNSCORED, PAD), (1, 0), value=SOS)[:, :-1]
+                raise ValueError(
+                    "there is no target: give decoder_input_ids, or labels, which they follow from"
+                )
+            decoder_input_ids = F.pad(
+                labels.masked_fill(labels == UNSCORED, PAD), (1, 0), value=SOS
+            )[:, :-1]
         cache = None
         if not self.training and (use_cache or past_key_values is not None):
             cache = past_key_values or EncoderDecoderCache(DynamicCache(), DynamicCache())
@@ -203,7 +227,11 @@ class PlaygroundForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         if input_ids is not None:
             source_BS = _masked(input_ids, attention_mask)
         else:  # a step of `generate`: that a token is there is all that decoding needs to know of the source
-            source_BS = memory_BSD.new_ones(memory_BSD.shape[:2]) if attention_mask is None else attention_mask
+            source_BS = (
+                memory_BSD.new_ones(memory_BSD.shape[:2])
+                if attention_mask is None
+                else attention_mask
+            )
         record = AttentionRecord() if output_attentions else None
         if cache is None:
             x_BTD = self.transformer.decode(decoder_input_ids, memory_BSD, source_BS, record)
@@ -212,7 +240,11 @@ class PlaygroundForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         logits_BTV = self.transformer.output(x_BTD)
         loss = None
         if labels is not None:
-            loss = F.cross_entropy(logits_BTV.transpose(1, 2), labels.masked_fill(labels == PAD, UNSCORED), ignore_index=UNSCORED)
+            loss = F.cross_entropy(
+                logits_BTV.transpose(1, 2),
+                labels.masked_fill(labels == PAD, UNSCORED),
+                ignore_index=UNSCORED,
+            )
         return Seq2SeqLMOutput(
             loss=loss,
             logits=logits_BTV,
@@ -233,20 +265,32 @@ class PlaygroundForSeq2SeqLM(PreTrainedModel, GenerationMixin):
     ) -> Tensor:
         """The vectors (BTD) of the target positions behind those in the cache."""
         layers = range(self.transformer.config.n_layers)
-        across: Any = cache.cross_attention_cache  # its type has no keys and values for every kind of layer
+        across: Any = (
+            cache.cross_attention_cache
+        )  # its type has no keys and values for every kind of layer
         if not cache.is_updated.get(0):
-            for layer, (key_BGSK, value_BGSK) in enumerate(self.transformer.memory_keys(memory_BSD)):
+            for layer, (key_BGSK, value_BGSK) in enumerate(
+                self.transformer.memory_keys(memory_BSD)
+            ):
                 across.update(key_BGSK, value_BGSK, layer)
                 cache.is_updated[layer] = True
         memory_keys = [(across.layers[layer].keys, across.layers[layer].values) for layer in layers]
         past = [LayerCache(cache.self_attention_cache, layer) for layer in layers]
-        return self.transformer.decode_next(decoder_input_ids, memory_keys, padding_mask(source_BS), past, record)
+        return self.transformer.decode_next(
+            decoder_input_ids, memory_keys, padding_mask(source_BS), past, record
+        )
 
-    def generate(self, *inputs: Any, stopping_criteria: StoppingCriteriaList | None = None, **kwargs: Any) -> Any:
+    def generate(
+        self, *inputs: Any, stopping_criteria: StoppingCriteriaList | None = None, **kwargs: Any
+    ) -> Any:
         """As transformers' own, and no answer outgrows the model's positions, whatever length is asked for."""
-        criteria = StoppingCriteriaList([*(stopping_criteria or ()), NoPlaceLeft(self.transformer.config.max_positions)])
+        criteria = StoppingCriteriaList(
+            [*(stopping_criteria or ()), NoPlaceLeft(self.transformer.config.max_positions)]
+        )
         if kwargs.get("max_new_tokens") is not None:
-            kwargs.setdefault("max_length", None)  # else transformers tells each time which of the two it goes by
+            kwargs.setdefault(
+                "max_length", None
+            )  # else transformers tells each time which of the two it goes by
         return super().generate(*inputs, stopping_criteria=criteria, **kwargs)  # type: ignore[misc]
 
     def prepare_inputs_for_generation(  # type: ignore[override]
@@ -286,4 +330,6 @@ def _masked(input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
 def _check_length(name: str, tokens_BS: Tensor, config: ModelConfig, past_length: int = 0) -> None:
     length = past_length + tokens_BS.shape[1]
     if length > config.max_positions:
-        raise ValueError(f"{name} has {length} tokens, but the model has max_positions {config.max_positions}; shorten them")
+        raise ValueError(
+            f"{name} has {length} tokens, but the model has max_positions {config.max_positions}; shorten them"
+        )

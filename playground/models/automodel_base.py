@@ -48,7 +48,12 @@ class FamilyConfig(PreTrainedConfig):
 
     def sizes(self) -> Any:
         """Return the sizes as the model takes them."""
-        return self.sizes_class(**{field.name: getattr(self, field.name) for field in dataclasses.fields(self.sizes_class)})
+        return self.sizes_class(
+            **{
+                field.name: getattr(self, field.name)
+                for field in dataclasses.fields(self.sizes_class)
+            }
+        )
 
 
 class Seq2SeqConfig(FamilyConfig):
@@ -56,7 +61,9 @@ class Seq2SeqConfig(FamilyConfig):
 
     defaults: ClassVar[dict[str, Any]] = {"is_encoder_decoder": True, "decoder_start_token_id": SOS}
 
-    def __init__(self, **values: Any) -> None:  # transformers writes another one where a class has none
+    def __init__(
+        self, **values: Any
+    ) -> None:  # transformers writes another one where a class has none
         super().__init__(**values)
 
     def generation(self) -> GenerationConfig:
@@ -73,7 +80,9 @@ class StopAtLastPosition(StoppingCriteria):
         self.max_tokens = max_tokens
 
     def __call__(self, input_ids: Tensor, scores: Tensor, **unused: Any) -> Tensor:
-        full = input_ids.shape[1] > self.max_tokens  # the newest token needs no position: nothing follows it
+        full = (
+            input_ids.shape[1] > self.max_tokens
+        )  # the newest token needs no position: nothing follows it
         return torch.full((len(input_ids),), full, dtype=torch.bool, device=input_ids.device)
 
 
@@ -89,10 +98,16 @@ def shift_right(labels_BT: Tensor) -> Tensor:
 
 def cross_entropy(logits_BTV: Tensor, labels_BT: Tensor) -> Tensor:
     """Return the mean cross-entropy of the labels that are neither PAD nor -100."""
-    return F.cross_entropy(logits_BTV.transpose(1, 2), labels_BT.masked_fill(labels_BT == PAD, UNSCORED), ignore_index=UNSCORED)
+    return F.cross_entropy(
+        logits_BTV.transpose(1, 2),
+        labels_BT.masked_fill(labels_BT == PAD, UNSCORED),
+        ignore_index=UNSCORED,
+    )
 
 
 def check_length(name: str, tokens_BS: Tensor, longest: int) -> None:
     """Raise ValueError for rows with more tokens than the model has positions for."""
     if tokens_BS.shape[1] > longest:
-        raise ValueError(f"{name} has {tokens_BS.shape[1]} tokens, but the model has positions for {longest}; shorten them")
+        raise ValueError(
+            f"{name} has {tokens_BS.shape[1]} tokens, but the model has positions for {longest}; shorten them"
+        )

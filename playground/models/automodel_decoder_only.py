@@ -21,7 +21,14 @@ from transformers import (
 )
 from transformers.modeling_outputs import CausalLMOutput
 
-from .automodel_base import SPECIAL_TOKENS, FamilyConfig, StopAtLastPosition, apply_mask, check_length, cross_entropy
+from .automodel_base import (
+    SPECIAL_TOKENS,
+    FamilyConfig,
+    StopAtLastPosition,
+    apply_mask,
+    check_length,
+    cross_entropy,
+)
 from .decoder_only import DecoderOnly, RowEmbedding
 from .positions import sinusoid
 from .sizes import DecoderOnlyConfig
@@ -33,12 +40,16 @@ class PlaygroundDecoderOnlyConfig(FamilyConfig):
     model_type = "transformer-playground-decoder-only"
     sizes_class = DecoderOnlyConfig
 
-    def __init__(self, **values: Any) -> None:  # transformers writes another one where a class has none
+    def __init__(
+        self, **values: Any
+    ) -> None:  # transformers writes another one where a class has none
         super().__init__(**values)
 
     def generation(self) -> GenerationConfig:
         """Return the default generation: greedy, an answer as long as there are positions for."""
-        return GenerationConfig(**SPECIAL_TOKENS, max_new_tokens=self.max_positions, use_cache=False)
+        return GenerationConfig(
+            **SPECIAL_TOKENS, max_new_tokens=self.max_positions, use_cache=False
+        )
 
 
 class PlaygroundDecoderOnlyForCausalLM(PreTrainedModel, GenerationMixin):
@@ -53,19 +64,31 @@ class PlaygroundDecoderOnlyForCausalLM(PreTrainedModel, GenerationMixin):
         super().__init__(config)
         self.generation_config = config.generation()
         self.network = DecoderOnly(config.sizes())
-        self._tied_weights_keys = {"network.output.weight": "network.embedding.tokens.weight"} if config.tie_output else {}
+        self._tied_weights_keys = (
+            {"network.output.weight": "network.embedding.tokens.weight"}
+            if config.tie_output
+            else {}
+        )
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
         """Fill in sine waves, which are in no file. All other weights are."""
-        if isinstance(module, RowEmbedding) and "positions" in module._buffers and module.positions is not None:
+        if (
+            isinstance(module, RowEmbedding)
+            and "positions" in module._buffers
+            and module.positions is not None
+        ):
             sizes = self.network.config
-            module.positions.copy_(sizes.position_scale * sinusoid(len(module.positions), sizes.d_model))
+            module.positions.copy_(
+                sizes.position_scale * sinusoid(len(module.positions), sizes.d_model)
+            )
 
     @property
     def longest_row(self) -> int:
         """Tokens that a row of source and answer may have."""
-        return self.network.config.row_width(self.network.config.max_positions, self.network.config.max_positions)
+        return self.network.config.row_width(
+            self.network.config.max_positions, self.network.config.max_positions
+        )
 
     def get_input_embeddings(self) -> nn.Module:
         return self.network.embedding.tokens
@@ -91,22 +114,46 @@ class PlaygroundDecoderOnlyForCausalLM(PreTrainedModel, GenerationMixin):
         check_length("input_ids", input_ids, self.longest_row)
         weights: list[Tensor] | None = [] if output_attentions else None
         logits_BWV = self.network(apply_mask(input_ids, attention_mask), weights)
-        loss = None if labels is None else cross_entropy(logits_BWV, F.pad(labels[:, 1:], (0, 1), value=0))
-        return CausalLMOutput(loss=loss, logits=logits_BWV, attentions=tuple(weights) if weights is not None else None)
+        loss = (
+            None
+            if labels is None
+            else cross_entropy(logits_BWV, F.pad(labels[:, 1:], (0, 1), value=0))
+        )
+        return CausalLMOutput(
+            loss=loss, logits=logits_BWV, attentions=tuple(weights) if weights is not None else None
+        )
 
-    def generate(self, *inputs: Any, stopping_criteria: StoppingCriteriaList | None = None, **kwargs: Any) -> Any:
+    def generate(
+        self, *inputs: Any, stopping_criteria: StoppingCriteriaList | None = None, **kwargs: Any
+    ) -> Any:
         """Generate as transformers does, but no row outgrows the model's positions."""
         stop = StopAtLastPosition(self.longest_row)
-        return super().generate(*inputs, stopping_criteria=StoppingCriteriaList([*(stopping_criteria or ()), stop]), **kwargs)  # type: ignore[misc]
+        return super().generate(
+            *inputs,
+            stopping_criteria=StoppingCriteriaList([*(stopping_criteria or ()), stop]),
+            **kwargs,
+        )  # type: ignore[misc]
 
     def prepare_inputs_for_generation(  # type: ignore[override]
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, output_attentions: bool | None = None, **kwargs: Any
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        output_attentions: bool | None = None,
+        **kwargs: Any,
     ) -> dict[str, Any]:
         """Return what a step needs. Each step reads the whole row again: rows are short."""
-        return {"input_ids": input_ids, "attention_mask": attention_mask, "output_attentions": output_attentions}
+        return {
+            "input_ids": input_ids,
+            "attention_mask": attention_mask,
+            "output_attentions": output_attentions,
+        }
 
 
 def register() -> None:
     """Let the Auto classes of this process load this family without running code of a repository."""
-    AutoConfig.register(PlaygroundDecoderOnlyConfig.model_type, PlaygroundDecoderOnlyConfig, exist_ok=True)
-    AutoModelForCausalLM.register(PlaygroundDecoderOnlyConfig, PlaygroundDecoderOnlyForCausalLM, exist_ok=True)
+    AutoConfig.register(
+        PlaygroundDecoderOnlyConfig.model_type, PlaygroundDecoderOnlyConfig, exist_ok=True
+    )
+    AutoModelForCausalLM.register(
+        PlaygroundDecoderOnlyConfig, PlaygroundDecoderOnlyForCausalLM, exist_ok=True
+    )

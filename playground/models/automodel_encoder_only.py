@@ -27,7 +27,9 @@ class PlaygroundEncoderOnlyConfig(FamilyConfig):
     model_type = "transformer-playground-encoder-only"
     sizes_class = EncoderOnlyConfig
 
-    def __init__(self, **values: Any) -> None:  # transformers writes another one where a class has none
+    def __init__(
+        self, **values: Any
+    ) -> None:  # transformers writes another one where a class has none
         super().__init__(**values)
 
 
@@ -45,9 +47,15 @@ class PlaygroundEncoderOnlyForMaskedLM(PreTrainedModel):
 
     def _init_weights(self, module: nn.Module) -> None:
         """Fill in sine waves, which are in no file. All other weights are."""
-        if isinstance(module, Embedding) and module.kind == "sinusoidal" and module.positions is not None:
+        if (
+            isinstance(module, Embedding)
+            and module.kind == "sinusoidal"
+            and module.positions is not None
+        ):
             sizes = self.network.config
-            module.positions.copy_(sizes.position_scale * sinusoid(sizes.max_positions, sizes.d_model))
+            module.positions.copy_(
+                sizes.position_scale * sinusoid(sizes.max_positions, sizes.d_model)
+            )
 
     def get_input_embeddings(self) -> nn.Module:
         return self.network.embedding.tokens
@@ -72,14 +80,24 @@ class PlaygroundEncoderOnlyForMaskedLM(PreTrainedModel):
         """
         width = self.network.config.max_positions
         check_length("input_ids", input_ids, width)
-        source_BW = F.pad(apply_mask(input_ids, attention_mask), (0, width - input_ids.shape[1]), value=PAD)
+        source_BW = F.pad(
+            apply_mask(input_ids, attention_mask), (0, width - input_ids.shape[1]), value=PAD
+        )
         weights: list[Tensor] | None = [] if output_attentions else None
-        logits_BWV = self.network(source_BW.masked_fill(source_BW == PAD, SOS), padding_mask(source_BW), weights)
+        logits_BWV = self.network(
+            source_BW.masked_fill(source_BW == PAD, SOS), padding_mask(source_BW), weights
+        )
         loss = None if labels is None else cross_entropy(logits_BWV[:, : labels.shape[1]], labels)
-        return MaskedLMOutput(loss=loss, logits=logits_BWV, attentions=tuple(weights) if weights is not None else None)
+        return MaskedLMOutput(
+            loss=loss, logits=logits_BWV, attentions=tuple(weights) if weights is not None else None
+        )
 
 
 def register() -> None:
     """Let the Auto classes of this process load this family without running code of a repository."""
-    AutoConfig.register(PlaygroundEncoderOnlyConfig.model_type, PlaygroundEncoderOnlyConfig, exist_ok=True)
-    AutoModelForMaskedLM.register(PlaygroundEncoderOnlyConfig, PlaygroundEncoderOnlyForMaskedLM, exist_ok=True)
+    AutoConfig.register(
+        PlaygroundEncoderOnlyConfig.model_type, PlaygroundEncoderOnlyConfig, exist_ok=True
+    )
+    AutoModelForMaskedLM.register(
+        PlaygroundEncoderOnlyConfig, PlaygroundEncoderOnlyForMaskedLM, exist_ok=True
+    )

@@ -10,10 +10,23 @@ from __future__ import annotations
 from typing import Any
 
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForSeq2SeqLM, GenerationMixin, PreTrainedModel, StoppingCriteriaList
+from transformers import (
+    AutoConfig,
+    AutoModelForSeq2SeqLM,
+    GenerationMixin,
+    PreTrainedModel,
+    StoppingCriteriaList,
+)
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
-from .automodel_base import Seq2SeqConfig, StopAtLastPosition, apply_mask, check_length, cross_entropy, shift_right
+from .automodel_base import (
+    Seq2SeqConfig,
+    StopAtLastPosition,
+    apply_mask,
+    check_length,
+    cross_entropy,
+    shift_right,
+)
 from .prebuilt import Prebuilt
 from .sizes import PrebuiltConfig
 
@@ -24,7 +37,9 @@ class PlaygroundPrebuiltConfig(Seq2SeqConfig):
     model_type = "transformer-playground-prebuilt"
     sizes_class = PrebuiltConfig
 
-    def __init__(self, **values: Any) -> None:  # transformers writes another one where a class has none
+    def __init__(
+        self, **values: Any
+    ) -> None:  # transformers writes another one where a class has none
         super().__init__(**values)
 
 
@@ -37,10 +52,14 @@ class PrebuiltEncoder(nn.Module):
         super().__init__()
         self.network = network
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, **unused: Any) -> BaseModelOutput:
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, **unused: Any
+    ) -> BaseModelOutput:
         """Return the memory (BSD)."""
         check_length("input_ids", input_ids, self.network.config.max_positions)
-        return BaseModelOutput(last_hidden_state=self.network.encode(apply_mask(input_ids, attention_mask)))
+        return BaseModelOutput(
+            last_hidden_state=self.network.encode(apply_mask(input_ids, attention_mask))
+        )
 
 
 class PlaygroundPrebuiltForSeq2SeqLM(PreTrainedModel, GenerationMixin):
@@ -89,24 +108,38 @@ class PlaygroundPrebuiltForSeq2SeqLM(PreTrainedModel, GenerationMixin):
             encoder_outputs = self.get_encoder()(input_ids, attention_mask)
         if decoder_input_ids is None:
             if labels is None:
-                raise ValueError("there is no target: give decoder_input_ids, or labels, which they follow from")
+                raise ValueError(
+                    "there is no target: give decoder_input_ids, or labels, which they follow from"
+                )
             decoder_input_ids = shift_right(labels)
         check_length("decoder_input_ids", decoder_input_ids, self.network.config.max_positions + 1)
         memory_BSD = encoder_outputs[0]
         if input_ids is not None:
             source_BS = apply_mask(input_ids, attention_mask)
         else:  # a step of `generate`: the decoder needs to know only where the source has a token
-            source_BS = memory_BSD.new_ones(memory_BSD.shape[:2]) if attention_mask is None else attention_mask
-        logits_BTV = self.network.output(self.network.decode(decoder_input_ids, memory_BSD, source_BS))
+            source_BS = (
+                memory_BSD.new_ones(memory_BSD.shape[:2])
+                if attention_mask is None
+                else attention_mask
+            )
+        logits_BTV = self.network.output(
+            self.network.decode(decoder_input_ids, memory_BSD, source_BS)
+        )
         loss = None if labels is None else cross_entropy(logits_BTV, labels)
         return Seq2SeqLMOutput(loss=loss, logits=logits_BTV, encoder_last_hidden_state=memory_BSD)
 
-    def generate(self, *inputs: Any, stopping_criteria: StoppingCriteriaList | None = None, **kwargs: Any) -> Any:
+    def generate(
+        self, *inputs: Any, stopping_criteria: StoppingCriteriaList | None = None, **kwargs: Any
+    ) -> Any:
         """Generate as transformers does, but no answer outgrows the model's positions."""
         stop = StopAtLastPosition(self.network.config.max_positions)
         if kwargs.get("max_new_tokens") is not None:
             kwargs.setdefault("max_length", None)
-        return super().generate(*inputs, stopping_criteria=StoppingCriteriaList([*(stopping_criteria or ()), stop]), **kwargs)  # type: ignore[misc]
+        return super().generate(
+            *inputs,
+            stopping_criteria=StoppingCriteriaList([*(stopping_criteria or ()), stop]),
+            **kwargs,
+        )  # type: ignore[misc]
 
     def prepare_inputs_for_generation(  # type: ignore[override]
         self,
@@ -116,10 +149,18 @@ class PlaygroundPrebuiltForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         **kwargs: Any,
     ) -> dict[str, Any]:
         """Return what a step needs. Each step reads the whole target again: PyTorch's layers keep no cache."""
-        return {"decoder_input_ids": decoder_input_ids, "encoder_outputs": encoder_outputs, "attention_mask": attention_mask}
+        return {
+            "decoder_input_ids": decoder_input_ids,
+            "encoder_outputs": encoder_outputs,
+            "attention_mask": attention_mask,
+        }
 
 
 def register() -> None:
     """Let the Auto classes of this process load this family without running code of a repository."""
-    AutoConfig.register(PlaygroundPrebuiltConfig.model_type, PlaygroundPrebuiltConfig, exist_ok=True)
-    AutoModelForSeq2SeqLM.register(PlaygroundPrebuiltConfig, PlaygroundPrebuiltForSeq2SeqLM, exist_ok=True)
+    AutoConfig.register(
+        PlaygroundPrebuiltConfig.model_type, PlaygroundPrebuiltConfig, exist_ok=True
+    )
+    AutoModelForSeq2SeqLM.register(
+        PlaygroundPrebuiltConfig, PlaygroundPrebuiltForSeq2SeqLM, exist_ok=True
+    )

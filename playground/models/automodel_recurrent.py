@@ -12,11 +12,24 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForSeq2SeqLM, GenerationMixin, PreTrainedModel, StoppingCriteriaList
+from transformers import (
+    AutoConfig,
+    AutoModelForSeq2SeqLM,
+    GenerationMixin,
+    PreTrainedModel,
+    StoppingCriteriaList,
+)
 from transformers.modeling_outputs import Seq2SeqLMOutput
 from transformers.utils.generic import ModelOutput
 
-from .automodel_base import Seq2SeqConfig, StopAtLastPosition, apply_mask, check_length, cross_entropy, shift_right
+from .automodel_base import (
+    Seq2SeqConfig,
+    StopAtLastPosition,
+    apply_mask,
+    check_length,
+    cross_entropy,
+    shift_right,
+)
 from .recurrent import Recurrent
 from .sizes import RecurrentConfig
 
@@ -27,7 +40,9 @@ class PlaygroundRecurrentConfig(Seq2SeqConfig):
     model_type = "transformer-playground-recurrent"
     sizes_class = RecurrentConfig
 
-    def __init__(self, **values: Any) -> None:  # transformers writes another one where a class has none
+    def __init__(
+        self, **values: Any
+    ) -> None:  # transformers writes another one where a class has none
         super().__init__(**values)
 
 
@@ -48,10 +63,14 @@ class RecurrentEncoder(nn.Module):
         super().__init__()
         self.network = network
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, **unused: Any) -> RecurrentEncoderOutput:
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, **unused: Any
+    ) -> RecurrentEncoderOutput:
         check_length("input_ids", input_ids, self.network.config.max_positions)
         memory_BSD, states = self.network.encode(apply_mask(input_ids, attention_mask))
-        return RecurrentEncoderOutput(memory_BSD, torch.stack([torch.stack(state, dim=1) for state in states], dim=1))
+        return RecurrentEncoderOutput(
+            memory_BSD, torch.stack([torch.stack(state, dim=1) for state in states], dim=1)
+        )
 
 
 class PlaygroundRecurrentForSeq2SeqLM(PreTrainedModel, GenerationMixin):
@@ -103,26 +122,50 @@ class PlaygroundRecurrentForSeq2SeqLM(PreTrainedModel, GenerationMixin):
             encoder_outputs = self.get_encoder()(input_ids, attention_mask)
         if decoder_input_ids is None:
             if labels is None:
-                raise ValueError("there is no target: give decoder_input_ids, or labels, which they follow from")
+                raise ValueError(
+                    "there is no target: give decoder_input_ids, or labels, which they follow from"
+                )
             decoder_input_ids = shift_right(labels)
         check_length("decoder_input_ids", decoder_input_ids, self.network.config.max_positions + 1)
-        memory_BSD, states_BLCD = encoder_outputs["last_hidden_state"], encoder_outputs["states_BLCD"]
+        memory_BSD, states_BLCD = (
+            encoder_outputs["last_hidden_state"],
+            encoder_outputs["states_BLCD"],
+        )
         if input_ids is not None:
             source_BS = apply_mask(input_ids, attention_mask)
         else:  # a step of `generate`: the decoder needs to know only where the source has a token
-            source_BS = memory_BSD.new_ones(memory_BSD.shape[:2]) if attention_mask is None else attention_mask
+            source_BS = (
+                memory_BSD.new_ones(memory_BSD.shape[:2])
+                if attention_mask is None
+                else attention_mask
+            )
         states = [tuple(layer_BCD.unbind(1)) for layer_BCD in states_BLCD.unbind(1)]
-        logits_BTV, _, weights_BTS = self.network.decode(decoder_input_ids, memory_BSD, states, source_BS)
+        logits_BTV, _, weights_BTS = self.network.decode(
+            decoder_input_ids, memory_BSD, states, source_BS
+        )
         loss = None if labels is None else cross_entropy(logits_BTV, labels)
-        attentions = (weights_BTS[:, None],) if output_attentions and weights_BTS is not None else None
-        return Seq2SeqLMOutput(loss=loss, logits=logits_BTV, encoder_last_hidden_state=memory_BSD, cross_attentions=attentions)
+        attentions = (
+            (weights_BTS[:, None],) if output_attentions and weights_BTS is not None else None
+        )
+        return Seq2SeqLMOutput(
+            loss=loss,
+            logits=logits_BTV,
+            encoder_last_hidden_state=memory_BSD,
+            cross_attentions=attentions,
+        )
 
-    def generate(self, *inputs: Any, stopping_criteria: StoppingCriteriaList | None = None, **kwargs: Any) -> Any:
+    def generate(
+        self, *inputs: Any, stopping_criteria: StoppingCriteriaList | None = None, **kwargs: Any
+    ) -> Any:
         """Generate as transformers does, but no answer outgrows what the model was made for."""
         stop = StopAtLastPosition(self.network.config.max_positions)
         if kwargs.get("max_new_tokens") is not None:
             kwargs.setdefault("max_length", None)
-        return super().generate(*inputs, stopping_criteria=StoppingCriteriaList([*(stopping_criteria or ()), stop]), **kwargs)  # type: ignore[misc]
+        return super().generate(
+            *inputs,
+            stopping_criteria=StoppingCriteriaList([*(stopping_criteria or ()), stop]),
+            **kwargs,
+        )  # type: ignore[misc]
 
     def prepare_inputs_for_generation(  # type: ignore[override]
         self,
@@ -143,5 +186,9 @@ class PlaygroundRecurrentForSeq2SeqLM(PreTrainedModel, GenerationMixin):
 
 def register() -> None:
     """Let the Auto classes of this process load this family without running code of a repository."""
-    AutoConfig.register(PlaygroundRecurrentConfig.model_type, PlaygroundRecurrentConfig, exist_ok=True)
-    AutoModelForSeq2SeqLM.register(PlaygroundRecurrentConfig, PlaygroundRecurrentForSeq2SeqLM, exist_ok=True)
+    AutoConfig.register(
+        PlaygroundRecurrentConfig.model_type, PlaygroundRecurrentConfig, exist_ok=True
+    )
+    AutoModelForSeq2SeqLM.register(
+        PlaygroundRecurrentConfig, PlaygroundRecurrentForSeq2SeqLM, exist_ok=True
+    )

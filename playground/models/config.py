@@ -7,7 +7,12 @@ from dataclasses import Field, dataclass, field, fields
 from typing import Any, ClassVar
 
 POSITIONS = ("learned", "sinusoidal", "none", "from-the-end", "rope", "alibi", "t5", "randomised")
-WITHOUT_VECTORS = ("none", "rope", "alibi", "t5")  # positions that are no vectors added to the symbols
+WITHOUT_VECTORS = (
+    "none",
+    "rope",
+    "alibi",
+    "t5",
+)  # positions that are no vectors added to the symbols
 T5_BUCKETS = 32  # relative distances that T5 tells apart
 
 SCORES_AT_A_TIME = 4_000_000  # attention scores of one layer that may exist at once: 16 MB
@@ -21,9 +26,18 @@ class SettingError(ValueError):
         self.field = field
 
 
-def setting(default: Any, help: str, *, low: float | None = None, high: float | None = None, choices: tuple[str, ...] = ()) -> Any:
+def setting(
+    default: Any,
+    help: str,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    choices: tuple[str, ...] = (),
+) -> Any:
     """A dataclass field with the sentence that explains it and the range that it accepts."""
-    return field(default=default, metadata={"help": help, "low": low, "high": high, "choices": choices})
+    return field(
+        default=default, metadata={"help": help, "low": low, "high": high, "choices": choices}
+    )
 
 
 def check_settings(config: Any) -> None:
@@ -49,14 +63,18 @@ def check_setting(each: Field[Any], value: Any) -> Any:
     low, high, choices = each.metadata["low"], each.metadata["high"], each.metadata["choices"]
     if choices:
         if value not in choices:
-            raise SettingError(name, f"{name} is {shown(value)}; choose one of {', '.join(choices)}")
+            raise SettingError(
+                name, f"{name} is {shown(value)}; choose one of {', '.join(choices)}"
+            )
     elif kind is bool or kind is str:
         if not isinstance(value, kind):
             noun = "true or false" if kind is bool else "text"
             raise SettingError(name, f"{name} is {shown(value)}; it must be {noun}")
     else:
         whole = kind is int
-        numeric = isinstance(value, int) or (isinstance(value, float) and not whole and math.isfinite(value))
+        numeric = isinstance(value, int) or (
+            isinstance(value, float) and not whole and math.isfinite(value)
+        )
         if isinstance(value, bool) or not numeric or not low <= value <= high:
             noun = "a whole number" if whole else "a number"
             limits = f"{plain(low)} to {plain(high)}"
@@ -88,10 +106,19 @@ class ModelConfig:
     (benchmarks/RESULTS.md says what each buys). `ModelConfig.paper_base()` gives the paper's sizes.
     """
 
-    unused: ClassVar[frozenset[str]] = frozenset()  # settings without a meaning for this family, which keep their defaults
+    unused: ClassVar[frozenset[str]] = (
+        frozenset()
+    )  # settings without a meaning for this family, which keep their defaults
 
-    d_model: int = setting(64, "Width of every vector that travels through the model.", low=1, high=4096)
-    n_heads: int = setting(4, "Attention heads in each layer; d_model divisible by it, or d_k and d_v given.", low=1, high=64)
+    d_model: int = setting(
+        64, "Width of every vector that travels through the model.", low=1, high=4096
+    )
+    n_heads: int = setting(
+        4,
+        "Attention heads in each layer; d_model divisible by it, or d_k and d_v given.",
+        low=1,
+        high=64,
+    )
     kv_heads: int = setting(
         0,
         "Heads of keys and values, shared by query heads in groups of equal size (grouped-query). 1: all share one (multi-query). "
@@ -99,22 +126,37 @@ class ModelConfig:
         low=0,
         high=64,
     )
-    d_k: int = setting(0, "Size of a head's queries and keys; 0 is d_model / n_heads.", low=0, high=4096)
+    d_k: int = setting(
+        0, "Size of a head's queries and keys; 0 is d_model / n_heads.", low=0, high=4096
+    )
     d_v: int = setting(0, "Size of a head's values; 0 is d_model / n_heads.", low=0, high=4096)
-    n_layers: int = setting(2, "Layers in each stack: so many in the encoder, as many in the decoder.", low=1, high=48)
-    d_ff: int = setting(128, "Width inside the feed-forward network of each layer.", low=1, high=16384)
+    n_layers: int = setting(
+        2, "Layers in each stack: so many in the encoder, as many in the decoder.", low=1, high=48
+    )
+    d_ff: int = setting(
+        128, "Width inside the feed-forward network of each layer.", low=1, high=16384
+    )
     activation: str = setting(
         "relu",
         "Between the two products of the feed-forward network: ReLU, GELU, or SwiGLU, whose third matrix makes it half as large again "
         "(with two thirds of d_ff it is as large as the others).",
         choices=("relu", "gelu", "swiglu"),
     )
-    dropout: float = setting(0.0, "Share of values zeroed after the embedding and each sublayer while training.", low=0, high=0.9)
+    dropout: float = setting(
+        0.0,
+        "Share of values zeroed after the embedding and each sublayer while training.",
+        low=0,
+        high=0.9,
+    )
     norm: str = setting(
-        "pre", "Layer norm before each sublayer (pre) or after its result was added (post, the paper's).", choices=("pre", "post")
+        "pre",
+        "Layer norm before each sublayer (pre) or after its result was added (post, the paper's).",
+        choices=("pre", "post"),
     )
     norm_kind: str = setting(
-        "layer", "Layer norm, or RMSNorm, which neither subtracts the mean nor adds a shift.", choices=("layer", "rms")
+        "layer",
+        "Layer norm, or RMSNorm, which neither subtracts the mean nor adds a shift.",
+        choices=("layer", "rms"),
     )
     positions: str = setting(
         "learned",
@@ -123,25 +165,50 @@ class ModelConfig:
         choices=POSITIONS,
     )
     position_scale: float = setting(
-        1.0, "Factor on sinusoidal positions, which must be as loud as the symbols; learned ones do not use it.", low=0, high=100
+        1.0,
+        "Factor on sinusoidal positions, which must be as loud as the symbols; learned ones do not use it.",
+        low=0,
+        high=100,
     )
     position_range: int = setting(
-        0, "Randomised positions only: how many places they are drawn from; 0 is four times max_positions.", low=0, high=1_000_000
+        0,
+        "Randomised positions only: how many places they are drawn from; 0 is four times max_positions.",
+        low=0,
+        high=1_000_000,
     )
     share_embeddings: bool = setting(False, "Source and target use one table of symbol vectors.")
-    tie_output: bool = setting(False, "The output layer reuses the target's symbol vectors as its weights.")
-    attention_bias: bool = setting(True, "Biases in the query, key, value and output projections of attention.")
-    bias: bool = setting(True, "Biases anywhere: without them no projection and no norm adds a constant, those of attention included.")
-    source_vocabulary: int = setting(13, "Tokens that a source may hold, PAD, SOS and EOS included.", low=4, high=1_000_000)
-    target_vocabulary: int = setting(13, "Tokens that a target may hold, PAD, SOS and EOS included.", low=4, high=1_000_000)
-    max_positions: int = setting(11, "Tokens that fit in a sequence: the longest, plus one for EOS or SOS.", low=2, high=1_000_000)
+    tie_output: bool = setting(
+        False, "The output layer reuses the target's symbol vectors as its weights."
+    )
+    attention_bias: bool = setting(
+        True, "Biases in the query, key, value and output projections of attention."
+    )
+    bias: bool = setting(
+        True,
+        "Biases anywhere: without them no projection and no norm adds a constant, those of attention included.",
+    )
+    source_vocabulary: int = setting(
+        13, "Tokens that a source may hold, PAD, SOS and EOS included.", low=4, high=1_000_000
+    )
+    target_vocabulary: int = setting(
+        13, "Tokens that a target may hold, PAD, SOS and EOS included.", low=4, high=1_000_000
+    )
+    max_positions: int = setting(
+        11,
+        "Tokens that fit in a sequence: the longest, plus one for EOS or SOS.",
+        low=2,
+        high=1_000_000,
+    )
 
     def __post_init__(self) -> None:
         check_settings(self)
         for each in fields(self):
             if each.name in self.unused and getattr(self, each.name) != each.default:
                 given = shown(getattr(self, each.name))
-                raise SettingError(each.name, f"{each.name} is {given}, but this family has no use for it; leave it at {each.default}")
+                raise SettingError(
+                    each.name,
+                    f"{each.name} is {given}, but this family has no use for it; leave it at {each.default}",
+                )
         if self.d_model % self.n_heads and not (self.d_k and self.d_v):
             fit = [n for n in range(1, min(self.d_model, 64) + 1) if self.d_model % n == 0]
             raise SettingError(
@@ -162,7 +229,10 @@ class ModelConfig:
                 f"target_vocabulary {self.target_vocabulary}; make them equal or turn share_embeddings off",
             )
         if self.positions == "sinusoidal" and self.d_model % 2:
-            raise SettingError("d_model", f"d_model is {self.d_model}; sinusoidal positions pair sines with cosines and need it even")
+            raise SettingError(
+                "d_model",
+                f"d_model is {self.d_model}; sinusoidal positions pair sines with cosines and need it even",
+            )
         if self.positions == "rope" and self.key_size % 2:
             name = "d_k" if self.d_k else "n_heads"
             raise SettingError(
@@ -197,7 +267,11 @@ class ModelConfig:
         """Position vectors on each side; 0 where none are added to the symbols."""
         if self.positions in WITHOUT_VECTORS:
             return 0
-        return (self.position_range or 4 * self.max_positions) if self.positions == "randomised" else self.max_positions
+        return (
+            (self.position_range or 4 * self.max_positions)
+            if self.positions == "randomised"
+            else self.max_positions
+        )
 
     def untrained_places(self, source_tokens: int, target_tokens: int) -> dict[str, range]:
         """For each side, the rows of its table of learned positions that training never reaches, if no source has more than
@@ -207,7 +281,10 @@ class ModelConfig:
         Sine waves and relative positions train nothing of the kind, and randomised places are drawn from all rows.
         """
         rows = self.places if self.positions in ("learned", "from-the-end") else 0
-        return {"source": range(min(source_tokens, rows), rows), "target": range(min(target_tokens, rows), rows)}
+        return {
+            "source": range(min(source_tokens, rows), rows),
+            "target": range(min(target_tokens, rows), rows),
+        }
 
     @classmethod
     def paper_base(cls, vocabulary: int = 30_000, max_positions: int = 5_000) -> ModelConfig:
@@ -228,17 +305,32 @@ class ModelConfig:
         encoder_layer = attention + relation + feed_forward + 2 * norm
         decoder_layer = 2 * attention + relation + feed_forward + 3 * norm
         final_norms = 2 * norm if self.norm == "pre" else 0
-        symbols = self.target_vocabulary * d + (0 if self.share_embeddings else self.source_vocabulary * d)
+        symbols = self.target_vocabulary * d + (
+            0 if self.share_embeddings else self.source_vocabulary * d
+        )
         positions = 0 if self.positions == "sinusoidal" else 2 * self.places * d
-        output = bias * self.target_vocabulary + (0 if self.tie_output else self.target_vocabulary * d)
-        return self.n_layers * (encoder_layer + decoder_layer) + final_norms + symbols + positions + output
+        output = bias * self.target_vocabulary + (
+            0 if self.tie_output else self.target_vocabulary * d
+        )
+        return (
+            self.n_layers * (encoder_layer + decoder_layer)
+            + final_norms
+            + symbols
+            + positions
+            + output
+        )
 
     def part_counts(self) -> tuple[int, int, int, int]:
         """Numbers in an attention, in what positions have to say to one, in a feed-forward network and in a norm."""
         d, bias = self.d_model, int(self.bias)
-        queries, shared = self.n_heads * self.key_size, self.key_value_heads * (self.key_size + self.value_size)
+        queries, shared = (
+            self.n_heads * self.key_size,
+            self.key_value_heads * (self.key_size + self.value_size),
+        )
         mixed = self.n_heads * self.value_size
-        attention = d * (queries + shared + mixed) + (queries + shared + d if self.bias and self.attention_bias else 0)
+        attention = d * (queries + shared + mixed) + (
+            queries + shared + d if self.bias and self.attention_bias else 0
+        )
         relation = T5_BUCKETS * self.n_heads if self.positions == "t5" else 0
         wide = 2 if self.activation == "swiglu" else 1  # projections into d_ff
         feed_forward = (wide + 1) * d * self.d_ff + bias * (wide * self.d_ff + d)

@@ -40,7 +40,9 @@ class RowEmbedding(nn.Module):
 
     def forward(self, row_BW: Tensor) -> Tensor:
         x_BWD = self.tokens(row_BW) * self.scale
-        return self.dropout(x_BWD if self.positions is None else x_BWD + self.positions[places(row_BW)])
+        return self.dropout(
+            x_BWD if self.positions is None else x_BWD + self.positions[places(row_BW)]
+        )
 
 
 class DecoderOnly(nn.Module):
@@ -53,7 +55,9 @@ class DecoderOnly(nn.Module):
         super().__init__()
         self.config = config
         self.embedding = RowEmbedding(config)
-        self.layers = nn.ModuleList(EncoderLayer(config, causal=True) for _ in range(config.n_layers))
+        self.layers = nn.ModuleList(
+            EncoderLayer(config, causal=True) for _ in range(config.n_layers)
+        )
         self.norm = norm(config) if config.norm == "pre" else nn.Identity()
         self.output = nn.Linear(config.d_model, config.target_vocabulary, bias=config.bias)
         nn.init.xavier_uniform_(self.output.weight)

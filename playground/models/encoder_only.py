@@ -25,7 +25,9 @@ class EncoderOnly(nn.Module):
         self.output = nn.Linear(config.d_model, config.target_vocabulary, bias=config.bias)
         nn.init.xavier_uniform_(self.output.weight)
 
-    def forward(self, row_BW: Tensor, may_look: Tensor, weights: list[Tensor] | None = None) -> Tensor:
+    def forward(
+        self, row_BW: Tensor, may_look: Tensor, weights: list[Tensor] | None = None
+    ) -> Tensor:
         """Logits (BWV) of the symbol that belongs at each place; each layer's attention (BHWW) is appended to `weights`.
 
         `may_look` is true at what may be looked at and broadcasts to BHWW.

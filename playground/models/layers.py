@@ -35,7 +35,9 @@ RELATIONS = {"rope": Rotary, "alibi": Alibi, "t5": Buckets}
 
 def self_attention(config: ModelConfig, causal: bool) -> MultiHeadAttention:
     """Attention within one sequence, where relative positions act; `causal` where nobody looks ahead."""
-    relation = RELATIONS[config.positions](config, causal) if config.positions in RELATIONS else Relation()
+    relation = (
+        RELATIONS[config.positions](config, causal) if config.positions in RELATIONS else Relation()
+    )
     return MultiHeadAttention(config, relation)
 
 
@@ -73,10 +75,14 @@ class EncoderLayer(nn.Module):
         self.feed_forward = FEED_FORWARD[config.activation](config)
         self.around_feed_forward = AddAndNorm(config)
 
-    def forward(self, x_BSD: Tensor, may_look: Tensor, weigh: bool = True) -> tuple[Tensor, Tensor | None]:
+    def forward(
+        self, x_BSD: Tensor, may_look: Tensor, weigh: bool = True
+    ) -> tuple[Tensor, Tensor | None]:
         """The layer's output (BSD) and its attention weights (BHSS), these only where `weigh` asks for them."""
         y_BSD = self.around_self_attention.before(x_BSD)
-        y_BSD, weights_BHSS = self.self_attention(y_BSD, *self.self_attention.keys_and_values(y_BSD), may_look, weigh=weigh)
+        y_BSD, weights_BHSS = self.self_attention(
+            y_BSD, *self.self_attention.keys_and_values(y_BSD), may_look, weigh=weigh
+        )
         x_BSD = self.around_self_attention.after(x_BSD, y_BSD)
 
         y_BSD = self.feed_forward(self.around_feed_forward.before(x_BSD))
@@ -125,14 +131,20 @@ class DecoderLayer(nn.Module):
         x_BTD holds the new positions alone.
         """
         y_BTD = self.around_self_attention.before(x_BTD)
-        key_BGMK, value_BGMK = self.self_attention.keys_and_values(y_BTD, past.length if past else 0)
+        key_BGMK, value_BGMK = self.self_attention.keys_and_values(
+            y_BTD, past.length if past else 0
+        )
         if past is not None:
             key_BGMK, value_BGMK = past.extend(key_BGMK, value_BGMK)
-        y_BTD, self_weights_BHTM = self.self_attention(y_BTD, key_BGMK, value_BGMK, may_look_back, weigh=weigh)
+        y_BTD, self_weights_BHTM = self.self_attention(
+            y_BTD, key_BGMK, value_BGMK, may_look_back, weigh=weigh
+        )
         x_BTD = self.around_self_attention.after(x_BTD, y_BTD)
 
         y_BTD = self.around_cross_attention.before(x_BTD)
-        y_BTD, cross_weights_BHTS = self.cross_attention(y_BTD, *memory, may_look_across, weigh=weigh)
+        y_BTD, cross_weights_BHTS = self.cross_attention(
+            y_BTD, *memory, may_look_across, weigh=weigh
+        )
         x_BTD = self.around_cross_attention.after(x_BTD, y_BTD)
 
         y_BTD = self.feed_forward(self.around_feed_forward.before(x_BTD))

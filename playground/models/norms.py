@@ -27,4 +27,8 @@ class RMSNorm(nn.Module):
 
 def norm(config: ModelConfig) -> nn.LayerNorm | RMSNorm:
     """The norm that the config asks for."""
-    return RMSNorm(config.d_model) if config.norm_kind == "rms" else nn.LayerNorm(config.d_model, EPSILON, bias=config.bias)
+    return (
+        RMSNorm(config.d_model)
+        if config.norm_kind == "rms"
+        else nn.LayerNorm(config.d_model, EPSILON, bias=config.bias)
+    )

@@ -27,13 +27,17 @@ def drawn(tokens_BS: Tensor, n_positions: int, n_places: int) -> Tensor:
     """
     n_rows, n_tokens = tokens_BS.shape
     longest = torch.randint(n_tokens, n_positions + 1, (), device=tokens_BS.device)
-    rank_BP = torch.rand(n_rows, n_places, device=tokens_BS.device).argsort(descending=True).argsort()
+    rank_BP = (
+        torch.rand(n_rows, n_places, device=tokens_BS.device).argsort(descending=True).argsort()
+    )
     place_P = torch.arange(n_places, device=tokens_BS.device)
     # The `longest` places of lowest rank in order, then the others: so the shape does not follow from what was drawn.
     return torch.where(rank_BP < longest, place_P, n_places + place_P).sort().values[:, :n_tokens]
 
 
-def spread(first: int, n_tokens: int, n_positions: int, n_places: int, device: torch.device) -> Tensor:
+def spread(
+    first: int, n_tokens: int, n_positions: int, n_places: int, device: torch.device
+) -> Tensor:
     """S: places when the model is asked, spread evenly as if the sequence were the longest that there is room for: the same for
     each position whatever the length, so that padding and going symbol by symbol change nothing. (The paper draws here, too.)"""
     return torch.arange(first, first + n_tokens, device=device) * n_places // n_positions

@@ -57,7 +57,9 @@ class Embedding(nn.Module):
         """
         needed = first + tokens_BS.shape[1]
         if needed > self.max_positions:
-            raise ValueError(f"{needed} positions are needed, but the model has max_positions {self.max_positions}")
+            raise ValueError(
+                f"{needed} positions are needed, but the model has max_positions {self.max_positions}"
+            )
         x_BSD = self.tokens(tokens_BS) * self.scale
         positions_SD = self.placed(tokens_BS, first)
         if positions_SD is not None:

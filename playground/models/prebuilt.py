@@ -41,11 +41,20 @@ class Prebuilt(nn.Module):
             "batch_first": True, "norm_first": pre,
         }  # fmt: skip
         final_norms = [nn.LayerNorm(d) if pre else None for _ in range(2)]
-        encoder_layer, decoder_layer = nn.TransformerEncoderLayer(**sizes), nn.TransformerDecoderLayer(**sizes)
-        self.encoder = nn.TransformerEncoder(encoder_layer, config.n_layers, final_norms[0], enable_nested_tensor=False)
+        encoder_layer, decoder_layer = (
+            nn.TransformerEncoderLayer(**sizes),
+            nn.TransformerDecoderLayer(**sizes),
+        )
+        self.encoder = nn.TransformerEncoder(
+            encoder_layer, config.n_layers, final_norms[0], enable_nested_tensor=False
+        )
         self.decoder = nn.TransformerDecoder(decoder_layer, config.n_layers, final_norms[1])
         self.output = nn.Linear(d, config.target_vocabulary)
-        for stack in (self.encoder, self.decoder, self.output):  # torch copies one layer: without this all begin with equal weights
+        for stack in (
+            self.encoder,
+            self.decoder,
+            self.output,
+        ):  # torch copies one layer: without this all begin with equal weights
             for weight in stack.parameters():
                 if weight.dim() > 1:
                     nn.init.xavier_uniform_(weight)
@@ -62,10 +71,20 @@ class Prebuilt(nn.Module):
     def decode(self, target_BT: Tensor, memory_BSD: Tensor, source_BS: Tensor) -> Tensor:
         """A vector (BTD) for each target position, made from its past and from the memory."""
         x_BTD = self._embedded(target_BT, self.target_tokens, self.target_positions)
-        hidden = ~causal_mask(target_BT.shape[1], target_BT.device)  # torch's masks are true where one may not look
-        return self.decoder(x_BTD, memory_BSD, tgt_mask=hidden, tgt_is_causal=True, memory_key_padding_mask=source_BS == 0)
+        hidden = ~causal_mask(
+            target_BT.shape[1], target_BT.device
+        )  # torch's masks are true where one may not look
+        return self.decoder(
+            x_BTD,
+            memory_BSD,
+            tgt_mask=hidden,
+            tgt_is_causal=True,
+            memory_key_padding_mask=source_BS == 0,
+        )
 
-    def forward_with_attention(self, source_BS: Tensor, target_BT: Tensor) -> tuple[Tensor, AttentionRecord]:
+    def forward_with_attention(
+        self, source_BS: Tensor, target_BT: Tensor
+    ) -> tuple[Tensor, AttentionRecord]:
         """Logits as from `forward`, and the attention of every layer and head on the way to them."""
         record = AttentionRecord()
         with (
@@ -84,14 +103,23 @@ class Prebuilt(nn.Module):
 def _asked(stack: nn.Module, name: str, weights: list[Tensor]) -> Iterator[None]:
     """While the block lasts, each layer's attention `name` appends its weights (BHQM) to `weights`. Torch's layers ask for none."""
 
-    def ask(_: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def ask(
+        _: nn.Module, given: tuple[Any, ...], named: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         return given, named | {"need_weights": True, "average_attn_weights": False}
 
     def keep(_: nn.Module, given: tuple[Any, ...], result: tuple[Tensor, Tensor]) -> None:
         weights.append(result[1])
 
     parts = [module for path, module in stack.named_modules() if path.endswith(name)]
-    hooks = [hook for each in parts for hook in (each.register_forward_pre_hook(ask, with_kwargs=True), each.register_forward_hook(keep))]
+    hooks = [
+        hook
+        for each in parts
+        for hook in (
+            each.register_forward_pre_hook(ask, with_kwargs=True),
+            each.register_forward_hook(keep),
+        )
+    ]
     try:
         yield
     finally:

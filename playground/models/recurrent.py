@@ -32,7 +32,9 @@ class Cell(nn.Module):
         self.kept = nn.Linear(d_model, gates * d_model)
         nn.init.xavier_uniform_(self.given.weight)
         for weight in self.kept.weight.chunk(gates):
-            nn.init.orthogonal_(weight)  # keeps the length of what passes many times (Saxe et al. 2014)
+            nn.init.orthogonal_(
+                weight
+            )  # keeps the length of what passes many times (Saxe et al. 2014)
         nn.init.zeros_(self.given.bias)
         nn.init.zeros_(self.kept.bias)
 
@@ -63,7 +65,9 @@ class LSTMCell(Cell):
 
     def __init__(self, inputs: int, d_model: int) -> None:
         super().__init__(inputs, d_model)
-        nn.init.ones_(self.given.bias[d_model : 2 * d_model])  # it begins by remembering (Jozefowicz et al. 2015)
+        nn.init.ones_(
+            self.given.bias[d_model : 2 * d_model]
+        )  # it begins by remembering (Jozefowicz et al. 2015)
 
     def forward(self, given_BG: Tensor, state: State) -> State:
         hidden_BD, memory_BD = state
@@ -103,7 +107,9 @@ class AdditiveAttention(nn.Module):
         self.memory = nn.Linear(d_model, d_model, bias=False)
         self.score = nn.Linear(d_model, 1, bias=False)
 
-    def forward(self, query_BD: Tensor, memory_BSD: Tensor, seen_BSD: Tensor, may_look_BS: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, query_BD: Tensor, memory_BSD: Tensor, seen_BSD: Tensor, may_look_BS: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """What one query gathers (BD) and where it looked (BS); `seen_BSD` is U memory, the same for every query."""
         score_BS = self.score((self.query(query_BD)[:, None] + seen_BSD).tanh())[..., 0]
         weights_BS = score_BS.masked_fill(~may_look_BS, -torch.inf).softmax(-1)
@@ -130,7 +136,9 @@ class Recurrent(nn.Module):
         self.target_tokens = nn.Embedding(config.target_vocabulary, d)
         self.encoder_cells = nn.ModuleList(kind(d, d) for _ in range(config.n_layers))
         wider = 2 * d if config.alignment == "additive" else d
-        self.decoder_cells = nn.ModuleList(kind(d if layer else wider, d) for layer in range(config.n_layers))
+        self.decoder_cells = nn.ModuleList(
+            kind(d if layer else wider, d) for layer in range(config.n_layers)
+        )
         self.dropout = nn.Dropout(config.dropout)
         if config.alignment == "additive":
             self.attention = AdditiveAttention(d)
@@ -138,7 +146,9 @@ class Recurrent(nn.Module):
             self.combine = nn.Linear(2 * d, d)
         self.output = nn.Linear(d, config.target_vocabulary)
 
-    def forward(self, source_BS: Tensor, target_BT: Tensor, weights: list[Tensor] | None = None) -> Tensor:
+    def forward(
+        self, source_BS: Tensor, target_BT: Tensor, weights: list[Tensor] | None = None
+    ) -> Tensor:
         """Logits (BTV) of the token that follows each target position; where it looked (B1TS) is appended to `weights`."""
         memory_BSD, states = self.encode(source_BS)
         logits_BTV, _, weights_BTS = self.decode(target_BT, memory_BSD, states, source_BS)
@@ -153,8 +163,13 @@ class Recurrent(nn.Module):
         states = []
         for cell in cast(Iterable[Cell], self.encoder_cells):
             state, hidden = self.start(len(source_BS)), []
-            for given_BG, real_B1 in zip(cell.given(x_BSD).unbind(1), real_BS1.unbind(1), strict=True):
-                state = tuple(torch.where(real_B1, new, old) for new, old in zip(cell(given_BG, state), state, strict=True))
+            for given_BG, real_B1 in zip(
+                cell.given(x_BSD).unbind(1), real_BS1.unbind(1), strict=True
+            ):
+                state = tuple(
+                    torch.where(real_B1, new, old)
+                    for new, old in zip(cell(given_BG, state), state, strict=True)
+                )
                 hidden.append(state[0])
             x_BSD = self.dropout(torch.stack(hidden, dim=1))
             states.append(state)
@@ -162,7 +177,9 @@ class Recurrent(nn.Module):
 
     def start(self, batch_size: int) -> State:
         """The state of a cell that has read nothing."""
-        return (self.output.weight.new_zeros(batch_size, self.config.d_model),) * CELLS[self.config.cell].n_states
+        return (self.output.weight.new_zeros(batch_size, self.config.d_model),) * CELLS[
+            self.config.cell
+        ].n_states
 
     def decode(
         self, target_BT: Tensor, memory_BSD: Tensor, states: list[State], source_BS: Tensor
@@ -170,14 +187,18 @@ class Recurrent(nn.Module):
         """Logits (BTV), each layer's state behind the last symbol, and where each step looked (BTS; None without alignment)."""
         x_BTD, may_look_BS = self.dropout(self.target_tokens(target_BT)), source_BS != 0
         if self.config.alignment == "additive":
-            hidden_BTD, states, weights_BTS = self._looking_before(x_BTD, memory_BSD, states, may_look_BS)
+            hidden_BTD, states, weights_BTS = self._looking_before(
+                x_BTD, memory_BSD, states, may_look_BS
+            )
             return self.output(hidden_BTD), states, weights_BTS
         hidden_BTD, states = self._through(x_BTD, states)
         if self.config.alignment == "none":
             return self.output(hidden_BTD), states, None
         score_BTS = hidden_BTD @ memory_BSD.transpose(1, 2)
         weights_BTS = score_BTS.masked_fill(~may_look_BS[:, None], -torch.inf).softmax(-1)
-        combined_BTD = self.combine(torch.cat([weights_BTS @ memory_BSD, hidden_BTD], dim=-1)).tanh()
+        combined_BTD = self.combine(
+            torch.cat([weights_BTS @ memory_BSD, hidden_BTD], dim=-1)
+        ).tanh()
         return self.output(combined_BTD), states, weights_BTS
 
     def _through(self, x_BTD: Tensor, states: list[State]) -> tuple[Tensor, list[State]]:
@@ -199,7 +220,9 @@ class Recurrent(nn.Module):
         seen_BSD = self.attention.memory(memory_BSD)
         hidden, weights = [], []
         for x_BD in x_BTD.unbind(1):
-            context_BD, weights_BS = self.attention(states[-1][0], memory_BSD, seen_BSD, may_look_BS)
+            context_BD, weights_BS = self.attention(
+                states[-1][0], memory_BSD, seen_BSD, may_look_BS
+            )
             x_B1D, states = self._through(torch.cat([x_BD, context_BD], dim=-1)[:, None], states)
             hidden.append(x_B1D)
             weights.append(weights_BS)

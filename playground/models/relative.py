@@ -82,7 +82,11 @@ def bucket(offset_QM: Tensor, causal: bool) -> Tensor:
     n_buckets = T5_BUCKETS if causal else T5_BUCKETS // 2
     distance_QM = (-offset_QM).clamp(min=0) if causal else offset_QM.abs()
     exact = n_buckets // 2
-    share_QM = (distance_QM.clamp(min=1) / exact).log() / math.log(FARTHEST / exact)  # 0 at `exact`, 1 at FARTHEST
+    share_QM = (distance_QM.clamp(min=1) / exact).log() / math.log(
+        FARTHEST / exact
+    )  # 0 at `exact`, 1 at FARTHEST
     wide_QM = (exact + (share_QM * (n_buckets - exact)).long()).clamp(max=n_buckets - 1)
     bucket_QM = torch.where(distance_QM < exact, distance_QM, wide_QM)
-    return bucket_QM if causal else bucket_QM + (offset_QM > 0) * n_buckets  # what comes later has the second half
+    return (
+        bucket_QM if causal else bucket_QM + (offset_QM > 0) * n_buckets
+    )  # what comes later has the second half

@@ -30,7 +30,9 @@ class Rotary(Relation):
 
     def angles(self, n_positions: int, device: torch.device, first: int = 0) -> Tensor:
         """Pk: how far each pair is turned at each position from `first` on, in radians."""
-        rate_k = torch.exp(torch.arange(0, self.size, 2, device=device) * (-math.log(10_000.0) / self.size))
+        rate_k = torch.exp(
+            torch.arange(0, self.size, 2, device=device) * (-math.log(10_000.0) / self.size)
+        )
         return torch.arange(first, first + n_positions, device=device)[:, None] * rate_k
 
 
@@ -38,5 +40,7 @@ def turned(x_BHPK: Tensor, angle_Pk: Tensor) -> Tensor:
     """Each pair of numbers turned by its angle."""
     a_BHPk, b_BHPk = x_BHPK.chunk(2, dim=-1)
     cos_Pk, sin_Pk = angle_Pk.cos(), angle_Pk.sin()
-    rotated_BHPK = torch.cat([a_BHPk * cos_Pk - b_BHPk * sin_Pk, b_BHPk * cos_Pk + a_BHPk * sin_Pk], dim=-1)
+    rotated_BHPK = torch.cat(
+        [a_BHPk * cos_Pk - b_BHPk * sin_Pk, b_BHPk * cos_Pk + a_BHPk * sin_Pk], dim=-1
+    )
     return rotated_BHPK.to(x_BHPK.dtype)  # angles have float32, the model may have half of it

@@ -13,7 +13,12 @@ from .config import POSITIONS, SCORES_AT_A_TIME, ModelConfig, SettingError, sett
 
 def all_but(*used: str) -> frozenset[str]:
     """The settings of the transformer from scratch without these and without those that follow from the task."""
-    return frozenset(each.name for each in fields(ModelConfig)) - {*used, "source_vocabulary", "target_vocabulary", "max_positions"}
+    return frozenset(each.name for each in fields(ModelConfig)) - {
+        *used,
+        "source_vocabulary",
+        "target_vocabulary",
+        "max_positions",
+    }
 
 
 def attention_count(d: int, bias: bool = True) -> int:
@@ -44,7 +49,9 @@ class OneVocabularyConfig(ModelConfig):
 class PrebuiltConfig(ModelConfig):
     """Sizes of the encoder-decoder made of torch's own layers."""
 
-    unused: ClassVar[frozenset[str]] = all_but("d_model", "n_heads", "n_layers", "d_ff", "dropout", "norm")
+    unused: ClassVar[frozenset[str]] = all_but(
+        "d_model", "n_heads", "n_layers", "d_ff", "dropout", "norm"
+    )
 
     def parameter_count(self) -> int:
         d, norm = self.d_model, 2 * self.d_model
@@ -52,7 +59,12 @@ class PrebuiltConfig(ModelConfig):
         decoder_layer = 2 * attention_count(d) + feed_forward_count(d, self.d_ff) + 3 * norm
         final_norms = 2 * norm if self.norm == "pre" else 0
         tables = (self.source_vocabulary + self.target_vocabulary + 2 * self.max_positions + 1) * d
-        return self.n_layers * (encoder_layer + decoder_layer) + final_norms + tables + self.target_vocabulary * (d + 1)
+        return (
+            self.n_layers * (encoder_layer + decoder_layer)
+            + final_norms
+            + tables
+            + self.target_vocabulary * (d + 1)
+        )
 
 
 # What the families with one stack of our own layers can be made of.
@@ -89,8 +101,14 @@ class DecoderOnlyConfig(OneVocabularyConfig):
         check_positions(self)
 
     def parameter_count(self) -> int:
-        positions = self.row_width(self.max_positions, self.max_positions) * self.d_model if self.positions == "learned" else 0
-        output = int(self.bias) * self.target_vocabulary + (0 if self.tie_output else self.target_vocabulary * self.d_model)
+        positions = (
+            self.row_width(self.max_positions, self.max_positions) * self.d_model
+            if self.positions == "learned"
+            else 0
+        )
+        output = int(self.bias) * self.target_vocabulary + (
+            0 if self.tie_output else self.target_vocabulary * self.d_model
+        )
         return one_stack_count(self) + positions + self.source_vocabulary * self.d_model + output
 
     def row_width(self, source: int, target: int) -> int:
@@ -100,7 +118,9 @@ class DecoderOnlyConfig(OneVocabularyConfig):
 def one_stack_count(config: ModelConfig) -> int:
     """Numbers in a stack of the playground's own encoder layers and the norm that closes it."""
     attention, relation, feed_forward, norm = config.part_counts()
-    return config.n_layers * (attention + relation + feed_forward + 2 * norm) + (norm if config.norm == "pre" else 0)
+    return config.n_layers * (attention + relation + feed_forward + 2 * norm) + (
+        norm if config.norm == "pre" else 0
+    )
 
 
 def check_positions(config: ModelConfig) -> None:
@@ -123,7 +143,11 @@ class RecurrentConfig(ModelConfig):
     unused: ClassVar[frozenset[str]] = all_but("d_model", "n_layers", "dropout")
 
     n_heads: int = setting(1, "Where a recurrent model looks, it looks in one way.", low=1, high=64)
-    cell: str = setting("gru", "What carries the past from symbol to symbol: a plain recurrent cell, LSTM or GRU.", choices=tuple(GATES))
+    cell: str = setting(
+        "gru",
+        "What carries the past from symbol to symbol: a plain recurrent cell, LSTM or GRU.",
+        choices=tuple(GATES),
+    )
     alignment: str = setting(
         "none",
         "How a recurrent decoder looks back at the source: not at all, by a small network (additive) or by a product (dot).",
@@ -133,13 +157,19 @@ class RecurrentConfig(ModelConfig):
     def parameter_count(self) -> int:
         d, gates = self.d_model, GATES[self.cell]
         cell = gates * (2 * d * d + 2 * d)
-        wider = gates * d * d if self.alignment == "additive" else 0  # the first decoder cell is given the context too
+        wider = (
+            gates * d * d if self.alignment == "additive" else 0
+        )  # the first decoder cell is given the context too
         looking = {"none": 0, "additive": 2 * d * d + d + d, "dot": 2 * d * d + d}[self.alignment]
         symbols = (self.source_vocabulary + self.target_vocabulary) * d
-        return 2 * self.n_layers * cell + wider + looking + symbols + self.target_vocabulary * (d + 1)
+        return (
+            2 * self.n_layers * cell + wider + looking + symbols + self.target_vocabulary * (d + 1)
+        )
 
     def kept_beside(self, source: int, target: int) -> int:
-        return source * target * self.d_model if self.alignment == "additive" else 0  # its small network's inside, for each pair
+        return (
+            source * target * self.d_model if self.alignment == "additive" else 0
+        )  # its small network's inside, for each pair
 
     def rows_at_a_time(self, width: int) -> int:
         return max(1, min(512, SCORES_AT_A_TIME // (self.d_model * width)))
@@ -186,5 +216,7 @@ class BartSizes(OneVocabularyConfig):
         d, norm = self.d_model, 2 * self.d_model
         encoder_layer = attention_count(d) + feed_forward_count(d, self.d_ff) + 2 * norm
         decoder_layer = 2 * attention_count(d) + feed_forward_count(d, self.d_ff) + 3 * norm
-        tables = (self.source_vocabulary + 2 * (self.max_positions + 2)) * d  # the first two positions of each table are never used
+        tables = (
+            self.source_vocabulary + 2 * (self.max_positions + 2)
+        ) * d  # the first two positions of each table are never used
         return tables + 2 * norm + self.n_layers * (encoder_layer + decoder_layer)

@@ -23,9 +23,15 @@ from .positions import Embedding, token_table
 class AttentionRecord:
     """The attention weights of one forward pass, a tensor for each layer. Rows sum to one."""
 
-    encoder_attention: list[Tensor] = field(default_factory=list)  # BHSS: where source positions look in the source
-    decoder_attention: list[Tensor] = field(default_factory=list)  # BHTT: where target positions look in their own past
-    cross_attention: list[Tensor] = field(default_factory=list)  # BHTS: where target positions look in the source
+    encoder_attention: list[Tensor] = field(
+        default_factory=list
+    )  # BHSS: where source positions look in the source
+    decoder_attention: list[Tensor] = field(
+        default_factory=list
+    )  # BHTT: where target positions look in their own past
+    cross_attention: list[Tensor] = field(
+        default_factory=list
+    )  # BHTS: where target positions look in the source
 
 
 class Transformer(nn.Module):
@@ -39,7 +45,11 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         target_tokens = token_table(config.target_vocabulary, config.d_model)
-        source_tokens = target_tokens if config.share_embeddings else token_table(config.source_vocabulary, config.d_model)
+        source_tokens = (
+            target_tokens
+            if config.share_embeddings
+            else token_table(config.source_vocabulary, config.d_model)
+        )
         self.source_embedding = Embedding(config, source_tokens, side="source")
         self.target_embedding = Embedding(config, target_tokens, side="target")
         self.encoder_layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.n_layers))
@@ -65,19 +75,33 @@ class Transformer(nn.Module):
                 record.encoder_attention.append(weights_BHSS)
         return self.encoder_norm(x_BSD)
 
-    def decode(self, target_BT: Tensor, memory_BSD: Tensor, source_BS: Tensor, record: AttentionRecord | None = None) -> Tensor:
+    def decode(
+        self,
+        target_BT: Tensor,
+        memory_BSD: Tensor,
+        source_BS: Tensor,
+        record: AttentionRecord | None = None,
+    ) -> Tensor:
         """A vector (BTD) for each target position, made from its past and from the memory.
 
         The target needs no padding mask: its padding stands behind every symbol, where the causal mask hides it.
         """
         may_look_back = causal_mask(target_BT.shape[1], target_BT.device)
-        return self._decode(target_BT, self.memory_keys(memory_BSD), may_look_back, padding_mask(source_BS), record=record)
+        return self._decode(
+            target_BT,
+            self.memory_keys(memory_BSD),
+            may_look_back,
+            padding_mask(source_BS),
+            record=record,
+        )
 
     def project(self, x_BTD: Tensor) -> Tensor:
         """Log-probabilities (BTV) of the next token."""
         return self.output(x_BTD).log_softmax(-1)
 
-    def forward_with_attention(self, source_BS: Tensor, target_BT: Tensor) -> tuple[Tensor, AttentionRecord]:
+    def forward_with_attention(
+        self, source_BS: Tensor, target_BT: Tensor
+    ) -> tuple[Tensor, AttentionRecord]:
         """Logits as from `forward`, and the attention of every layer and head on the way to them."""
         record = AttentionRecord()
         x_BTD = self.decode(target_BT, self.encode(source_BS, record), source_BS, record)
@@ -92,7 +116,10 @@ class Transformer(nn.Module):
 
     def empty_past(self, batch_size: int, n_positions: int) -> list[Past]:
         """Room for the keys and values of `n_positions` target positions, for each decoder layer."""
-        weight, shape_BGM = self.output.weight, (batch_size, self.config.key_value_heads, n_positions)
+        weight, shape_BGM = (
+            self.output.weight,
+            (batch_size, self.config.key_value_heads, n_positions),
+        )
         key, value = (*shape_BGM, self.config.key_size), (*shape_BGM, self.config.value_size)
         return [Past(weight.new_empty(key), weight.new_empty(value)) for _ in self.decoder_layers]
 
@@ -126,7 +153,12 @@ class Transformer(nn.Module):
         x_BTD = self.target_embedding(target_BT, first=past[0].length if past else 0)
         for i, layer in enumerate(self.decoder_layers):
             x_BTD, self_weights_BHTM, cross_weights_BHTS = layer(
-                x_BTD, may_look_back, memory_keys[i], may_look_across, past[i] if past else None, weigh=record is not None
+                x_BTD,
+                may_look_back,
+                memory_keys[i],
+                may_look_across,
+                past[i] if past else None,
+                weigh=record is not None,
             )
             if record is not None:
                 record.decoder_attention.append(self_weights_BHTM)

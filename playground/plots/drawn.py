@@ -74,15 +74,31 @@ def work(pipe: Connection, what: dict[str, Any], sequence: str, n: int) -> None:
     torch.set_num_threads(1)
     try:
         run = Path(what["run"]) if "run" in what else None
-        opened = Inspector().at_step(what) if run else Inspector().checkpoint(Path(what["checkpoint"]))
+        opened = (
+            Inspector().at_step(what) if run else Inspector().checkpoint(Path(what["checkpoint"]))
+        )
         folder = run or Path(what["checkpoint"])
         lines = [line for line in read_lines(folder) if line["step"] <= opened.step]
         history = (
-            {step: weights_path(folder, step) for step in thinned([s for s in kept_steps(folder) if s <= opened.step])} if run else None
+            {
+                step: weights_path(folder, step)
+                for step in thinned([s for s in kept_steps(folder) if s <= opened.step])
+            }
+            if run
+            else None
         )
         scores = None if run else read_manifest(folder).scores
         with tempfile.TemporaryDirectory() as scratch:
-            _, files = draw_all(Path(scratch), opened.config, opened.family, sequence, n, lines=lines, scores=scores, history=history)
+            _, files = draw_all(
+                Path(scratch),
+                opened.config,
+                opened.family,
+                sequence,
+                n,
+                lines=lines,
+                scores=scores,
+                history=history,
+            )
             answer = {"zip": packed(files)}
     except (ValueError, OSError) as error:
         answer = {"error": str(error)}
@@ -96,7 +112,15 @@ def work_lab(pipe: Connection, found: Mapping[str, Mapping[str, Any]]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         with tempfile.TemporaryDirectory() as scratch:
-            answer = {"zip": packed([path for name, data in found.items() for path in lab.write(Path(scratch), name, data)])}
+            answer = {
+                "zip": packed(
+                    [
+                        path
+                        for name, data in found.items()
+                        for path in lab.write(Path(scratch), name, data)
+                    ]
+                )
+            }
     except (ValueError, OSError) as error:
         answer = {"error": str(error)}
     with suppress(OSError):

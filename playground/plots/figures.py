@@ -30,7 +30,17 @@ DPI = 150
 # From paper to ink in steps of equal lightness (CIELAB L* falls by 10.3 at each), so that equal differences look equal.
 RAMP = LinearSegmentedColormap.from_list(
     "paper to ink",
-    ["#ffffff", "#d2e4f3", "#a1cbe5", "#76b0d7", "#4d94c8", "#3277b5", "#195ba1", "#10427e", "#082a5c"],
+    [
+        "#ffffff",
+        "#d2e4f3",
+        "#a1cbe5",
+        "#76b0d7",
+        "#4d94c8",
+        "#3277b5",
+        "#195ba1",
+        "#10427e",
+        "#082a5c",
+    ],
 )
 SHARE = Normalize(0, 1)
 
@@ -38,7 +48,9 @@ CAPTION = "down: the symbol that is written    across: the source it is read fro
 WIDEST_PANEL, NARROWEST_PANEL, LARGEST_CELL = 4.0, 1.25, 0.36  # inches
 LABEL_ROOM = 0.145  # inches that a symbol needs along an axis
 
-_saving = threading.Lock()  # the salt of SVG names can only be given through matplotlib's global settings
+_saving = (
+    threading.Lock()
+)  # the salt of SVG names can only be given through matplotlib's global settings
 
 
 # What every figure shares
@@ -52,13 +64,17 @@ def blank(width: float, height: float) -> Figure:
 def panel(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:
     """Axes at a place given in inches from the figure's lower left corner, with a quiet frame."""
     whole_width, whole_height = figure.get_size_inches()
-    axes = figure.add_axes((left / whole_width, bottom / whole_height, width / whole_width, height / whole_height))
+    axes = figure.add_axes(
+        (left / whole_width, bottom / whole_height, width / whole_width, height / whole_height)
+    )
     axes.tick_params(length=3, width=0.6, color=QUIET, labelcolor=INK, labelsize=8.5)
     axes.spines[:].set(color=QUIET, linewidth=0.6)
     return axes
 
 
-def chart(figure: Figure, left: float, bottom: float, width: float, height: float, title: str) -> Axes:
+def chart(
+    figure: Figure, left: float, bottom: float, width: float, height: float, title: str
+) -> Axes:
     """A panel for curves: a title over its left corner, light lines behind, open to the right and above."""
     axes = panel(figure, left, bottom, width, height)
     axes.spines[["top", "right"]].set_visible(False)
@@ -68,11 +84,28 @@ def chart(figure: Figure, left: float, bottom: float, width: float, height: floa
     return axes
 
 
-def heatmap(axes: Axes, weights_TS: Any, rows: Sequence[str], columns: Sequence[str], *, label_rows: bool, label_columns: bool) -> None:
+def heatmap(
+    axes: Axes,
+    weights_TS: Any,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    *,
+    label_rows: bool,
+    label_columns: bool,
+) -> None:
     """Shares from 0 to 1 as cells. Labels that have no room are thinned out evenly, the first always shown."""
-    axes.imshow(np.asarray(weights_TS, dtype=float), cmap=RAMP, norm=SHARE, aspect="auto", interpolation="nearest")
+    axes.imshow(
+        np.asarray(weights_TS, dtype=float),
+        cmap=RAMP,
+        norm=SHARE,
+        aspect="auto",
+        interpolation="nearest",
+    )
     width, height = axes.get_position().size * axes.figure.get_size_inches()  # type: ignore[union-attr]
-    for axis, labels, room, shown in ((axes.xaxis, columns, width, label_columns), (axes.yaxis, rows, height, label_rows)):
+    for axis, labels, room, shown in (
+        (axes.xaxis, columns, width, label_columns),
+        (axes.yaxis, rows, height, label_rows),
+    ):
         every = math.ceil(LABEL_ROOM * len(labels) / room)
         if not shown:
             axis.set_major_locator(NullLocator())
@@ -99,10 +132,16 @@ def save(figure: Figure, path: Path) -> None:
     Raises:
         ValueError: for any other kind of file.
     """
-    dateless: dict[str, dict[str, Any]] = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    dateless: dict[str, dict[str, Any]] = {
+        "png": {"Software": None},
+        "svg": {"Date": None},
+        "pdf": {"CreationDate": None},
+    }
     kind = path.suffix.lower().removeprefix(".")
     if kind not in dateless:
-        raise ValueError(f"{path.name} is no kind of figure that is written here; end the name in {', '.join('.' + k for k in dateless)}")
+        raise ValueError(
+            f"{path.name} is no kind of figure that is written here; end the name in {', '.join('.' + k for k in dateless)}"
+        )
     with _saving, matplotlib.rc_context({"svg.hashsalt": "transformer-playground"}):
         figure.savefig(path, format=kind, dpi=DPI, metadata=dateless[kind])
 
@@ -118,33 +157,62 @@ def training_curve(lines: Sequence[Mapping[str, Any]]) -> Figure:
         ValueError: without a line there is nothing to draw.
     """
     if not lines:
-        raise ValueError("there are no metrics to draw; give the lines of a run of one step or more")
+        raise ValueError(
+            "there are no metrics to draw; give the lines of a run of one step or more"
+        )
     steps, losses = [line["step"] for line in lines], [line["loss"] for line in lines]
     scored = [line for line in lines if line.get("exact_match") is not None]
     width, last = 7.2, max(1, *steps)
     figure = blank(width, 4.4 if scored else 2.65)
-    loss = chart(figure, 0.65, 2.3 if scored else 0.5, width - 0.9, 1.75, "Training loss, on a log scale")
-    loss.plot(steps, losses, color=ACCENT, linewidth=1.3, marker="o" if len(lines) == 1 else "", markersize=4)
+    loss = chart(
+        figure, 0.65, 2.3 if scored else 0.5, width - 0.9, 1.75, "Training loss, on a log scale"
+    )
+    loss.plot(
+        steps,
+        losses,
+        color=ACCENT,
+        linewidth=1.3,
+        marker="o" if len(lines) == 1 else "",
+        markersize=4,
+    )
     positive = [value for value in losses if value > 0]
     if positive:
         loss.set_yscale("log")
         spread = max(positive) / min(positive)
-        few: Any = MaxNLocator(4, prune="both") if spread < 4 else LogLocator(subs=(1, 2, 5) if spread < 100 else (1,))
+        few: Any = (
+            MaxNLocator(4, prune="both")
+            if spread < 4
+            else LogLocator(subs=(1, 2, 5) if spread < 100 else (1,))
+        )
         loss.yaxis.set_major_locator(few)
         loss.yaxis.set_minor_locator(NullLocator())
         loss.yaxis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:g}"))
     bottom = loss
     if scored:
         asked = {line.get("scored") for line in scored} - {None}
-        title = f"Right, of {asked.pop():,} held-out sequences" if len(asked) == 1 else "Right, of held-out sequences"
+        title = (
+            f"Right, of {asked.pop():,} held-out sequences"
+            if len(asked) == 1
+            else "Right, of held-out sequences"
+        )
         bottom = chart(figure, 0.65, 0.5, width - 0.9, 1.3, title)
         styles: list[tuple[str, str, dict[str, Any]]] = [
             ("exact_match", "whole answers", {"color": ACCENT, "linewidth": 1.6, "zorder": 3}),
-            ("token_accuracy", "single symbols", {"color": SECOND, "linewidth": 1.2, "linestyle": (0, (4, 2))}),
+            (
+                "token_accuracy",
+                "single symbols",
+                {"color": SECOND, "linewidth": 1.2, "linestyle": (0, (4, 2))},
+            ),
         ]
         for name, label, style in styles:
             seen = [(line["step"], line[name]) for line in scored if line.get(name) is not None]
-            bottom.plot(*zip(*seen, strict=True), marker="o" if len(seen) <= 60 else "", markersize=3, label=label, **style)
+            bottom.plot(
+                *zip(*seen, strict=True),
+                marker="o" if len(seen) <= 60 else "",
+                markersize=3,
+                label=label,
+                **style,
+            )
         bottom.set_ylim(-0.03, 1.05)
         bottom.set_yticks([0, 0.5, 1])
         bottom.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
@@ -187,15 +255,40 @@ def cross_attention(weights_LHTS: Any, rows: Sequence[str], columns: Sequence[st
         bottom = below + (layers - 1 - layer) * (down + gap)
         for head in range(heads):
             axes = panel(figure, left + head * (across + gap), bottom, across, down)
-            heatmap(axes, weights[layer, head], rows, columns, label_rows=head == 0, label_columns=layer == layers - 1)
+            heatmap(
+                axes,
+                weights[layer, head],
+                rows,
+                columns,
+                label_rows=head == 0,
+                label_columns=layer == layers - 1,
+            )
             if layer == 0:
                 axes.set_title(f"head {head + 1}", fontsize=9, color=INK, pad=5)
         figure.text(
-            0.2 / width, (bottom + down / 2) / height, f"layer {layer + 1}", rotation=90, fontsize=9, color=INK, ha="center", va="center"
+            0.2 / width,
+            (bottom + down / 2) / height,
+            f"layer {layer + 1}",
+            rotation=90,
+            fontsize=9,
+            color=INK,
+            ha="center",
+            va="center",
         )
     tall = min(layers * down + (layers - 1) * gap, 2.4)
-    colour_bar(figure, left + heads * across + (heads - 1) * gap + 0.15, height - above - tall, tall)
-    figure.text(left / width, 0.1 / height, CAPTION, fontsize=8, color=QUIET, ha="left", va="bottom", linespacing=1.4)
+    colour_bar(
+        figure, left + heads * across + (heads - 1) * gap + 0.15, height - above - tall, tall
+    )
+    figure.text(
+        left / width,
+        0.1 / height,
+        CAPTION,
+        fontsize=8,
+        color=QUIET,
+        ha="left",
+        va="bottom",
+        linespacing=1.4,
+    )
     return figure
 
 
@@ -208,7 +301,9 @@ def exact_match_by_length(scores: Mapping[str, Any]) -> Figure:
     """
     lines = scores["by_length"]
     if not lines:
-        raise ValueError("these scores have no lengths to draw; score the model with `evaluate` first")
+        raise ValueError(
+            "these scores have no lengths to draw; score the model with `evaluate` first"
+        )
     width = max(5.2, min(10.0, 1.0 + 0.52 * len(lines)))
     figure = blank(width, 2.95)
     axes = chart(figure, 0.65, 0.7, width - 0.9, 1.85, "Exact match by length, with 95 % intervals")
@@ -218,11 +313,24 @@ def exact_match_by_length(scores: Mapping[str, Any]) -> Figure:
     for line in lines:
         if line["exact_match"] is not None:
             low, high = wilson(round(line["exact_match"] * line["n"]), line["n"])
-            axes.plot([line["length"]] * 2, [low, high], color=ACCENT, linewidth=4, alpha=0.35, solid_capstyle="butt")
-            axes.plot([line["length"]], [line["exact_match"]], color=ACCENT, marker="o", markersize=4.5)
+            axes.plot(
+                [line["length"]] * 2,
+                [low, high],
+                color=ACCENT,
+                linewidth=4,
+                alpha=0.35,
+                solid_capstyle="butt",
+            )
+            axes.plot(
+                [line["length"]], [line["exact_match"]], color=ACCENT, marker="o", markersize=4.5
+            )
     every = math.ceil(0.42 * len(lines) / (width - 0.9))
     shown = lines[::every]
-    axes.set_xticks([line["length"] for line in shown], [f"{line['length']}\n{line['n']:,}" for line in shown])
+    axes.set_xticks(
+        [line["length"] for line in shown], [f"{line['length']}\n{line['n']:,}" for line in shown]
+    )
     axes.set_xlim(lines[0]["length"] - 0.6, lines[-1]["length"] + 0.6)
-    axes.set_xlabel("length, and under it how many held-out sequences were asked", fontsize=9, color=INK)
+    axes.set_xlabel(
+        "length, and under it how many held-out sequences were asked", fontsize=9, color=INK
+    )
     return figure

@@ -49,7 +49,9 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#1
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)))
 
 # From below zero over white to above, equally dark at equal distance.
-SIGNED = LinearSegmentedColormap.from_list("signed", ["#5e3000", "#b35c00", "#e6b680", "#ffffff", "#8fbfdf", "#1f6fb2", "#0b3a66"])
+SIGNED = LinearSegmentedColormap.from_list(
+    "signed", ["#5e3000", "#b35c00", "#e6b680", "#ffffff", "#8fbfdf", "#1f6fb2", "#0b3a66"]
+)
 
 SAYS = {
     "encoder": "down: the position that looks    across: where it looks",
@@ -57,7 +59,15 @@ SAYS = {
     "cross": "down: the symbol that is written    across: the source it is read from",
 }
 DARKER = "darker: more attention, from 0 to 1; every row sums to 1"
-MOST_BARS, MOST_LAYERS, MOST_HEADS, MOST_STEPS, MOST_ROWS, MOST_PLACES, MOST_PARTS = 24, 8, 16, 24, 96, 40, 60  # that one figure draws
+MOST_BARS, MOST_LAYERS, MOST_HEADS, MOST_STEPS, MOST_ROWS, MOST_PLACES, MOST_PARTS = (
+    24,
+    8,
+    16,
+    24,
+    96,
+    40,
+    60,
+)  # that one figure draws
 CAPTION_ROOM = 5.6  # inches that the longest line below a figure needs
 
 
@@ -89,14 +99,31 @@ def attention_grid(data: Row) -> Figure:
             axes = panel(figure, left + head * (across + gap), bottom, across, down)
             _hatched(axes)
             seen = np.where(data["possible"], weights[layer, head], np.nan)
-            heatmap(axes, seen, rows, columns, label_rows=head == 0, label_columns=layer == layers - 1)
+            heatmap(
+                axes, seen, rows, columns, label_rows=head == 0, label_columns=layer == layers - 1
+            )
             if layer == 0:
                 axes.set_title(f"head {head + 1}", fontsize=9, color=INK, pad=5)
         middle = (bottom + down / 2) / height
-        figure.text(0.22 / width, middle, f"layer {layer + 1}", rotation=90, fontsize=9, color=INK, ha="center", va="center")
+        figure.text(
+            0.22 / width,
+            middle,
+            f"layer {layer + 1}",
+            rotation=90,
+            fontsize=9,
+            color=INK,
+            ha="center",
+            va="center",
+        )
     tall = min(layers * down + (layers - 1) * gap, 2.4)
-    colour_bar(figure, left + heads * across + (heads - 1) * gap + 0.15, height - above - tall, tall)
-    cut = f"; the first {heads} heads of the first {layers} layers" if weights.size < every.size else ""
+    colour_bar(
+        figure, left + heads * across + (heads - 1) * gap + 0.15, height - above - tall, tall
+    )
+    cut = (
+        f"; the first {heads} heads of the first {layers} layers"
+        if weights.size < every.size
+        else ""
+    )
     _caption(figure, left, SAYS[data["kind"]], DARKER + cut)
     return figure
 
@@ -116,12 +143,24 @@ def head_large(data: Row) -> Figure:
     _title(figure, left, data["title"].capitalize())
     axes = panel(figure, left, below, cell * len(columns), cell * len(rows))
     _hatched(axes)
-    heatmap(axes, np.where(data["possible"], weights, np.nan), rows, columns, label_rows=True, label_columns=True)
+    heatmap(
+        axes,
+        np.where(data["possible"], weights, np.nan),
+        rows,
+        columns,
+        label_rows=True,
+        label_columns=True,
+    )
     axes.tick_params(labelsize=10)
     if cell > 0.36:
         for q, m in np.argwhere(np.asarray(data["possible"], dtype=bool) & (weights >= 0.01)):
             _number(axes, m, q, f"{floored(weights[q, m], 2):.2f}".removeprefix("0"), weights[q, m])
-    colour_bar(figure, left + cell * len(columns) + 0.18, height - above - min(2.4, cell * len(rows)), min(2.4, cell * len(rows)))
+    colour_bar(
+        figure,
+        left + cell * len(columns) + 0.18,
+        height - above - min(2.4, cell * len(rows)),
+        min(2.4, cell * len(rows)),
+    )
     _caption(figure, left, SAYS[data["kind"]], DARKER)
     return figure
 
@@ -144,7 +183,9 @@ def cross_attention_by_step(data: Row) -> Figure:
     down = math.ceil(len(steps) / across)
     tall = line * len(heads)
     left, gap, head_room = 0.3 + 0.068 * max(map(len, heads)), 0.3, 0.5
-    below = 0.5 + (max(0.0, 0.8 - tall) if down == 1 else 0.0)  # the scale needs room beside a single low panel
+    below = 0.5 + (
+        max(0.0, 0.8 - tall) if down == 1 else 0.0
+    )  # the scale needs room beside a single low panel
     width = max(left + CAPTION_ROOM, left + across * beside + (across - 1) * gap + 0.75)
     height = below + down * (tall + head_room + 0.2) + 0.35
     figure = blank(width, height)
@@ -153,18 +194,45 @@ def cross_attention_by_step(data: Row) -> Figure:
         x = left + i % across * (beside + gap)
         y = below + (down - 1 - i // across) * (tall + head_room + 0.2) + 0.2
         axes = panel(figure, x, y, cell * len(columns), tall)
-        heatmap(axes, step["weights"][: len(heads)], heads, columns, label_rows=i % across == 0, label_columns=True)
+        heatmap(
+            axes,
+            step["weights"][: len(heads)],
+            heads,
+            columns,
+            label_rows=i % across == 0,
+            label_columns=True,
+        )
         for text in axes.get_yticklabels():
             text.set(fontfamily="DejaVu Sans", fontsize=8)
         written = " ".join(step["written"][-6:])
         cut = "… " if len(step["written"]) > 6 else ""
         mark = "" if step["right"] in (None, step["next"]) else f", right: {step['right']}"
         _over(axes, f"{cut}{written}", QUIET, 14, MONO)
-        _over(axes, f"→ {step['next']}  {percent(step['probability'])}{mark}", INK if not mark else SECOND, 4, MONO)
+        _over(
+            axes,
+            f"→ {step['next']}  {percent(step['probability'])}{mark}",
+            INK if not mark else SECOND,
+            4,
+            MONO,
+        )
     tall_bar = max(0.8, min(tall, 2.0))
-    colour_bar(figure, left + across * beside + (across - 1) * gap + 0.15, height - 0.35 - head_room - tall_bar, tall_bar)
-    cut = f"; the first {len(steps)} steps of {len(data['steps'])}" if len(steps) < len(data["steps"]) else ""
-    _caption(figure, left, "above: what is written so far, and what the model writes next with which probability", DARKER + cut)
+    colour_bar(
+        figure,
+        left + across * beside + (across - 1) * gap + 0.15,
+        height - 0.35 - head_room - tall_bar,
+        tall_bar,
+    )
+    cut = (
+        f"; the first {len(steps)} steps of {len(data['steps'])}"
+        if len(steps) < len(data["steps"])
+        else ""
+    )
+    _caption(
+        figure,
+        left,
+        "above: what is written so far, and what the model writes next with which probability",
+        DARKER + cut,
+    )
     return figure
 
 
@@ -188,7 +256,11 @@ def ablation_ranking(rows: Sequence[Row], title: str = "") -> Figure:
     left, bar, below, above = 0.35 + 0.066 * max(map(len, names)), 0.23, 0.75, 0.75
     width, height = left + 5.0, below + bar * len(names) + above
     figure = blank(width, height)
-    _title(figure, 0.2, title or ("Heads left alone among the heads" if kept else "What is lost without each part"))
+    _title(
+        figure,
+        0.2,
+        title or ("Heads left alone among the heads" if kept else "What is lost without each part"),
+    )
     lost = chart(figure, left, below, 2.6, bar * len(names), "")
     exact = chart(figure, left + 2.9, below, 1.75, bar * len(names), "")
     styles: dict[str, dict[str, Any]] = {
@@ -201,7 +273,14 @@ def ablation_ranking(rows: Sequence[Row], title: str = "") -> Figure:
         for y, name in enumerate(names):
             axes.axhline(y, color=GRID, linewidth=0.5, zorder=0)
             for row in (row for row in rows if row["name"] == name):
-                axes.plot(row[key], y, linestyle="", markersize=5, label=row["how"] if y == 0 else None, **styles[row["how"]])
+                axes.plot(
+                    row[key],
+                    y,
+                    linestyle="",
+                    markersize=5,
+                    label=row["how"] if y == 0 else None,
+                    **styles[row["how"]],
+                )
         axes.set_ylim(len(names) - 0.4, -0.6)
     lost.set_yticks(range(len(names)), names)
     lost.tick_params(axis="y", length=0, labelsize=8.5)
@@ -209,9 +288,19 @@ def ablation_ranking(rows: Sequence[Row], title: str = "") -> Figure:
     lost.set_xscale("symlog", linthresh=0.1, linscale=0.6)
     worst = max([0.1, *(row["log_probability_lost"] for row in rows if row["name"] in names)])
     lost.set_xlim(min(-0.02, *(1.3 * row["log_probability_lost"] for row in rows)), worst * 1.5)
-    ticks = [0, *(10.0**n for n in range(-1, math.ceil(math.log10(worst)) + 1) if 10.0**n < worst * 1.5)]
+    ticks = [
+        0,
+        *(10.0**n for n in range(-1, math.ceil(math.log10(worst)) + 1) if 10.0**n < worst * 1.5),
+    ]
     most_gained = -lost.get_xlim()[0]
-    ticks = [*(-(10.0**n) for n in range(math.ceil(math.log10(most_gained)), -2, -1) if 10.0**n < most_gained), *ticks]
+    ticks = [
+        *(
+            -(10.0**n)
+            for n in range(math.ceil(math.log10(most_gained)), -2, -1)
+            if 10.0**n < most_gained
+        ),
+        *ticks,
+    ]
     lost.set_xticks(ticks, [f"{tick:g}".replace("-", "−") for tick in ticks])
     lost.xaxis.set_minor_locator(NullLocator())
     lost.set_xlabel("log-probability lost, in nats", fontsize=9, color=INK)
@@ -219,10 +308,20 @@ def ablation_ranking(rows: Sequence[Row], title: str = "") -> Figure:
     exact.set_xticks([0, 0.5, 1])
     exact.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     exact.set_xlabel("exact match then", fontsize=9, color=INK)
-    lost.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=2, frameon=False, fontsize=8.5, labelcolor=INK, title=None)
+    lost.legend(
+        loc="lower left",
+        bbox_to_anchor=(-0.02, 1.0),
+        ncols=2,
+        frameon=False,
+        fontsize=8.5,
+        labelcolor=INK,
+        title=None,
+    )
     before = rows[0]["exact_match_before"]
     exact.axvline(before, color=QUIET, linewidth=0.9, linestyle=(0, (3, 2)), zorder=1)
-    exact.text(before, -0.75, f"whole: {percent(before)}", fontsize=8, color=QUIET, ha="right", va="bottom")
+    exact.text(
+        before, -0.75, f"whole: {percent(before)}", fontsize=8, color=QUIET, ha="right", va="bottom"
+    )
     rest = f"; the {len(names)} first of {len(every)}" if len(every) > len(names) else ""
     replaced = "all other heads' output" if kept else "the part's output"
     says = f"{replaced} set to zero, or to its mean at each position, on {rows[0]['n']:,} held-out sequences{rest}"
@@ -243,7 +342,16 @@ def head_scores(rows: Sequence[Row]) -> Figure:
     if not rows:
         raise ValueError("there are no heads to draw")
     every, rows = rows, rows[:MOST_ROWS]
-    patterns = ["diagonal", "anti-diagonal", "previous", "next", "first", "last", "uniform", "aligned"]
+    patterns = [
+        "diagonal",
+        "anti-diagonal",
+        "previous",
+        "next",
+        "first",
+        "last",
+        "uniform",
+        "aligned",
+    ]
     cell, bar = 0.62, 0.24
     left, below, above = 0.3 + 0.066 * max(len(row["name"]) for row in rows), 0.62, 1.0
     width, height = left + cell * (len(patterns) + 2) + 0.3, below + bar * len(rows) + above
@@ -251,7 +359,10 @@ def head_scores(rows: Sequence[Row]) -> Figure:
     _title(figure, 0.2, "What every head looks like")
     axes = panel(figure, left, below, cell * len(patterns), bar * len(rows))
     _hatched(axes)
-    table = np.array([[np.nan if row[name] is None else row[name] for name in patterns] for row in rows], dtype=float)
+    table = np.array(
+        [[np.nan if row[name] is None else row[name] for name in patterns] for row in rows],
+        dtype=float,
+    )
     axes.imshow(table, cmap=RAMP, norm=SHARE, aspect="auto", interpolation="nearest")
     for y, x in np.argwhere(~np.isnan(table)):
         _number(axes, x, y, f"{100 * floored(table[y, x], 2):.0f}", table[y, x])
@@ -262,11 +373,28 @@ def head_scores(rows: Sequence[Row]) -> Figure:
     for column, (key, label) in enumerate((("entropy", "entropy"), ("distance", "distance"))):
         x = (left + cell * (len(patterns) + column + 0.5)) / width
         top = (below + bar * len(rows) + 0.05) / height
-        figure.text(x - 0.12 / width, top, label, fontsize=8.5, color=INK, rotation=40, rotation_mode="anchor", ha="left", va="bottom")
+        figure.text(
+            x - 0.12 / width,
+            top,
+            label,
+            fontsize=8.5,
+            color=INK,
+            rotation=40,
+            rotation_mode="anchor",
+            ha="left",
+            va="bottom",
+        )
         for y, row in enumerate(rows):
             text = "" if row[key] is None else f"{row[key]:.2f}"
             figure.text(
-                x, (below + bar * (len(rows) - y - 0.5)) / height, text, fontsize=8, color=INK, family=MONO, ha="center", va="center"
+                x,
+                (below + bar * (len(rows) - y - 0.5)) / height,
+                text,
+                fontsize=8,
+                color=INK,
+                family=MONO,
+                ha="center",
+                va="center",
             )
     _caption(
         figure, 0.2, "percent of attention on the pattern; aligned: on the symbol that the task copies; hatched: cannot be",
@@ -291,15 +419,26 @@ def heads_over_training(rows: Sequence[Row]) -> Figure:
     width, tall, gap, below, above = 7.4, 1.55, 0.55, 0.75, 0.35
     height = below + len(kinds) * tall + (len(kinds) - 1) * gap + above
     figure = blank(width, height)
-    titles = {"encoder": "Encoder self-attention", "decoder": "Decoder self-attention", "cross": "Cross-attention"}
+    titles = {
+        "encoder": "Encoder self-attention",
+        "decoder": "Decoder self-attention",
+        "cross": "Cross-attention",
+    }
     for i, kind in enumerate(kinds):
         last = sorted(
-            (row for row in rows if row["kind"] == kind and row["step"] == steps[-1]), key=lambda row: -row[row["best"] or "uniform"]
+            (row for row in rows if row["kind"] == kind and row["step"] == steps[-1]),
+            key=lambda row: -row[row["best"] or "uniform"],
         )
-        axes = chart(figure, 0.6, below + (len(kinds) - 1 - i) * (tall + gap), 4.4, tall, titles[kind])
+        axes = chart(
+            figure, 0.6, below + (len(kinds) - 1 - i) * (tall + gap), 4.4, tall, titles[kind]
+        )
         for at, final in enumerate(last):
             pattern = final["best"] or "uniform"
-            line = [row[pattern] for row in sorted(rows, key=lambda row: row["step"]) if row["name"] == final["name"]]
+            line = [
+                row[pattern]
+                for row in sorted(rows, key=lambda row: row["step"])
+                if row["name"] == final["name"]
+            ]
             layer, head = (int(word.split()[-1]) - 1 for word in final["name"].split(", ")[-2:])
             named = at < 8
             axes.plot(
@@ -315,11 +454,19 @@ def heads_over_training(rows: Sequence[Row]) -> Figure:
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:,.0f}"))
         axes.tick_params(labelbottom=i == len(kinds) - 1)
         axes.legend(
-            loc="upper left", bbox_to_anchor=(1.02, 1.08), frameon=False, fontsize=8, labelcolor=INK, handlelength=2.2, borderaxespad=0
+            loc="upper left",
+            bbox_to_anchor=(1.02, 1.08),
+            frameon=False,
+            fontsize=8,
+            labelcolor=INK,
+            handlelength=2.2,
+            borderaxespad=0,
         )
     figure.axes[-1].set_xlabel("step", fontsize=9, color=INK)
     _caption(
-        figure, 0.6, "percent of a head's attention on the pattern that it shows most beyond chance at the end; dashes tell layers apart"
+        figure,
+        0.6,
+        "percent of a head's attention on the pattern that it shows most beyond chance at the end; dashes tell layers apart",
     )
     return figure
 
@@ -342,19 +489,44 @@ def logit_lens(data: Row) -> Figure:
     _title(figure, left, "What each layer would write")
     axes = panel(figure, left, below, cell * len(columns), 0.42 * len(layers))
     upwards = slice(None, None, -1)  # the embedding at the bottom, as models are drawn
-    heatmap(axes, probability[upwards], layers[upwards], columns, label_rows=True, label_columns=True)
+    heatmap(
+        axes, probability[upwards], layers[upwards], columns, label_rows=True, label_columns=True
+    )
     for text in axes.get_yticklabels():
         text.set(fontfamily="DejaVu Sans", fontsize=8.5)
     for y, symbols in enumerate(data["symbols"][upwards]):
         for x, symbol in enumerate(symbols[:MOST_PLACES]):
             dark = probability[upwards][y, x] > 0.5
-            axes.text(x, y, symbol, fontsize=9, color="white" if dark else INK, family=MONO, ha="center", va="center", parse_math=False)
+            axes.text(
+                x,
+                y,
+                symbol,
+                fontsize=9,
+                color="white" if dark else INK,
+                family=MONO,
+                ha="center",
+                va="center",
+                parse_math=False,
+            )
             if symbol != columns[x]:
-                axes.add_patch(Rectangle((x - 0.44, y - 0.42), 0.88, 0.84, fill=False, edgecolor=SECOND, linewidth=1.4))
+                axes.add_patch(
+                    Rectangle(
+                        (x - 0.44, y - 0.42),
+                        0.88,
+                        0.84,
+                        fill=False,
+                        edgecolor=SECOND,
+                        linewidth=1.4,
+                    )
+                )
     colour_bar(figure, left + cell * len(columns) + 0.15, below, 0.42 * len(layers))
     right = "the right symbol" if data["known"] else "what it wrote itself"
     says = f"across: {right}    in the cell: the likeliest, framed where it is another"
-    cut = f"; the first {len(columns)} places of {len(data['columns'])}" if len(columns) < len(data["columns"]) else ""
+    cut = (
+        f"; the first {len(columns)} places of {len(data['columns'])}"
+        if len(columns) < len(data["columns"])
+        else ""
+    )
     _caption(figure, left, says, f"darker: more probable, from 0 to 1{cut}")
     return figure
 
@@ -372,13 +544,19 @@ def contributions(rows: Sequence[Row]) -> Figure:
     shown = [(row["name"], row["logit"]) for row in rows if row in loudest]
     total = sum(row["logit"] for row in rows)
     if len(shown) < len(rows):
-        shown.append((f"{len(rows) - len(shown)} more parts", total - sum(value for _, value in shown)))
+        shown.append(
+            (f"{len(rows) - len(shown)} more parts", total - sum(value for _, value in shown))
+        )
     names, values = [*(name for name, _ in shown), "sum"], [*(value for _, value in shown), total]
     left, bar, below, above = 0.35 + 0.066 * max(map(len, names)), 0.22, 0.75, 0.5
     width, height = left + 4.3, below + bar * len(names) + above
     figure = blank(width, height)
     token, against = rows[0]["token"], rows[0]["against"]
-    _title(figure, 0.2, f"Why {token} and not {against} at place {rows[0]['position'] + 1} of the answer")
+    _title(
+        figure,
+        0.2,
+        f"Why {token} and not {against} at place {rows[0]['position'] + 1} of the answer",
+    )
     axes = chart(figure, left, below, 4.0, bar * len(names), "")
     axes.grid(axis="y", visible=False)
     axes.grid(axis="x", color=GRID, linewidth=0.7)
@@ -387,7 +565,9 @@ def contributions(rows: Sequence[Row]) -> Figure:
     axes.axvline(0, color=QUIET, linewidth=0.8)
     reach = max(abs(value) for value in values) or 1.0
     for y, value in enumerate(values):
-        at, side = (value + 0.015 * reach, "left") if value >= 0 else (value - 0.015 * reach, "right")
+        at, side = (
+            (value + 0.015 * reach, "left") if value >= 0 else (value - 0.015 * reach, "right")
+        )
         text = f"{round(value, 2) + 0.0:+.2f}".replace("-", "−")
         axes.text(at, y, text, fontsize=8, color=INK, va="center", ha=side)
     axes.set_xlim(min(0, *values) - 0.17 * reach, max(0, *values) + 0.17 * reach)
@@ -404,7 +584,10 @@ def contributions(rows: Sequence[Row]) -> Figure:
 
 def positions(data: Row) -> Figure:
     """The position vectors of source and target as heatmaps, below zero in orange, above in blue. `data`: kind, source PD, target PD."""
-    sides = {"source": np.asarray(data["source"], dtype=float), "target": np.asarray(data["target"], dtype=float)}
+    sides = {
+        "source": np.asarray(data["source"], dtype=float),
+        "target": np.asarray(data["target"], dtype=float),
+    }
     reach = max(float(np.abs(matrix).max()) for matrix in sides.values()) or 1.0
     tall = [max(0.9, min(3.0, 0.16 * len(matrix))) for matrix in sides.values()]
     width, below, gap, above = 7.2, 0.5, 0.75, 0.5
@@ -416,8 +599,17 @@ def positions(data: Row) -> Figure:
         bottom -= each
         axes = panel(figure, 0.65, bottom, width - 1.45, each)
         _signed(axes, matrix, reach)
-        counted = ", counted from the end" if data["kind"] == "from-the-end" and side == "source" else ""
-        axes.set_title(f"Positions of the {side}: {kind}{counted}", loc="left", fontsize=9.5, color=INK, fontweight="bold", pad=6)
+        counted = (
+            ", counted from the end" if data["kind"] == "from-the-end" and side == "source" else ""
+        )
+        axes.set_title(
+            f"Positions of the {side}: {kind}{counted}",
+            loc="left",
+            fontsize=9.5,
+            color=INK,
+            fontweight="bold",
+            pad=6,
+        )
         bottom -= gap
     figure.axes[-1].set_xlabel("dimension", fontsize=9, color=INK)
     _signed_bar(figure, width - 0.65, height - above - tall[0], tall[0], reach)
@@ -440,16 +632,35 @@ def sine_waves(data: Row) -> Figure:
     axes.set_title(title, loc="left", fontsize=9.5, color=INK, fontweight="bold", pad=6)
     _signed_bar(figure, width - 0.65, height - above - map_height, map_height, 1.0)
     for i, wave in enumerate(data["waves"]):
-        axes = panel(figure, 0.65, below + each * (len(data["waves"]) - 1 - i), width - 1.45, each - 0.3)
+        axes = panel(
+            figure, 0.65, below + each * (len(data["waves"]) - 1 - i), width - 1.45, each - 0.3
+        )
         axes.spines[["top", "right"]].set_visible(False)
-        axes.plot(range(n), matrix[:, wave["dimension"]], color=ACCENT, linewidth=1.2, marker="o", markersize=1.6)
+        axes.plot(
+            range(n),
+            matrix[:, wave["dimension"]],
+            color=ACCENT,
+            linewidth=1.2,
+            marker="o",
+            markersize=1.6,
+        )
         axes.set_xlim(-0.5, n - 0.5)
         axes.set_ylim(-1.15, 1.15)
         axes.set_yticks([-1, 1])
         axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, steps=[1, 2, 5, 10]))
         axes.tick_params(labelbottom=i == len(data["waves"]) - 1)
-        length = f"{wave['wavelength']:,.0f}" if wave["wavelength"] >= 100 else f"{wave['wavelength']:.1f}"
-        _over(axes, f"dimension {wave['dimension']} repeats after {length} positions", INK, 3, "DejaVu Sans")
+        length = (
+            f"{wave['wavelength']:,.0f}"
+            if wave["wavelength"] >= 100
+            else f"{wave['wavelength']:.1f}"
+        )
+        _over(
+            axes,
+            f"dimension {wave['dimension']} repeats after {length} positions",
+            INK,
+            3,
+            "DejaVu Sans",
+        )
     axes.set_xlabel("position", fontsize=9, color=INK)
     return figure
 
@@ -472,7 +683,9 @@ FIGURES: dict[str, Callable[[Any], Figure]] = {
     "contributions": contributions,
     "positions": positions,
     "sine-waves": sine_waves,
-    "loss": lambda rows: training_curve([{name: value for name, value in row.items() if value is not None} for row in rows]),
+    "loss": lambda rows: training_curve(
+        [{name: value for name, value in row.items() if value is not None} for row in rows]
+    ),
     "exact-match-by-length": exact_match_by_length,
 }
 
@@ -498,7 +711,11 @@ def write(folder: Path, name: str, data: Any) -> list[Path]:
 def _fitting(data: Row, dimensions: int) -> tuple[Any, Sequence[str], Sequence[str]]:
     """Weights as an array, with the labels of its last two dimensions."""
     weights, rows, columns = np.asarray(data["weights"], dtype=float), data["rows"], data["columns"]
-    if weights.ndim != dimensions or weights.shape[-2:] != (len(rows), len(columns)) or not weights.size:
+    if (
+        weights.ndim != dimensions
+        or weights.shape[-2:] != (len(rows), len(columns))
+        or not weights.size
+    ):
         raise ValueError(
             f"weights of shape {weights.shape} do not fit {len(rows)} rows and {len(columns)} columns; give {dimensions} dimensions, "
             "the last two rows × columns"
@@ -508,7 +725,17 @@ def _fitting(data: Row, dimensions: int) -> tuple[Any, Sequence[str], Sequence[s
 
 def _title(figure: Figure, left: float, text: str) -> None:
     width, height = figure.get_size_inches()
-    figure.text(left / width, 1 - 0.12 / height, text, fontsize=10.5, color=INK, fontweight="bold", ha="left", va="top", parse_math=False)
+    figure.text(
+        left / width,
+        1 - 0.12 / height,
+        text,
+        fontsize=10.5,
+        color=INK,
+        fontweight="bold",
+        ha="left",
+        va="top",
+        parse_math=False,
+    )
 
 
 def _caption(figure: Figure, left: float, *lines: str) -> None:
@@ -528,7 +755,9 @@ def _over(axes: Axes, text: str, colour: str, points: float, family: str) -> Non
 
 def _number(axes: Axes, x: float, y: float, text: str, share: float) -> None:
     """A number in a cell of `heatmap`, white where the cell is dark."""
-    axes.text(x, y, text, fontsize=7.5, color="white" if share > 0.5 else INK, ha="center", va="center")
+    axes.text(
+        x, y, text, fontsize=7.5, color="white" if share > 0.5 else INK, ha="center", va="center"
+    )
 
 
 def _hatched(axes: Axes) -> None:
@@ -549,7 +778,9 @@ def _tick_room(labels: Sequence[str]) -> float:
 
 def _signed(axes: Axes, matrix: Any, reach: float, down: str = "position") -> None:
     """Numbers from -reach to reach as cells."""
-    axes.imshow(matrix, cmap=SIGNED, norm=Normalize(-reach, reach), aspect="auto", interpolation="nearest")
+    axes.imshow(
+        matrix, cmap=SIGNED, norm=Normalize(-reach, reach), aspect="auto", interpolation="nearest"
+    )
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(8, integer=True, steps=[1, 2, 5, 10]))
     axes.set_ylabel(down, fontsize=9, color=INK)
@@ -558,7 +789,9 @@ def _signed(axes: Axes, matrix: Any, reach: float, down: str = "position") -> No
 def _signed_bar(figure: Figure, left: float, bottom: float, height: float, reach: float) -> None:
     """The scale of `_signed`."""
     axes = panel(figure, left, bottom, 0.11, height)
-    bar = figure.colorbar(ScalarMappable(Normalize(-reach, reach), SIGNED), cax=axes, ticks=[-reach, 0, reach])
+    bar = figure.colorbar(
+        ScalarMappable(Normalize(-reach, reach), SIGNED), cax=axes, ticks=[-reach, 0, reach]
+    )
     bar.ax.set_yticklabels([f"−{reach:.2g}", "0", f"{reach:.2g}"])
     bar.outline.set(edgecolor=QUIET, linewidth=0.6)
     axes.tick_params(length=2, labelsize=8, labelcolor=INK)

@@ -40,26 +40,62 @@ def experiment(found: Row) -> Figure:
     left = 0.35 + 0.068 * max(len(cell["label"]) for cell in cells)
     height = below + rows + 0.8 + 2.1 + 0.35
     figure = blank(WIDTH, height)
-    curves = chart(figure, 0.65, height - 0.35 - 2.1, WIDTH - 0.9, 2.1, f"Right, of held-out sequences: {_over(cells)}")
+    curves = chart(
+        figure,
+        0.65,
+        height - 0.35 - 2.1,
+        WIDTH - 0.9,
+        2.1,
+        f"Right, of held-out sequences: {_over(cells)}",
+    )
     for at, cell in enumerate(drawn):
         curve, style = cell["curve"], _style(at)
         curves.plot(curve["steps"], curve["median"], linewidth=1.5, **style)
-        curves.fill_between(curve["steps"], curve["low"], curve["high"], color=style["color"], alpha=0.15, linewidth=0)
+        curves.fill_between(
+            curve["steps"],
+            curve["low"],
+            curve["high"],
+            color=style["color"],
+            alpha=0.15,
+            linewidth=0,
+        )
     curves.set_ylim(-0.03, 1.05)
     curves.set_yticks([0, 0.5, 1])
     curves.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     _steps(curves, max(cell["steps"] for cell in cells))
-    bars = chart(figure, left, below, WIDTH - left - 0.35, rows, "Steps to 99 % exact match: each seed, and the median")
+    bars = chart(
+        figure,
+        left,
+        below,
+        WIDTH - left - 0.35,
+        rows,
+        "Steps to 99 % exact match: each seed, and the median",
+    )
     for at, cell in enumerate(cells):
         style, y = _style(at), len(cells) - 1 - at
         times = [run["steps_to"] for run in cell["seeds"] if run["done"]]
         reached = [time for time in times if time is not None]
         missed = len(times) - len(reached)
-        bars.plot(reached, [y] * len(reached), "o", color=style["color"], markersize=4.5, alpha=0.75)
+        bars.plot(
+            reached, [y] * len(reached), "o", color=style["color"], markersize=4.5, alpha=0.75
+        )
         if cell["steps_to"]["median"] is not None:
-            bars.plot([cell["steps_to"]["median"]] * 2, [y - 0.32, y + 0.32], color=style["color"], linewidth=2.2)
+            bars.plot(
+                [cell["steps_to"]["median"]] * 2,
+                [y - 0.32, y + 0.32],
+                color=style["color"],
+                linewidth=2.2,
+            )
         if missed:
-            bars.plot([cell["steps"]], [y], ">", color=style["color"], markersize=5, markerfacecolor="white", clip_on=False)
+            bars.plot(
+                [cell["steps"]],
+                [y],
+                ">",
+                color=style["color"],
+                markersize=5,
+                markerfacecolor="white",
+                clip_on=False,
+            )
             bars.annotate(
                 f"{missed} of {len(times)} not", (cell["steps"], y), (-7, 0), textcoords="offset points", fontsize=8, color=QUIET,
                 ha="right", va="center",
@@ -86,21 +122,29 @@ def answers_by_length(found: Row) -> Figure:
     if not rows:
         raise ValueError("no run has been asked yet, so there is nothing to draw")
     words = _wrapped(f"{found['sentence']} {_asked(found, rows)}")
-    each = 0.7 + 0.076 * max(len(row["label"]) for row in rows)  # inches of a line of the legend, its dash and the gap behind it
+    each = 0.7 + 0.076 * max(
+        len(row["label"]) for row in rows
+    )  # inches of a line of the legend, its dash and the gap behind it
     columns = max(1, min(3, int((WIDTH - 0.65) / each)))
     legend = LINE * 1.25 * -(-len(rows) // columns)
     below = 0.62 + LINE * len(words)
     width, height = max(WIDTH, 0.65 + each), below + 2.5 + 0.4 + legend
     figure = blank(width, height)
     axes = chart(figure, 0.65, below, width - 0.9, 2.5, "")
-    axes.axvspan(found["trained"][0] - 0.5, found["trained"][1] + 0.5, color="#eef2f6", linewidth=0, zorder=0)
-    axes.text(found["trained"][1], -0.015, "trained ", fontsize=8, color=QUIET, ha="right", va="bottom")
+    axes.axvspan(
+        found["trained"][0] - 0.5, found["trained"][1] + 0.5, color="#eef2f6", linewidth=0, zorder=0
+    )
+    axes.text(
+        found["trained"][1], -0.015, "trained ", fontsize=8, color=QUIET, ha="right", va="bottom"
+    )
     for at, row in enumerate(rows):
         style = _style(at)
         if row["n"] == 1:
             lines = next(run["scores"] for run in row["runs"] if run["scores"])
             lines = [line for line in lines if line["n"]]
-            lengths, low, high = ([line[name] for line in lines] for name in ("length", "low", "high"))
+            lengths, low, high = (
+                [line[name] for line in lines] for name in ("length", "low", "high")
+            )
         else:
             lengths, low, high = row["lengths"], row["low"], row["high"]
         axes.plot(row["lengths"], row["median"], linewidth=1.5, label=row["label"], **style)
@@ -115,7 +159,16 @@ def answers_by_length(found: Row) -> Figure:
         loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=columns, frameon=False, fontsize=8.5, labelcolor=INK, borderaxespad=0.2,
         handlelength=2.6,
     )  # fmt: skip
-    figure.text(0.65 / width, 1 - 0.1 / height, "Exact match by length", fontsize=10.5, color=INK, fontweight="bold", ha="left", va="top")
+    figure.text(
+        0.65 / width,
+        1 - 0.1 / height,
+        "Exact match by length",
+        fontsize=10.5,
+        color=INK,
+        fontweight="bold",
+        ha="left",
+        va="top",
+    )
     _words(figure, words)
     return figure
 
@@ -146,7 +199,14 @@ def lengths_heatmap(found: Row) -> Figure:
     )  # fmt: skip
     axes = panel(figure, left, below, width - left - 0.75, tall)
     axes.patch.set(hatch="////", edgecolor="#cfd5dc", facecolor="white")
-    heatmap(axes, shares, [row["label"] for row in rows], [str(length) for length in lengths], label_rows=True, label_columns=True)
+    heatmap(
+        axes,
+        shares,
+        [row["label"] for row in rows],
+        [str(length) for length in lengths],
+        label_rows=True,
+        label_columns=True,
+    )
     axes.axvline(found["trained"][1] - 0.5, color=COLOURS[1], linewidth=1.4)
     axes.set_xlabel("length of the sequence; the line ends what was trained", fontsize=9, color=INK)
     colour_bar(figure, width - 0.6, below, tall)
@@ -176,21 +236,28 @@ def write(folder: Path, name: str, found: Row) -> list[Path]:
 
 
 def _style(at: int) -> dict[str, Any]:
-    return {"color": COLOURS[at % len(COLOURS)], "linestyle": DASHES[at // len(COLOURS) % len(DASHES)] if at >= len(COLOURS) else "-"}
+    return {
+        "color": COLOURS[at % len(COLOURS)],
+        "linestyle": DASHES[at // len(COLOURS) % len(DASHES)] if at >= len(COLOURS) else "-",
+    }
 
 
 def _over(cells: Sequence[Row]) -> str:
     seeds = sorted({cell["n"] for cell in cells})
     if seeds == [1]:
         return "one seed each"
-    return f"median and range of {seeds[0] if len(seeds) == 1 else f'{seeds[0]} to {seeds[-1]}'} seeds"
+    return (
+        f"median and range of {seeds[0] if len(seeds) == 1 else f'{seeds[0]} to {seeds[-1]}'} seeds"
+    )
 
 
 def _asked(found: Row, rows: Sequence[Row]) -> str:
     tables = [row["untrained"] for row in rows if row["untrained"]]
     told = f"Up to {found['asked']:,} held-out sequences of each length."
     if tables:
-        sides = ", ".join(f"{first} to {last} of the {side}" for side, (first, last) in tables[0].items())
+        sides = ", ".join(
+            f"{first} to {last} of the {side}" for side, (first, last) in tables[0].items()
+        )
         told += f" Learned tables: no step trained rows {sides} (counted from 0)."
     return told
 
@@ -207,4 +274,13 @@ def _wrapped(sentence: str) -> list[str]:
 
 def _words(figure: Figure, lines: Sequence[str]) -> None:
     width, height = figure.get_size_inches()
-    figure.text(0.2 / width, 0.1 / height, "\n".join(lines), fontsize=8, color=QUIET, ha="left", va="bottom", linespacing=1.4)
+    figure.text(
+        0.2 / width,
+        0.1 / height,
+        "\n".join(lines),
+        fontsize=8,
+        color=QUIET,
+        ha="left",
+        va="bottom",
+        linespacing=1.4,
+    )

@@ -50,7 +50,9 @@ IN_ONE_ROW = {  # a family with one stack has the sequence and the answer in one
 }
 
 
-def write_report(checkpoint: Path, run: Path | None = None, name: str = "", for_viewer: bool = False) -> str:
+def write_report(
+    checkpoint: Path, run: Path | None = None, name: str = "", for_viewer: bool = False
+) -> str:
     """The report of a checkpoint, as HTML. `run`: the folder that holds its run's metrics, where they are not beside it; `name`: what
     its owner calls it; `for_viewer`: leave out the name of the owner's dataset, with which others could use it.
 
@@ -63,12 +65,21 @@ def write_report(checkpoint: Path, run: Path | None = None, name: str = "", for_
     scores = manifest.scores
     if scores is None:
         task = manifest.config.task
-        scores = dataclasses.asdict(evaluate(family, held_out_set(task.load(), CONFIRMING_N, task.min_length, task.max_length)))
+        scores = dataclasses.asdict(
+            evaluate(
+                family, held_out_set(task.load(), CONFIRMING_N, task.min_length, task.max_length)
+            )
+        )
     return html(manifest, family, scores, lines, name or checkpoint.resolve().name, for_viewer)
 
 
 def html(
-    manifest: Manifest, family: Family, scores: Mapping[str, Any], lines: Iterable[Mapping[str, Any]], name: str, for_viewer: bool = False
+    manifest: Manifest,
+    family: Family,
+    scores: Mapping[str, Any],
+    lines: Iterable[Mapping[str, Any]],
+    name: str,
+    for_viewer: bool = False,
 ) -> str:
     """The same from what was read. `scores` are those of `evaluate`, `lines` those of metrics.jsonl."""
     view = View(manifest.config.task.load(), manifest.config, torch.device("cpu"))
@@ -117,12 +128,22 @@ def _curves(points: Points) -> str:
     charts = []
     if loss:
         caption = "Loss on the training batch of each step, on a logarithmic axis"
-        charts.append(_figure(_chart([loss], last, _decades([value for _, value in loss]), logarithmic=True), caption))
+        charts.append(
+            _figure(
+                _chart([loss], last, _decades([value for _, value in loss]), logarithmic=True),
+                caption,
+            )
+        )
     if scored:
-        series = [[(step, exact) for step, exact, _, _ in scored], [(step, tokens) for step, _, tokens, _ in scored]]
+        series = [
+            [(step, exact) for step, exact, _, _ in scored],
+            [(step, tokens) for step, _, tokens, _ in scored],
+        ]
         key = '<i class="key"></i>exact match<i class="key second"></i>token accuracy, '
         shares = [(0.0, "0 %"), (0.5, "50 %"), (1.0, "100 %")]
-        charts.append(_figure(_chart(series, last, shares), f"{key}on held-out sequences while it trained"))
+        charts.append(
+            _figure(_chart(series, last, shares), f"{key}on held-out sequences while it trained")
+        )
     return "<h2>How it learned</h2>\n" + "\n".join(charts)
 
 
@@ -136,21 +157,46 @@ def _by_length(scores: Mapping[str, Any]) -> str:
         low, high = wilson(round(line["exact_match"] * line["n"]), line["n"])
         tokens = "" if line["token_accuracy"] is None else _percent(line["token_accuracy"])
         interval = f"{_percent(low)} to {_percent(high)}"
-        rows.append([str(line["length"]), f"{line['n']:,}", exist, _percent(line["exact_match"]), interval, tokens])
+        rows.append(
+            [
+                str(line["length"]),
+                f"{line['n']:,}",
+                exist,
+                _percent(line["exact_match"]),
+                interval,
+                tokens,
+            ]
+        )
     heads = ["length", "asked", "held out in all", "exact match", "95 % interval", "token accuracy"]
-    return "<h2>How well, by length</h2>\n" + _table(heads, [[escape(cell) for cell in row] for row in rows], numbers=True)
+    return "<h2>How well, by length</h2>\n" + _table(
+        heads, [[escape(cell) for cell in row] for row in rows], numbers=True
+    )
 
 
 def _samples(samples: Sequence[Mapping[str, Any]]) -> str:
     rows = []
     for sample in samples:
         right = sample["given"] == sample["answer"]
-        verdict = "right" if right else f'<span class="wrong">wrong</span>: <span class="symbols">{_symbols(sample["answer"])}</span>'
-        rows.append([f'<span class="symbols">{_symbols(sample[each])}</span>' for each in ("source", "given")] + [verdict])
+        verdict = (
+            "right"
+            if right
+            else f'<span class="wrong">wrong</span>: <span class="symbols">{_symbols(sample["answer"])}</span>'
+        )
+        rows.append(
+            [
+                f'<span class="symbols">{_symbols(sample[each])}</span>'
+                for each in ("source", "given")
+            ]
+            + [verdict]
+        )
     return "<h2>What it answers</h2>\n" + _table(["held-out sequence", "its answer", ""], rows)
 
 
-def _attention(attention: Mapping[str, Sequence[Sequence[Sequence[int]]]], axes: Mapping[str, Sequence[Sequence[str]]], family: str) -> str:
+def _attention(
+    attention: Mapping[str, Sequence[Sequence[Sequence[int]]]],
+    axes: Mapping[str, Sequence[Sequence[str]]],
+    family: str,
+) -> str:
     """A map for each head; `attention` is [kind][layer][head] row by row, in thousandths."""
     sections = []
     for kind, (title, along) in KINDS.items():
@@ -179,16 +225,31 @@ def _attention(attention: Mapping[str, Sequence[Sequence[Sequence[int]]]], axes:
 def _again(manifest: Manifest) -> str:
     command = command_line(manifest)
     training = manifest.config.training
-    versions = ", ".join(f"{escape(name)} {escape(value)}" for name, value in manifest.versions.items())
+    versions = ", ".join(
+        f"{escape(name)} {escape(value)}" for name, value in manifest.versions.items()
+    )
     told = ("steps",) if command else ()  # by the command itself
-    changed = [each for each in manifest.changes if each.step < manifest.step and each.setting not in (*IN_PASSING, *told)]
-    by_hand = "; ".join(f"from step {each.step + 1:,} on, {each.setting} was {each.value:g}" for each in changed)
-    sums = "".join(f"<p>SHA-256 of {escape(name)}: <code>{escape(value)}</code></p>" for name, value in sorted(manifest.sha256.items()))
+    changed = [
+        each
+        for each in manifest.changes
+        if each.step < manifest.step and each.setting not in (*IN_PASSING, *told)
+    ]
+    by_hand = "; ".join(
+        f"from step {each.step + 1:,} on, {each.setting} was {each.value:g}" for each in changed
+    )
+    sums = "".join(
+        f"<p>SHA-256 of {escape(name)}: <code>{escape(value)}</code></p>"
+        for name, value in sorted(manifest.sha256.items())
+    )
     if command:
         how = f"<pre>{escape(command)}</pre>"
     else:
         how = "<p>No single command trains it again: bring its rows, or use its settings below in the page.</p>"
-    noted = f"<p>Changed on the way, which the command does not repeat: {escape(by_hand)}.</p>" if by_hand else ""
+    noted = (
+        f"<p>Changed on the way, which the command does not repeat: {escape(by_hand)}.</p>"
+        if by_hand
+        else ""
+    )
     return (
         f"<h2>Train it again</h2>\n{how}\n{noted}<p>Seed {training.seed}; {versions}. The same seed gives the same model, to the bit, "
         f"on the same kind of processor and with the same versions.</p>\n{sums}"
@@ -197,9 +258,17 @@ def _again(manifest: Manifest) -> str:
 
 def _settings(manifest: Manifest, for_viewer: bool) -> str:
     hidden = {"rows"} if for_viewer and manifest.config.task.task == ROWS else set()
-    fields = {name: value for name, value in manifest.config.to_fields().items() if name not in hidden}
-    meanings = {name: "what kind of model learns" if name == "family" else setting_of(name).metadata["help"] for name in fields}
-    rows = [[f"<code>{escape(name)}</code>", escape(str(value)), escape(meanings[name])] for name, value in fields.items()]
+    fields = {
+        name: value for name, value in manifest.config.to_fields().items() if name not in hidden
+    }
+    meanings = {
+        name: "what kind of model learns" if name == "family" else setting_of(name).metadata["help"]
+        for name in fields
+    }
+    rows = [
+        [f"<code>{escape(name)}</code>", escape(str(value)), escape(meanings[name])]
+        for name, value in fields.items()
+    ]
     return "<h2>Settings</h2>\n" + _table(["setting", "value", "meaning"], rows, kind="settings")
 
 
@@ -207,7 +276,10 @@ def _settings(manifest: Manifest, for_viewer: bool) -> str:
 
 
 def _chart(
-    series: Sequence[Sequence[tuple[float, float]]], last: int, ticks: Sequence[tuple[float, str]], logarithmic: bool = False
+    series: Sequence[Sequence[tuple[float, float]]],
+    last: int,
+    ticks: Sequence[tuple[float, str]],
+    logarithmic: bool = False,
 ) -> str:
     """Curves over the steps, the first one plain and the second dashed; `ticks` are values with what stands beside them."""
     width, height, left, right, above, below = 800, 220, 56, 12, 10, 30
@@ -216,13 +288,19 @@ def _chart(
 
     def place(step: float, value: float) -> tuple[float, float]:
         up = (scale(value) - low) / (high - low)
-        return left + (width - left - right) * step / max(last, 1), above + (height - above - below) * (1 - min(max(up, 0.0), 1.0))
+        return left + (width - left - right) * step / max(last, 1), above + (
+            height - above - below
+        ) * (1 - min(max(up, 0.0), 1.0))
 
     drawn = [f'<svg viewBox="0 0 {width} {height}" role="img">']
     for value, label in ticks:
         y = place(0, value)[1]
-        drawn.append(f'<line class="grid" x1="{left}" x2="{width - right}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        drawn.append(f'<text x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">{escape(label)}</text>')
+        drawn.append(
+            f'<line class="grid" x1="{left}" x2="{width - right}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        )
+        drawn.append(
+            f'<text x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">{escape(label)}</text>'
+        )
     for step in sorted({0, last // 2, last}):
         x, anchor = place(step, ticks[0][0])[0], "end" if step == last and last else "middle"
         label = f"step {step:,}" if step == last else f"{step:,}"
@@ -230,8 +308,12 @@ def _chart(
     for points, style in zip(series, ("first", "second"), strict=False):
         places = [place(*point) for point in points]
         if len(places) == 1:
-            drawn.append(f'<circle class="dot" cx="{places[0][0]:.1f}" cy="{places[0][1]:.1f}" r="3"/>')
-        drawn.append(f'<polyline class="{style}" points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in places)}"/>')
+            drawn.append(
+                f'<circle class="dot" cx="{places[0][0]:.1f}" cy="{places[0][1]:.1f}" r="3"/>'
+            )
+        drawn.append(
+            f'<polyline class="{style}" points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in places)}"/>'
+        )
     return "".join(drawn) + "</svg>"
 
 
@@ -241,7 +323,9 @@ def _decades(values: Sequence[float]) -> list[tuple[float, str]]:
     high = max(high, low + 1)
     every = max(1, math.ceil((high - low) / 6))
     powers = [*range(low, high, every), high]
-    return [(10.0**power, f"{10.0**power:g}" if -4 < power < 5 else f"1e{power}") for power in powers]
+    return [
+        (10.0**power, f"{10.0**power:g}" if -4 < power < 5 else f"1e{power}") for power in powers
+    ]
 
 
 def _map(weights: Sequence[int], rows: Sequence[str], columns: Sequence[str]) -> str:
@@ -251,17 +335,29 @@ def _map(weights: Sequence[int], rows: Sequence[str], columns: Sequence[str]) ->
     width, height = room + cell * len(columns) + 1, room + cell * len(rows) + 1
     drawn = [f'<svg viewBox="0 0 {width} {height}" role="img">']
     for q, name in enumerate(rows):
-        drawn.append(f'<text class="symbol" x="{room - 5}" y="{room + cell * q + 12}" text-anchor="end">{escape(name)}</text>')
+        drawn.append(
+            f'<text class="symbol" x="{room - 5}" y="{room + cell * q + 12}" text-anchor="end">{escape(name)}</text>'
+        )
     for m, name in enumerate(columns):
         x = room + cell * m + 8
-        turned = f' transform="rotate(-90 {x} {room - 6})" text-anchor="start"' if len(name) > 1 else ' text-anchor="middle"'
-        drawn.append(f'<text class="symbol" x="{x + (4 if len(name) > 1 else 0)}" y="{room - 6}"{turned}>{escape(name)}</text>')
+        turned = (
+            f' transform="rotate(-90 {x} {room - 6})" text-anchor="start"'
+            if len(name) > 1
+            else ' text-anchor="middle"'
+        )
+        drawn.append(
+            f'<text class="symbol" x="{x + (4 if len(name) > 1 else 0)}" y="{room - 6}"{turned}>{escape(name)}</text>'
+        )
     for at, weight in enumerate(weights):
         if weight >= 5:  # half a percent: less cannot be seen
             q, m = divmod(at, len(columns))
             place = f'x="{room + cell * m + 0.5}" y="{room + cell * q + 0.5}"'
-            drawn.append(f'<rect class="cell" {place} width="15" height="15" fill-opacity="{weight / 1000:g}"/>')
-    drawn.append(f'<rect class="frame" x="{room}" y="{room}" width="{cell * len(columns)}" height="{cell * len(rows)}"/>')
+            drawn.append(
+                f'<rect class="cell" {place} width="15" height="15" fill-opacity="{weight / 1000:g}"/>'
+            )
+    drawn.append(
+        f'<rect class="frame" x="{room}" y="{room}" width="{cell * len(columns)}" height="{cell * len(rows)}"/>'
+    )
     return "".join(drawn) + "</svg>"
 
 
@@ -269,11 +365,15 @@ def _figure(drawing: str, caption: str) -> str:
     return f"<figure>{drawing}<figcaption>{caption}</figcaption></figure>"
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: bool = False, kind: str = "") -> str:
+def _table(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: bool = False, kind: str = ""
+) -> str:
     """A table of cells that are HTML already."""
     style = ' class="number"' if numbers else ""
     head = "".join(f"<th{style}>{head}</th>" for head in heads)
-    body = "\n".join("<tr>" + "".join(f"<td{style}>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+    body = "\n".join(
+        "<tr>" + "".join(f"<td{style}>{cell}</td>" for cell in row) + "</tr>" for row in rows
+    )
     return f'<div class="wide"><table class="{kind}"><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></div>'
 
 
@@ -300,7 +400,9 @@ def work(pipe: Connection, checkpoint: str, run: str, name: str, for_viewer: boo
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
     try:
-        answer = {"html": write_report(Path(checkpoint), Path(run) if run else None, name, for_viewer)}
+        answer = {
+            "html": write_report(Path(checkpoint), Path(run) if run else None, name, for_viewer)
+        }
     except (CheckpointError, ValueError, OSError) as error:
         answer = {"error": str(error)}
     with suppress(OSError):

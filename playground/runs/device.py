@@ -29,7 +29,11 @@ def _why_not_cuda() -> str:
         return "a GPU is lent in slices to runs whose device is zero"
     if torch.version.cuda is None and torch.version.hip is None:
         apple = torch.backends.mps.is_available()
-        return "Apple's GPU (mps) is not made use of, only CUDA is" if apple else "this torch was built without CUDA"
+        return (
+            "Apple's GPU (mps) is not made use of, only CUDA is"
+            if apple
+            else "this torch was built without CUDA"
+        )
     return "no CUDA device is visible"
 
 

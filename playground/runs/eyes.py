@@ -39,7 +39,13 @@ class Eyes:
         threading.Thread(target=self.ask, args=("warm", {}), name="warm-eyes", daemon=True).start()
 
     def ask(
-        self, kind: str, what: dict[str, Any] | Path, text: str = "", *, client: Client = NO_CLIENT, time_limit: float = 0.0
+        self,
+        kind: str,
+        what: dict[str, Any] | Path,
+        text: str = "",
+        *,
+        client: Client = NO_CLIENT,
+        time_limit: float = 0.0,
     ) -> Future[Answer]:
         """Queue a request and return the future of its answer.
 
@@ -71,7 +77,12 @@ class Eyes:
             self._current = self._child = None
             self._send_next()
         child.kill()
-        resolve(request.future, {"error": f"this took longer than {limit:g} s and was ended; take a smaller model or a shorter sequence"})
+        resolve(
+            request.future,
+            {
+                "error": f"this took longer than {limit:g} s and was ended; take a smaller model or a shorter sequence"
+            },
+        )
 
     def close(self) -> None:
         """End the process and its current request. Waiting requests go to the next process."""
@@ -94,8 +105,14 @@ class Eyes:
                 continue  # its client has gone
             if self._child is None:
                 self._child = self._start()
-            self._current, self._number, self._began = request, next(self._numbers), time.monotonic()
-            self._child.send(self._number, request.kind, request.what, request.text)  # if it has ended, _end answers
+            self._current, self._number, self._began = (
+                request,
+                next(self._numbers),
+                time.monotonic(),
+            )
+            self._child.send(
+                self._number, request.kind, request.what, request.text
+            )  # if it has ended, _end answers
 
     def _start(self) -> Child:
         started: list[Child] = []
@@ -125,7 +142,10 @@ class Eyes:
             request, self._current, self._child = self._current, None, None
             self._send_next()
         if request:
-            resolve(request.future, passing(f"{describe_end('the process that looks into models', code)}; ask again"))
+            resolve(
+                request.future,
+                passing(f"{describe_end('the process that looks into models', code)}; ask again"),
+            )
 
 
 def passing(error: str) -> Answer:

@@ -27,5 +27,7 @@ def gather(checkpoint: Path, run: Path | None, into: Path) -> Path:
             shutil.copyfile(checkpoint / name, into / name)
     if run is not None and not (into / "metrics.jsonl").is_file():
         with open(into / "metrics.jsonl", "w", encoding="utf-8") as file:
-            file.writelines(json.dumps(line) + "\n" for line in read_lines(run) if line["step"] <= step)
+            file.writelines(
+                json.dumps(line) + "\n" for line in read_lines(run) if line["step"] <= step
+            )
     return into

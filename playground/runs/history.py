@@ -22,7 +22,14 @@ from playground.training.environment import megabytes
 from playground.training.files import write_file
 from playground.training.manifest import CheckpointError, parse_json
 
-FINENESS = (24, 12, 6, 3, 2, 1)  # weights kept in each doubling of the step; the first is kept until the budget is full
+FINENESS = (
+    24,
+    12,
+    6,
+    3,
+    2,
+    1,
+)  # weights kept in each doubling of the step; the first is kept until the budget is full
 STATE_STRIDE = 16
 BUDGET = megabytes("HISTORY_MB")  # bytes for a run: two thirds weights, one third states
 PASSING = 3  # weights that only the live view needs: so many of the latest stay
@@ -78,7 +85,11 @@ def thinned(steps: list[int], most: int = 24) -> list[int]:
     """At most so many of these steps, evenly chosen, the first and the last among them; none where there are fewer than two."""
     if len(steps) < 2:
         return []
-    return steps if len(steps) <= most else [steps[i * (len(steps) - 1) // (most - 1)] for i in range(most)]
+    return (
+        steps
+        if len(steps) <= most
+        else [steps[i * (len(steps) - 1) // (most - 1)] for i in range(most)]
+    )
 
 
 def read_lines(run: Path) -> Iterator[dict[str, Any]]:
@@ -93,7 +104,9 @@ def read_lines(run: Path) -> Iterator[dict[str, Any]]:
     with open(path, "rb") as file:
         for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE + 1), b""), start=1):
             if len(line) > LONGEST_LINE:
-                raise CheckpointError(f"{path}, line {number}: it is longer than a step's metrics are")
+                raise CheckpointError(
+                    f"{path}, line {number}: it is longer than a step's metrics are"
+                )
             if not line.endswith(b"\n"):
                 return
             try:
@@ -117,7 +130,10 @@ class History:
         self.budget = budget
         self._fineness = FINENESS[0]
         self._stride = STATE_STRIDE
-        self._sizes: dict[str, dict[int, int]] = {WEIGHTS: {}, STATE: {}}  # bytes of the files kept, by step
+        self._sizes: dict[str, dict[int, int]] = {
+            WEIGHTS: {},
+            STATE: {},
+        }  # bytes of the files kept, by step
         self._bytes = {WEIGHTS: 0, STATE: 0}
         self._passing: list[int] = []
         self._unwritten: list[bytes] = []
@@ -137,7 +153,9 @@ class History:
         for suffix in (WEIGHTS, STATE):
             self._thin(suffix)
         path = self.run / "metrics.jsonl"
-        kept = [as_bytes(line) for line in lines] or [as_bytes(line) for line in read_lines(self.run) if line["step"] <= step]
+        kept = [as_bytes(line) for line in lines] or [
+            as_bytes(line) for line in read_lines(self.run) if line["step"] <= step
+        ]
         data = b"".join(kept)
         if not path.is_file() or path.stat().st_size != len(data):
             write_file(path, data)
@@ -153,7 +171,9 @@ class History:
             file.seek(self._written)
             try:
                 if file.write(data) != len(data):
-                    file.write(data[file.tell() - self._written :])  # raises what made the first one stop short
+                    file.write(
+                        data[file.tell() - self._written :]
+                    )  # raises what made the first one stop short
             except OSError:
                 file.truncate(self._written)
                 raise
@@ -219,7 +239,11 @@ class History:
                 coarser = [fineness for fineness in FINENESS if fineness < self._fineness]
                 self._fineness = coarser[0] if coarser else self._fineness
                 stay = {0, max(steps), *self._passing, *self._sizes[STATE]}
-                out = [step for step in steps if step not in stay and not (coarser and on_grid(step, self._fineness))]
+                out = [
+                    step
+                    for step in steps
+                    if step not in stay and not (coarser and on_grid(step, self._fineness))
+                ]
                 if not coarser and not out:
                     return
             for step in out:

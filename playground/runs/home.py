@@ -46,7 +46,9 @@ def find_home(storage: Path = STORAGE, mounted: Callable[[Path], bool] = os.path
     if not stays:
         return Home(BESIDE, WANING if on_space else "")
     root = storage / "checkpoints"
-    os.environ["PLAYGROUND_CHECKPOINTS"] = str(root)  # rows and models that are fetched go by it too, in every process
+    os.environ["PLAYGROUND_CHECKPOINTS"] = str(
+        root
+    )  # rows and models that are fetched go by it too, in every process
     _bring_shipped(root)
     return Home(root)
 
@@ -56,4 +58,7 @@ def _bring_shipped(root: Path) -> None:
     for name in SHIPPED:
         if not (root / name).exists() and (BESIDE / name).is_dir():
             with suppress(OSError):  # a full storage is no reason not to start
-                write_folder(root / name, {path.name: path.read_bytes() for path in (BESIDE / name).iterdir()})
+                write_folder(
+                    root / name,
+                    {path.name: path.read_bytes() for path in (BESIDE / name).iterdir()},
+                )

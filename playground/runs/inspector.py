@@ -34,7 +34,13 @@ from playground.families.family import Family
 from playground.models.transformer import Transformer
 from playground.tasks.held_out import held_out_set
 from playground.tasks.rows import RowsError
-from playground.training.checkpoint import METRICS, build_family, load_model, load_trainer, load_weights
+from playground.training.checkpoint import (
+    METRICS,
+    build_family,
+    load_model,
+    load_trainer,
+    load_weights,
+)
 from playground.training.config import RunConfig
 from playground.training.manifest import CheckpointError, is_number
 from playground.training.trainer import CONFIRMING_N
@@ -92,7 +98,10 @@ class Inspector:
             return self.loss(opened)
         if kind == "ask":
             return opened.view.answer(opened.family, text) | {"step": opened.step}
-        return {"stage": opened.view.stage(opened.family), "snapshot": opened.view.snapshot(opened.family, opened.step)}
+        return {
+            "stage": opened.view.stage(opened.family),
+            "snapshot": opened.view.snapshot(opened.family, opened.step),
+        }
 
     def shown(self, opened: Opened, what: dict[str, Any], text: str) -> dict[str, Any]:
         """A view of a model; asked again about the same, it is not computed again."""
@@ -105,7 +114,9 @@ class Inspector:
         key = (json.dumps(what, sort_keys=True), opened.step, len(kept), text)
         if key not in self._shown:
             subject = Subject.of(opened.config, opened.family)
-            request["history"] = {step: weights_path(Path(run), step) for step in kept} if run else {}
+            request["history"] = (
+                {step: weights_path(Path(run), step) for step in kept} if run else {}
+            )
             answer = show(subject, request.get("view"), request)
             if "error" in answer:
                 return answer | {"question": opened.view.question()}
@@ -117,22 +128,36 @@ class Inspector:
 
     def lengths(self, opened: Opened, request: dict[str, Any]) -> dict[str, Any]:
         try:
-            counted = [(length, *right_at(opened.family, opened.view.task, length, request["n"])) for length in request["lengths"]]
+            counted = [
+                (length, *right_at(opened.family, opened.view.task, length, request["n"]))
+                for length in request["lengths"]
+            ]
         except ValueError as error:
             return {"error": str(error)}
-        return {"scores": [{"length": length, "right": right, "n": n} for length, right, n in counted], "step": opened.step}
+        return {
+            "scores": [{"length": length, "right": right, "n": n} for length, right, n in counted],
+            "step": opened.step,
+        }
 
     def evaluate(self, opened: Opened, n: int) -> dict[str, Any]:
         task = opened.config.task
-        scores = evaluate(opened.family, held_out_set(opened.view.task, n, task.min_length, task.max_length))
+        scores = evaluate(
+            opened.family, held_out_set(opened.view.task, n, task.min_length, task.max_length)
+        )
         return dataclasses.asdict(scores) | {"step": opened.step}
 
     def loss(self, opened: Opened) -> dict[str, Any]:
         if not isinstance(opened.family, Transformer):
-            return {"error": f"this loss is measured on the family transformer, not on {opened.config.family}"}
+            return {
+                "error": f"this loss is measured on the family transformer, not on {opened.config.family}"
+            }
         task = opened.config.task
         held_out = held_out_set(opened.view.task, CONFIRMING_N, task.min_length, task.max_length)
-        return {"loss": symbol_loss(opened.family, held_out), "n": len(held_out.lengths_B), "step": opened.step}
+        return {
+            "loss": symbol_loss(opened.family, held_out),
+            "n": len(held_out.lengths_B),
+            "step": opened.step,
+        }
 
     def checkpoint(self, folder: Path) -> Opened:
         path = folder / "config.json"
@@ -165,13 +190,23 @@ class Inspector:
         steps = 0
         for steps, line in enumerate(read_lines(folder), start=1):
             if line["step"] != steps or steps > manifest.step:
-                raise CheckpointError("metrics.jsonl does not hold a line for each step; remove it and try again")
-            if not set(COLUMNS) <= set(line) <= METRICS or not all(is_number(v) and abs(v) < 1e30 for v in line.values()):
-                raise CheckpointError(f"metrics.jsonl, line {steps}: these are not the metrics of a step; remove it and try again")
+                raise CheckpointError(
+                    "metrics.jsonl does not hold a line for each step; remove it and try again"
+                )
+            if not set(COLUMNS) <= set(line) <= METRICS or not all(
+                is_number(v) and abs(v) < 1e30 for v in line.values()
+            ):
+                raise CheckpointError(
+                    f"metrics.jsonl, line {steps}: these are not the metrics of a step; remove it and try again"
+                )
             if not all(0 <= line.get(score, 0) <= 1 for score in ("exact_match", "token_accuracy")):
-                raise CheckpointError(f"metrics.jsonl, line {steps}: a score must be from 0 to 1; remove it and try again")
+                raise CheckpointError(
+                    f"metrics.jsonl, line {steps}: a score must be from 0 to 1; remove it and try again"
+                )
         if (folder / "metrics.jsonl").is_file() and steps != manifest.step:
-            raise CheckpointError("metrics.jsonl does not hold a line for each step; remove it and try again")
+            raise CheckpointError(
+                "metrics.jsonl does not hold a line for each step; remove it and try again"
+            )
         resumable = (folder / "training.safetensors").is_file()
         if resumable:
             load_trainer(folder, device="cpu", threads=1)

@@ -41,7 +41,9 @@ class Limits:
     metrics_bytes: int = 0  # of metrics that come with a checkpoint: they are read in the process that serves everybody
     own_bytes: int = 0  # runs of one visitor
     all_bytes: int = 0  # runs of everybody
-    look_seconds: float = 0.0  # that one view of a visitor's model may take; 0: as the server's own checkpoints
+    look_seconds: float = (
+        0.0  # that one view of a visitor's model may take; 0: as the server's own checkpoints
+    )
     proof_seconds: float = 0.0  # likewise for what is measured on hundreds of sequences
     on_a_space: bool = False
 
@@ -56,7 +58,10 @@ class Limits:
         Raises:
             NumberError: for a variable that is no number.
         """
-        sizes = {name: int(number(SETTINGS[name])) for name in ("d_model", "n_layers", "max_length", "batch_size")}
+        sizes = {
+            name: int(number(SETTINGS[name]))
+            for name in ("d_model", "n_layers", "max_length", "batch_size")
+        }
         return cls(
             **sizes, threads=max(1, usable_cores() // slots()), metrics_bytes=LONGEST_METRICS, minutes=number("MAX_MINUTES"),
             look_seconds=HOSTED_LOOK, proof_seconds=HOSTED_PROOF,
@@ -75,7 +80,11 @@ class Limits:
 
     def way_out(self, variable: str) -> str:
         """How a limit is lifted, as the end of a sentence."""
-        return "duplicate it to lift that" if self.on_a_space else f"its owner sets PLAYGROUND_{variable}"
+        return (
+            "duplicate it to lift that"
+            if self.on_a_space
+            else f"its owner sets PLAYGROUND_{variable}"
+        )
 
     def check(self, config: RunConfig) -> None:
         """Refuse a run that is larger than any may be here.
@@ -88,7 +97,10 @@ class Limits:
         for name, value in given.items():
             most = self.max_length if name == "longest_answer" else getattr(self, name)
             if most and value > most:
-                raise SettingError(name, f"{name} is {value}: {self.here} allows at most {most}; {self.way_out(SETTINGS[name])}")
+                raise SettingError(
+                    name,
+                    f"{name} is {value}: {self.here} allows at most {most}; {self.way_out(SETTINGS[name])}",
+                )
         needed = kept_by(config)
         if self.own_bytes and needed > self.own_bytes:
             raise SettingError(
@@ -102,13 +114,18 @@ class Limits:
         """Refuse more threads than are one run's part of the processor. Raises SettingError."""
         if self.threads and threads > self.threads:
             part = f"{self.here} gives each run {self.threads}"
-            raise SettingError("threads", f"threads is {threads}: {part}; {self.way_out('SLOTS')}, or leave it at {self.threads}")
+            raise SettingError(
+                "threads",
+                f"threads is {threads}: {part}; {self.way_out('SLOTS')}, or leave it at {self.threads}",
+            )
 
     def check_metrics(self, path: Path) -> None:
         """Refuse a checkpoint's metrics that would take seconds to read. Raises Refused."""
         if self.metrics_bytes and path.is_file() and path.stat().st_size > self.metrics_bytes:
             most = f"{self.here} takes {in_words(self.metrics_bytes)}"
-            raise Refused(f"its metrics.jsonl has {in_words(path.stat().st_size)}: {most}; leave that file out, or keep fewer of its lines")
+            raise Refused(
+                f"its metrics.jsonl has {in_words(path.stat().st_size)}: {most}; leave that file out, or keep fewer of its lines"
+            )
 
     def of_time(self) -> str:
         """What a run is told that has had its minutes."""
@@ -125,7 +142,9 @@ class Limits:
     def of_room(self) -> str:
         """How many bytes are kept here."""
         kept = {"a visitor": self.own_bytes, "in all": self.all_bytes}
-        return f"{self.here} keeps " + " and ".join(f"{in_words(size)} {whose}" for whose, size in kept.items() if size)
+        return f"{self.here} keeps " + " and ".join(
+            f"{in_words(size)} {whose}" for whose, size in kept.items() if size
+        )
 
 
 def slots() -> int:

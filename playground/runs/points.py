@@ -20,7 +20,9 @@ class Points:
     def __init__(self, lines: Iterable[Mapping[str, Any]] = ()) -> None:
         self.first = 1
         self.columns = {name: array("d") for name in COLUMNS}
-        self.scored: list[tuple[int, float, float, int]] = []  # step, exact match, token accuracy, sequences
+        self.scored: list[
+            tuple[int, float, float, int]
+        ] = []  # step, exact match, token accuracy, sequences
         self.add(lines)
 
     def __len__(self) -> int:
@@ -46,9 +48,15 @@ class Points:
             step = line["step"]
             try:
                 row = [float(line.get(name) or 0.0) for name in COLUMNS]
-                score = [float(line.get(name) or 0.0) for name in ("exact_match", "token_accuracy") if line.get("exact_match") is not None]
+                score = [
+                    float(line.get(name) or 0.0)
+                    for name in ("exact_match", "token_accuracy")
+                    if line.get("exact_match") is not None
+                ]
             except (TypeError, ValueError, OverflowError, KeyError) as error:
-                raise ValueError(f"step {step}: these are no metrics ({type(error).__name__})") from None
+                raise ValueError(
+                    f"step {step}: these are no metrics ({type(error).__name__})"
+                ) from None
             if not len(self):
                 self.first = step
             elif step != self.last + 1:
@@ -66,7 +74,13 @@ class Points:
         steps = list(range(self.first + known, self.last + 1))
         after = steps[0] if steps else self.last + 1
         told = {name: list(self.columns[name][known:]) for name in SHOWN}
-        return {"whole": known == 0, "count": len(self), "steps": steps, **told, "scored": thin([s for s in self.scored if s[0] >= after])}
+        return {
+            "whole": known == 0,
+            "count": len(self),
+            "steps": steps,
+            **told,
+            "scored": thin([s for s in self.scored if s[0] >= after]),
+        }
 
     def curve(self, columns: int) -> dict[str, Any]:
         """The whole curve: of each of so many stretches of steps, the points of lowest and of highest loss. Every point is
@@ -77,7 +91,10 @@ class Points:
         else:
             starts = np.linspace(0, len(loss), columns, endpoint=False, dtype=np.int64)
             ends = np.append(starts[1:], len(loss))
-            extremes = [(a + loss[a:b].argmin(), a + loss[a:b].argmax()) for a, b in zip(starts, ends, strict=True)]
+            extremes = [
+                (a + loss[a:b].argmin(), a + loss[a:b].argmax())
+                for a, b in zip(starts, ends, strict=True)
+            ]
             chosen = np.unique(np.array([*chain.from_iterable(extremes), 0, len(loss) - 1]))
         told = {name: np.array(self.columns[name])[chosen].tolist() for name in SHOWN}
         return {
@@ -86,10 +103,16 @@ class Points:
 
     def latest(self) -> dict[str, Any]:
         """The last point, with what only the sentence above the curves needs."""
-        return {"step": self.last} | {name: column[-1] for name, column in self.columns.items()} if len(self) else {"step": 0}
+        return (
+            {"step": self.last} | {name: column[-1] for name, column in self.columns.items()}
+            if len(self)
+            else {"step": 0}
+        )
 
 
-def thin(scored: list[tuple[int, float, float, int]], most: int = 1000) -> list[tuple[int, float, float, int]]:
+def thin(
+    scored: list[tuple[int, float, float, int]], most: int = 1000
+) -> list[tuple[int, float, float, int]]:
     """Of many scores, the lowest and the highest exact match of each stretch."""
     if len(scored) <= most:
         return list(scored)

@@ -35,10 +35,16 @@ def context() -> Any:
     Raises:
         ValueError: where the system does not have what the environment asks for.
     """
-    methods = [method for method in ("forkserver", "spawn") if method in multiprocessing.get_all_start_methods()]
+    methods = [
+        method
+        for method in ("forkserver", "spawn")
+        if method in multiprocessing.get_all_start_methods()
+    ]
     wanted = os.environ.get("PLAYGROUND_START_METHOD") or methods[0]
     if wanted not in methods:
-        raise ValueError(f"PLAYGROUND_START_METHOD is {wanted!r}; this system has {' and '.join(methods)}: choose one, or leave it unset")
+        raise ValueError(
+            f"PLAYGROUND_START_METHOD is {wanted!r}; this system has {' and '.join(methods)}: choose one, or leave it unset"
+        )
     if wanted == "spawn":
         return multiprocessing.get_context("spawn")
     chosen = multiprocessing.get_context("forkserver")
@@ -74,7 +80,9 @@ def without_interrupts() -> Iterator[None]:
         yield
         return
     resource_tracker.ensure_running()  # which the first process starts, and lets interrupts through again after that
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # of this thread, and inherited
+    before = signal.pthread_sigmask(
+        signal.SIG_BLOCK, {signal.SIGINT}
+    )  # of this thread, and inherited
     try:
         yield
     finally:
@@ -142,7 +150,9 @@ class Child:
             log.exception("%s could not be started", name)
             report_failure(self._fail)
             return
-        self.process = start.Process(target=_enter, args=(entry, self._theirs, *arguments), name=name, daemon=True)
+        self.process = start.Process(
+            target=_enter, args=(entry, self._theirs, *arguments), name=name, daemon=True
+        )
         try:
             for work in (self._write, self._read):  # _read starts the process, so it comes last
                 threading.Thread(target=work, name=f"{name}-{work.__name__}", daemon=True).start()
@@ -232,7 +242,9 @@ def _failure_reporter() -> Callable[[Callable[[], None]], None]:
     with _reporter_lock:
         if _reporting is None:
             calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-            threading.Thread(target=_report_failures, args=(calls,), name="failed-starts", daemon=True).start()
+            threading.Thread(
+                target=_report_failures, args=(calls,), name="failed-starts", daemon=True
+            ).start()
             _reporting = calls
         return _reporting.put
 

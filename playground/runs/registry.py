@@ -73,16 +73,22 @@ WAITING_AN_OWNER = 16  # runs that one owner may have waiting for a place
 RUNS_AN_OWNER = 200
 OVERTAKEN_FOR = 120.0  # seconds for which a run that is short of memory lets smaller ones go first
 WATCHED_FOR = 5.0  # seconds since its last poll that a page counts as watching
-FORGOTTEN_AFTER = 60.0  # seconds without a page after which the points of a run without a worker leave the memory
+FORGOTTEN_AFTER = (
+    60.0  # seconds without a page after which the points of a run without a worker leave the memory
+)
 HOUSEKEEPING = 0.5  # seconds between two rounds
-LOOKS_LOST = 3  # looks into a run that is over which fail in a row, until it is not looked into any more
+LOOKS_LOST = (
+    3  # looks into a run that is over which fail in a row, until it is not looked into any more
+)
 KNOWN_FOR = 3600.0  # seconds for which it is remembered when an owner was here
 SWEPT_EVERY = 30.0  # seconds between two looks at the room on the disk
 LONGEST_LOOK = 60.0  # seconds after which the process that looks into models is started anew
 LONGEST_PROOF = 300.0  # likewise for what is measured on hundreds of sequences
 UNDO_FOR = 600.0  # seconds that a deleted run stays on disk
 OWNERS_KEPT = 10_000  # of which it is known when they were here; anybody may invent owners
-TURNS_KEPT = 1000  # owners whose last turn is known; one whose turn was longer ago counts as never served
+TURNS_KEPT = (
+    1000  # owners whose last turn is known; one whose turn was longer ago counts as never served
+)
 COMMANDS = ("pause", "resume", "step", "stop", "keep")
 
 
@@ -105,22 +111,34 @@ class Registry:
         self.reap = number("REAP") if reap is None else reap
         self.hung_after = number("HUNG_AFTER") if hung_after is None else hung_after
         self.eyes = Eyes()
-        self.prover = Eyes()  # for what takes seconds to find out, so that it keeps nobody waiting who only looks
+        self.prover = (
+            Eyes()
+        )  # for what takes seconds to find out, so that it keeps nobody waiting who only looks
         self.checker = Eyes()  # for what strangers send, so that it can take away nobody's view
         self.tickets = Tickets()
         self.lender: Lender | None = None  # on ZeroGPU, what trains a slice
         self.device_line = ""  # where runs train here, and why, once that is known
         self.home_note = ""  # what visitors should know of where runs are kept
-        self.local_owner = ""  # on a machine that serves nobody else, everything belongs to one owner
-        self.here: OrderedDict[str, float] = OrderedDict()  # by fingerprint: when an owner last listed their runs, oldest first
+        self.local_owner = (
+            ""  # on a machine that serves nobody else, everything belongs to one owner
+        )
+        self.here: OrderedDict[str, float] = (
+            OrderedDict()
+        )  # by fingerprint: when an owner last listed their runs, oldest first
         self._runs: dict[str, Run] = {}
         self._watched: dict[str, Run] = {}  # by the id in a link to watch
         self._line: list[Run] = []  # those that wait for a place, first come first
-        self._places: dict[str, int] = {}  # by run id: the place in the line, 1 for the next one; replaced, never changed
-        self._turns: OrderedDict[str, int] = OrderedDict()  # by owner: the number of their last turn, the earliest first
+        self._places: dict[
+            str, int
+        ] = {}  # by run id: the place in the line, 1 for the next one; replaced, never changed
+        self._turns: OrderedDict[str, int] = (
+            OrderedDict()
+        )  # by owner: the number of their last turn, the earliest first
         self._turn = 0
         self._lock = RecordLock()
-        self._admitting = threading.Lock()  # held while a run is admitted, also while the disk works; taken before `_lock`
+        self._admitting = (
+            threading.Lock()
+        )  # held while a run is admitted, also while the disk works; taken before `_lock`
         self.room = Room(self)
         self._closing = threading.Event()
         for folder in (self.root, *(self.root / name for name in ("runs", "rows", "compared"))):
@@ -131,7 +149,10 @@ class Registry:
     def _find_runs(self) -> None:
         """Take up the runs that an earlier server left; those that were going are paused now."""
         for path in sorted((self.root / "runs").glob("*/run.json")):
-            with suppress(filelock.Timeout, OSError), filelock.FileLock(path.parent / ".lock", timeout=0):
+            with (
+                suppress(filelock.Timeout, OSError),
+                filelock.FileLock(path.parent / ".lock", timeout=0),
+            ):
                 for folder in (path.parent, path.parent / "checkpoints", path.parent / "history"):
                     sweep(folder)  # nobody is at it: what is unfinished stays so
             try:
@@ -150,18 +171,26 @@ class Registry:
     def find(self, run_id: object, owner: str) -> Run | None:
         """The owner's run with this id; None for anything else."""
         run = self._runs.get(run_id) if isinstance(run_id, str) else None
-        return run if run and owner and secrets.compare_digest(run.owner, fingerprint(owner)) else None
+        return (
+            run if run and owner and secrets.compare_digest(run.owner, fingerprint(owner)) else None
+        )
 
     def find_watched(self, watch_id: object) -> Run | None:
         """The run that a link to watch leads to."""
-        run = self._watched.get(watch_id) if isinstance(watch_id, str) else None  # 128 random bits: nothing to time
+        run = (
+            self._watched.get(watch_id) if isinstance(watch_id, str) else None
+        )  # 128 random bits: nothing to time
         return run if run and run.deleted_at is None else None
 
     def of_owner(self, owner: str) -> list[Run]:
         """An owner's runs, oldest first, deleted ones included as long as they can be brought back."""
         mark = fingerprint(owner)
         with self._lock:
-            mine = [run for run in self._runs.values() if owner and secrets.compare_digest(run.owner, mark)]
+            mine = [
+                run
+                for run in self._runs.values()
+                if owner and secrets.compare_digest(run.owner, mark)
+            ]
         return sorted(mine, key=lambda run: run.created)
 
     def everybodys(self) -> list[Run]:
@@ -178,7 +207,9 @@ class Registry:
         now, rows, mine, places = time.monotonic(), [], self.of_owner(owner), self._places
         self._note_presence(fingerprint(owner), now)
         for run in reversed(mine):
-            run.watched_at = max(run.watched_at, now - WATCHED_FOR)  # the list is on screen, though not this run's pictures
+            run.watched_at = max(
+                run.watched_at, now - WATCHED_FOR
+            )  # the list is on screen, though not this run's pictures
             rows.append(summary(run) | {"place": places.get(run.id), "slice": run.waits_for_slice})
         return rows
 
@@ -203,13 +234,21 @@ class Registry:
         with self._admitting:
             mine = self.of_owner(owner)
             if sum(run in self._line for run in mine) >= WAITING_AN_OWNER:
-                raise Refused(f"you have {WAITING_AN_OWNER} runs waiting for a place already; wait for one, or stop one")
+                raise Refused(
+                    f"you have {WAITING_AN_OWNER} runs waiting for a place already; wait for one, or stop one"
+                )
             if len(self._line) >= WAITING_IN_ALL:
-                raise Refused(f"{WAITING_IN_ALL} runs are waiting for a place already; try again later")
+                raise Refused(
+                    f"{WAITING_IN_ALL} runs are waiting for a place already; try again later"
+                )
             if holds_share((run.address for run in self._line), WAITING_IN_ALL):
-                raise Refused(f"{WAITING_AN_ADDRESS} runs from your address are waiting for a place already; try again later")
+                raise Refused(
+                    f"{WAITING_AN_ADDRESS} runs from your address are waiting for a place already; try again later"
+                )
             if len(mine) >= RUNS_AN_OWNER:
-                raise Refused(f"you have {RUNS_AN_OWNER} runs, which is as many as are kept; delete some first")
+                raise Refused(
+                    f"you have {RUNS_AN_OWNER} runs, which is as many as are kept; delete some first"
+                )
             self.room.check(fingerprint(owner), kept_by(config))
             folder = self._folder(config)
             run = self._new(config, owner, name, folder)
@@ -219,7 +258,9 @@ class Registry:
                 folder.mkdir(parents=True)
             except OSError as error:
                 why = error.strerror or error
-                raise Refused(f"the run's folder {folder.name} could not be made: {why}; {way_out(error)} and try again") from None
+                raise Refused(
+                    f"the run's folder {folder.name} could not be made: {why}; {way_out(error)} and try again"
+                ) from None
             run.write()
             self._add(run)
             self._queue(run, "train")
@@ -247,23 +288,42 @@ class Registry:
         if step >= run.steps:
             changes.append(Change(step, "steps", min(1_000_000, step + run.config.training.steps)))
         until = settings_at(run.config.training, changes, step).until
-        if until and (run.score_at(step) or 0.0) >= until:  # it would be there again at its next look
+        if (
+            until and (run.score_at(step) or 0.0) >= until
+        ):  # it would be there again at its next look
             changes.append(Change(step, "until", 0.0))
-        return self.start(run.config, owner, name=f"{run.name} from {step}", changes=changes, origin=(run, step))
+        return self.start(
+            run.config, owner, name=f"{run.name} from {step}", changes=changes, origin=(run, step)
+        )
 
     def _new(self, config: RunConfig, owner: str, name: str, folder: Path) -> Run:
-        name = self._free_name(name, self.of_owner(owner)) or self._free_name(_name(config), self.of_owner(owner))
-        run = Run(secrets.token_urlsafe(16), secrets.token_urlsafe(16), fingerprint(owner), name, config, folder)
+        name = self._free_name(name, self.of_owner(owner)) or self._free_name(
+            _name(config), self.of_owner(owner)
+        )
+        run = Run(
+            secrets.token_urlsafe(16),
+            secrets.token_urlsafe(16),
+            fingerprint(owner),
+            name,
+            config,
+            folder,
+        )
         run.address = CLIENT_ADDRESS.get()
         return run
 
     def _folder(self, config: RunConfig) -> Path:
         """A new run's folder: when, what, and something that sets it apart."""
-        return self.root / "runs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{config.task.task}-{secrets.token_hex(3)}"
+        return (
+            self.root
+            / "runs"
+            / f"{time.strftime('%Y%m%d-%H%M%S')}-{config.task.task}-{secrets.token_hex(3)}"
+        )
 
     def _free_name(self, name: str, among: list[Run]) -> str:
         taken = {run.name for run in among if run.deleted_at is None}
-        name = "".join(letter for letter in name if letter.isprintable())[:LONGEST_NAME]  # run.json takes no others
+        name = "".join(letter for letter in name if letter.isprintable())[
+            :LONGEST_NAME
+        ]  # run.json takes no others
         number, base = 2, name[: LONGEST_NAME - 6]
         while name in taken:
             name, number = f"{base} ({number})", number + 1
@@ -282,7 +342,9 @@ class Registry:
         self.limits.check_metrics(folder / "metrics.jsonl")
         with self._admitting:
             if len(self.of_owner(owner)) >= RUNS_AN_OWNER:
-                raise Refused(f"you have {RUNS_AN_OWNER} runs, which is as many as are kept; delete some first")
+                raise Refused(
+                    f"you have {RUNS_AN_OWNER} runs, which is as many as are kept; delete some first"
+                )
             self.room.check(fingerprint(owner), bytes_in(folder))
             run = self._take_over(folder, manifest, owner, name)
             self._add(run)
@@ -306,9 +368,17 @@ class Registry:
         steps = settings_at(manifest.config.training, manifest.changes, manifest.step).steps
         run = self._new(manifest.config, owner, name, home)
         run.status = "stopped" if resumable and manifest.step < steps else "done"
-        run.changes, run.scores, run.step, run.seconds = list(manifest.changes), manifest.scores, manifest.step, manifest.seconds
+        run.changes, run.scores, run.step, run.seconds = (
+            list(manifest.changes),
+            manifest.scores,
+            manifest.step,
+            manifest.seconds,
+        )
         run.sent = True
-        run.best, run.device = better(run.load().best, manifest.scores["exact_match"] if manifest.scores else None), manifest.device
+        run.best, run.device = (
+            better(run.load().best, manifest.scores["exact_match"] if manifest.scores else None),
+            manifest.device,
+        )
         run.write()
         return run
 
@@ -343,7 +413,13 @@ class Registry:
         with self._lock:
             if run.live or run in self._line:
                 return
-            run.begin, run.status, run.message, run.watched_at, run.short_since = begin, "waiting", "", time.monotonic(), None
+            run.begin, run.status, run.message, run.watched_at, run.short_since = (
+                begin,
+                "waiting",
+                "",
+                time.monotonic(),
+                None,
+            )
             if run.sliced:  # the page asks for its slices
                 run.write()
                 return
@@ -369,11 +445,16 @@ class Registry:
             live = [other for other in self._runs.values() if other.live and not other.sliced]
             mine = sum(other.owner == run.owner for other in live)
             if len(live) < self.slots and mine < self.slots_an_owner:
-                starting = sum(other.config.memory_estimate() for other in live if other.status == "starting")
+                starting = sum(
+                    other.config.memory_estimate() for other in live if other.status == "starting"
+                )
                 try:
                     check_memory(run.config, besides=starting)
                 except SettingError as error:
-                    run.message, run.short_since = f"it waits for memory: {error}", run.short_since or now
+                    run.message, run.short_since = (
+                        f"it waits for memory: {error}",
+                        run.short_since or now,
+                    )
                     if not live or now - run.short_since < OVERTAKEN_FOR:
                         continue
                     self._make_way([other for other in live if other.status == "paused"])
@@ -390,7 +471,9 @@ class Registry:
             run.message = ""  # a place is what it waits for
             own = mine >= self.slots_an_owner
             if not any(o.parking for o in live):
-                self._make_way([o for o in live if o.status == "paused" and (not own or o.owner == run.owner)])
+                self._make_way(
+                    [o for o in live if o.status == "paused" and (not own or o.owner == run.owner)]
+                )
             return False
         return False
 
@@ -405,11 +488,16 @@ class Registry:
         """Who comes next: owners with the fewest places first, among equals in turn, so that nobody's thirtieth run comes before
         another's first; an owner's own runs first come first."""
         with self._lock:
-            places = Counter(run.owner for run in self._runs.values() if run.live and not run.sliced)
+            places = Counter(
+                run.owner for run in self._runs.values() if run.live and not run.sliced
+            )
             theirs: dict[str, deque[tuple[int, Run]]] = defaultdict(deque)
             for at, run in enumerate(self._line):
                 theirs[run.owner].append((at, run))
-            next_of = [(places[owner], self._turns.get(owner, 0), mine[0][0], owner) for owner, mine in theirs.items()]
+            next_of = [
+                (places[owner], self._turns.get(owner, 0), mine[0][0], owner)
+                for owner, mine in theirs.items()
+            ]
             heapify(next_of)
             order = list[Run]()
             while next_of:
@@ -436,7 +524,13 @@ class Registry:
 
     def _order_for(self, run: Run, seconds: float = 0.0) -> Order:
         """What its worker, which is about to start, is to do. With the run's lock held."""
-        run.status, run.parking, run.held, run.watched, run.watched_at = "starting", False, False, True, time.monotonic()
+        run.status, run.parking, run.held, run.watched, run.watched_at = (
+            "starting",
+            False,
+            False,
+            True,
+            time.monotonic(),
+        )
         run.message = ""
         run.heard_at, run.worked, run.size = time.monotonic(), 0.0, None
         origin = (str(self.root / "runs" / run.origin[0]), run.origin[1]) if run.origin else None
@@ -446,9 +540,17 @@ class Registry:
 
     def at_rest(self, run: Run) -> bool:
         """Whether nobody is at a run: no worker, no look, and no other run that is about to branch off it."""
-        if run.live or run in self._line or run.looking or any(not future.done() for future in run.asked):
+        if (
+            run.live
+            or run in self._line
+            or run.looking
+            or any(not future.done() for future in run.asked)
+        ):
             return False
-        return not any(o.origin and o.origin[0] == run.folder.name and o.status in ("waiting", "starting") for o in self.everybodys())
+        return not any(
+            o.origin and o.origin[0] == run.folder.name and o.status in ("waiting", "starting")
+            for o in self.everybodys()
+        )
 
     def hold(self) -> AbstractContextManager[object]:
         """As long as it is held, no run begins, and none is resumed."""
@@ -465,7 +567,12 @@ class Registry:
         train. To be called in the thread of its owner's event, to whom the GPU is lent.
         """
         with self._lock, run.lock:
-            if self.lender is None or not run.waits_for_slice or run.deleted_at is not None or self._closing.is_set():
+            if (
+                self.lender is None
+                or not run.waits_for_slice
+                or run.deleted_at is not None
+                or self._closing.is_set()
+            ):
                 return
             order, run.begin = self._order_for(run, SLICE), "train"
             piece = Slice(f"slice-{run.folder.name}", lambda *message: self._take(run, *message))
@@ -474,7 +581,10 @@ class Registry:
         trouble: Exception | None
         try:
             trouble = piece.run(self.lender, order)
-        except (OSError, RuntimeError) as error:  # not even a place to be spoken to, or a thread to speak in
+        except (
+            OSError,
+            RuntimeError,
+        ) as error:  # not even a place to be spoken to, or a thread to speak in
             trouble = error
         kept = run.last_checkpoint() if run.status in WORKING else ""
         with run.lock:
@@ -513,10 +623,16 @@ class Registry:
             elif run.waits_for_slice and action in ("pause", "stop"):
                 run.status = "paused" if action == "pause" else "stopped"
                 run.write()
-            elif run.live and (run.parking or (run.sliced and run.status == "paused")):  # its worker is on its way out
+            elif run.live and (
+                run.parking or (run.sliced and run.status == "paused")
+            ):  # its worker is on its way out
                 if run.status == "waiting" and action in ("pause", "stop"):
                     run.status = "paused" if action == "pause" else "stopped"
-                elif action in ("resume", "step") and run.status in ("paused", "stopped", "failed") and run.deleted_at is None:
+                elif (
+                    action in ("resume", "step")
+                    and run.status in ("paused", "stopped", "failed")
+                    and run.deleted_at is None
+                ):
                     run.wanted = "train" if action == "resume" else "step"
                 elif action in ("pause", "stop"):
                     run.wanted = ""
@@ -524,11 +640,16 @@ class Registry:
                         run.status = "stopped"
             elif run.live:
                 if action == "stop" and run.status == "stopping":
-                    run.verdict = ("stopped", f"ended at once, on a second Stop; {kept or run.last_checkpoint()}")
+                    run.verdict = (
+                        "stopped",
+                        f"ended at once, on a second Stop; {kept or run.last_checkpoint()}",
+                    )
                     run.worker.kill()  # type: ignore[union-attr]  # a live run has one
                     return
                 if not run.send(*(("step", 1) if action == "step" else (action,))):
-                    raise Refused("the run's process does not take commands now; try again in a moment")
+                    raise Refused(
+                        "the run's process does not take commands now; try again in a moment"
+                    )
                 if action != "keep" and action != "pause":
                     run.unanswered = run.unanswered or time.monotonic()
                 run.held = action == "pause"
@@ -536,7 +657,11 @@ class Registry:
                     run.status = "stopping"
                 elif action in ("resume", "step"):
                     run.message = ""
-            elif action in ("resume", "step") and run.status in ("paused", "stopped", "failed") and run.deleted_at is None:
+            elif (
+                action in ("resume", "step")
+                and run.status in ("paused", "stopped", "failed")
+                and run.deleted_at is None
+            ):
                 self._queue(run, "train" if action == "resume" else "step")
             elif action == "stop" and run.status == "paused":
                 run.status = "stopped"
@@ -557,7 +682,9 @@ class Registry:
             raise Refused(self.limits.of_time())
         found = [] if run.live else [path for path, _ in run.checkpoints()]
         if found and not any((path / "training.safetensors").is_file() for path in found):
-            raise Refused("this checkpoint holds weights only: it can be looked at and asked, not trained on")
+            raise Refused(
+                "this checkpoint holds weights only: it can be looked at and asked, not trained on"
+            )
 
     def change(self, run: Run, setting: str, value: Any) -> None:
         """Change a setting of a run from its next step on.
@@ -568,7 +695,9 @@ class Registry:
         """
         run.load()
         wanted = Change(0, setting, value)
-        if setting == "steps" and run.status == "done" and wanted.value > run.step:  # which it would go on from
+        if (
+            setting == "steps" and run.status == "done" and wanted.value > run.step
+        ):  # which it would go on from
             self.check_may_train(run)
         with run.lock:
             change = Change(max(run.step, run.origin[1] if run.origin else 0), setting, value)
@@ -580,7 +709,9 @@ class Registry:
                 raise Refused(f"{MOST_CHANGES} changes are as many as a run remembers")
             if run.live and not run.parking:
                 if not run.send("change", setting, change.value):
-                    raise Refused("the run's process does not take commands now; try again in a moment")
+                    raise Refused(
+                        "the run's process does not take commands now; try again in a moment"
+                    )
                 return
             run.changes = with_change(run.changes, change)
             if setting == "steps" and run.status == "done":
@@ -597,7 +728,9 @@ class Registry:
             if name is not None:
                 name = " ".join(name.split())
                 if not 1 <= len(name) <= LONGEST_NAME or not name.isprintable():
-                    raise Refused(f"a name has 1 to {LONGEST_NAME} characters that can be printed, this one has {len(name)}")
+                    raise Refused(
+                        f"a name has 1 to {LONGEST_NAME} characters that can be printed, this one has {len(name)}"
+                    )
                 run.name = name
             run.hidden = run.hidden if hidden is None else hidden
             run.write(flush=True)
@@ -623,7 +756,15 @@ class Registry:
 
     # What a page is told
 
-    def poll(self, run: Run, known: int, epoch: int, looks: int, client: Client | None = None, changes: int = -1) -> dict[str, Any]:
+    def poll(
+        self,
+        run: Run,
+        known: int,
+        epoch: int,
+        looks: int,
+        client: Client | None = None,
+        changes: int = -1,
+    ) -> dict[str, Any]:
         """What a page that has `known` points of this epoch, `looks` snapshots and this version of the changes does not know yet.
 
         It waits for no lock that is held while the disk works, so the event loop may call it.
@@ -637,7 +778,9 @@ class Registry:
             points = run.points or Points()
             if run.epoch != epoch:
                 known, looks = 0, 0
-            if run.newest is not None and (run.snapshot is None or run.snapshot["step"] != run.newest):
+            if run.newest is not None and (
+                run.snapshot is None or run.snapshot["step"] != run.newest
+            ):
                 self._look(run)
             return {
                 "status": run.status,
@@ -660,7 +803,9 @@ class Registry:
                 "snapshot": run.snapshot if run.looks > looks else None,
                 "stage": run.stage if run.looks > looks else None,
                 "scores": run.scores,
-                "changes": None if changes == run.changes_version else [change.to_list() for change in run.changes],
+                "changes": None
+                if changes == run.changes_version
+                else [change.to_list() for change in run.changes],
                 "changes_version": run.changes_version,
                 "saved": run.saved,
                 "live": run.live,
@@ -671,18 +816,29 @@ class Registry:
     def _left(self, run: Run) -> list[Any] | None:
         """Seconds that a run may train on, and why, once there are few of them."""
         left = self.limits.seconds - run.active
-        return [max(0.0, left), self.limits.of_time()] if self.limits.seconds and left <= WARNED_BEFORE else None
+        return (
+            [max(0.0, left), self.limits.of_time()]
+            if self.limits.seconds and left <= WARNED_BEFORE
+            else None
+        )
 
     def look(self, run: Run, step: int, client: Client | None = None) -> Future[Answer]:
         """What the model looked like at a step, or at the nearest one whose weights are kept."""
         return self._ask(run, self.eyes, "look", step, "", client)
 
-    def ask(self, run: Run, text: str, step: int | None = None, client: Client | None = None) -> Future[Answer]:
+    def ask(
+        self, run: Run, text: str, step: int | None = None, client: Client | None = None
+    ) -> Future[Answer]:
         """The model's answer to a sequence, with its latest weights or those of a step."""
         return self._ask(run, self.eyes, "ask", step, text, client)
 
     def show(
-        self, run: Run | Path, request: str, step: int | None = None, slow: bool = False, client: Client | None = None
+        self,
+        run: Run | Path,
+        request: str,
+        step: int | None = None,
+        slow: bool = False,
+        client: Client | None = None,
     ) -> Future[Answer]:
         """One view of the Inspect tab: of a run at a step, or at its latest, or of a checkpoint."""
         process = self.prover if slow else self.eyes
@@ -690,13 +846,17 @@ class Registry:
             return process.ask("show", run, request, client=client or NO_CLIENT)
         return self._ask(run, process, "show", step, request, client)
 
-    def evaluate(self, run: Run | Path, n: int, step: int | None = None, client: Client | None = None) -> Future[Answer]:
+    def evaluate(
+        self, run: Run | Path, n: int, step: int | None = None, client: Client | None = None
+    ) -> Future[Answer]:
         """The scores of a run or a checkpoint on so many held-out sequences."""
         if isinstance(run, Path):
             return self.prover.ask("evaluate", run, str(n), client=client or NO_CLIENT)
         return self._ask(run, self.prover, "evaluate", step, str(n), client)
 
-    def _ask(self, run: Run, process: Eyes, kind: str, step: int | None, text: str, client: Client | None) -> Future[Answer]:
+    def _ask(
+        self, run: Run, process: Eyes, kind: str, step: int | None, text: str, client: Client | None
+    ) -> Future[Answer]:
         what = self.what(run, step)
         if what is None:
             return _settled(passing("this run has no weights yet; ask again in a moment"))
@@ -707,7 +867,9 @@ class Registry:
             return _settled({"error": self.limits.of_patience(seconds)})
         with run.lock:
             run.asked = {future for future in run.asked if not future.done()}
-            future = process.ask(kind, what, text, client=client or Client(owner=run.owner), time_limit=limit)
+            future = process.ask(
+                kind, what, text, client=client or Client(owner=run.owner), time_limit=limit
+            )
             run.asked.add(future)
         return future
 
@@ -731,17 +893,33 @@ class Registry:
                 run.looking = False
                 if answer.get("error") != BUSY:  # which says nothing about the run
                     run.unseen = run.unseen + 1 if "error" in answer else 0
-                if "error" in answer and not run.live and (not answer.get("again") or run.unseen >= LOOKS_LOST):
-                    run.newest, run.message = None, run.message or answer["error"]  # asking again would not help
+                if (
+                    "error" in answer
+                    and not run.live
+                    and (not answer.get("again") or run.unseen >= LOOKS_LOST)
+                ):
+                    run.newest, run.message = (
+                        None,
+                        run.message or answer["error"],
+                    )  # asking again would not help
                 elif "error" not in answer:
-                    run.stage, run.snapshot, run.looks = answer["stage"], answer["snapshot"], run.looks + 1
+                    run.stage, run.snapshot, run.looks = (
+                        answer["stage"],
+                        answer["snapshot"],
+                        run.looks + 1,
+                    )
                     if not run.live:
                         run.newest = run.snapshot["step"]  # the nearest one that is still there
-                    if time.monotonic() - run.watched_at < WATCHED_FOR and run.snapshot["step"] != run.newest:
+                    if (
+                        time.monotonic() - run.watched_at < WATCHED_FOR
+                        and run.snapshot["step"] != run.newest
+                    ):
                         self._look(run)
 
         client = run.watched_by or Client(owner=run.owner)
-        future = self.eyes.ask("look", self._what(run, run.newest), client=client, time_limit=self.limits.look_seconds)
+        future = self.eyes.ask(
+            "look", self._what(run, run.newest), client=client, time_limit=self.limits.look_seconds
+        )
         run.looking = True  # only now: a request that could not be made leaves nothing to wait for
         future.add_done_callback(seen)
 
@@ -750,7 +928,12 @@ class Registry:
     def _take(self, run: Run, kind: str, *content: Any) -> None:
         """Take in one message of a worker."""
         kept = ""  # what a failed run still has, read before the lock is taken
-        if kind == "ended" and content[0] == "failed" and NOTHING_USABLE not in content[1] and run.checkpoints():
+        if (
+            kind == "ended"
+            and content[0] == "failed"
+            and NOTHING_USABLE not in content[1]
+            and run.checkpoints()
+        ):
             kept = run.last_checkpoint()
         with run.lock:
             run.heard_at, run.unanswered = time.monotonic(), None
@@ -782,11 +965,15 @@ class Registry:
                 run.write()
             elif kind == "ended":
                 before, run.status, scores = run.status, content[0], content[2]
-                if run.status == "waiting" and run.held:  # what was wanted came too late for this slice
+                if (
+                    run.status == "waiting" and run.held
+                ):  # what was wanted came too late for this slice
                     run.status = "paused"
                 if before == "stopped" or (before == "stopping" and run.status == "waiting"):
                     run.status = "stopped"
-                if content[1] or run.status != "paused":  # who gives the worker back keeps why it was paused
+                if (
+                    content[1] or run.status != "paused"
+                ):  # who gives the worker back keeps why it was paused
                     run.message = self._plain(content[1])
                 run.parking = True  # whatever comes now is for its next worker
                 run.scores = scores or run.scores
@@ -836,12 +1023,24 @@ class Registry:
             if run.watched and alone > WATCHED_FOR:
                 run.watched = not run.send("watch", False)
             if run.status == "training" and self.lease and alone > self.lease:
-                run.message = run.message or f"paused by itself, because nobody was watching for {_time(self.lease)}"
+                run.message = (
+                    run.message
+                    or f"paused by itself, because nobody was watching for {_time(self.lease)}"
+                )
                 run.send("pause")
-            if run.status == "training" and self.limits.seconds and run.active >= self.limits.seconds:
+            if (
+                run.status == "training"
+                and self.limits.seconds
+                and run.active >= self.limits.seconds
+            ):
                 run.message = self.limits.of_time()
                 run.send("pause")
-            if run.status == "paused" and self.reap and now - run.paused_at > self.reap and not run.parking:
+            if (
+                run.status == "paused"
+                and self.reap
+                and now - run.paused_at > self.reap
+                and not run.parking
+            ):
                 run.parking = run.send("park")
             if run.deleted_at is not None and not run.parking:
                 run.parking = run.send("park")
@@ -852,10 +1051,19 @@ class Registry:
                     self.control(run, "stop")
                     run.message = f"left the line by itself, because nobody was watching for {_time(self.lease)}; Resume joins it again"
                     run.write()
-        elif alone > FORGOTTEN_AFTER and run.points is not None and not run.looking and run not in self._line:
+        elif (
+            alone > FORGOTTEN_AFTER
+            and run.points is not None
+            and not run.looking
+            and run not in self._line
+        ):
             with run.lock:  # what is on disk need not stay in memory
                 run.points = run.snapshot = run.stage = run.recorded = None
-        if run.deleted_at is not None and not run.live and time.monotonic() - run.deleted_on > UNDO_FOR:
+        if (
+            run.deleted_at is not None
+            and not run.live
+            and time.monotonic() - run.deleted_on > UNDO_FOR
+        ):
             self.room.take(run, self.room.forget)
 
     def _end_if_hung(self, run: Run, now: float) -> None:
@@ -869,9 +1077,15 @@ class Registry:
         with suppress(psutil.Error):
             worked = active_seconds(worker.process.pid)
             if worked > run.worked + 0.02 * self.hung_after:
-                run.worked, run.heard_at = worked, now - self.hung_after / 2  # busy with a long step, or with scoring
+                run.worked, run.heard_at = (
+                    worked,
+                    now - self.hung_after / 2,
+                )  # busy with a long step, or with scoring
                 return
-            run.verdict = ("failed", f"the training process hung for {_time(self.hung_after)} and was ended; {run.last_checkpoint()}")
+            run.verdict = (
+                "failed",
+                f"the training process hung for {_time(self.hung_after)} and was ended; {run.last_checkpoint()}",
+            )
             worker.kill()
 
     def shutdown(self, seconds: float = 5.0) -> tuple[int, int]:
@@ -900,7 +1114,11 @@ class Registry:
 
     def checkpoints(self) -> dict[str, Path]:
         """The checkpoints that everybody here may look at: the folders right under the root, by name."""
-        folders = sorted(path.parent for path in self.root.glob("*/config.json") if not path.parent.name.startswith("."))
+        folders = sorted(
+            path.parent
+            for path in self.root.glob("*/config.json")
+            if not path.parent.name.startswith(".")
+        )
         return {folder.name: folder for folder in folders}
 
 
@@ -921,7 +1139,9 @@ def _settled(answer: Answer) -> Future[Answer]:
 def _name(config: RunConfig) -> str:
     """A name for a run that nobody has named."""
     model = config.model
-    size = "" if (model.n_layers, model.n_heads) == (2, 4) else f", {model.n_layers} × {model.n_heads}"
+    size = (
+        "" if (model.n_layers, model.n_heads) == (2, 4) else f", {model.n_layers} × {model.n_heads}"
+    )
     return f"{task_in_words(config)}{of_family(config)}{size}"
 
 

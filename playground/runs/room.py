@@ -86,20 +86,36 @@ class Room:
         share = limits.own_bytes or limits.all_bytes
         used = self._used(runs)
         excess = sum(max(0, each - share) for each in used.values())
-        self._empty([run for run in runs if used[run.owner] > share], min(excess, sum(used.values()) + needed - limits.all_bytes))
+        self._empty(
+            [run for run in runs if used[run.owner] > share],
+            min(excess, sum(used.values()) + needed - limits.all_bytes),
+        )
         half = int(may_hold(limits.all_bytes))
         for crowded, size in self._used_by_address(self._runs, needed, address).items():
             if crowded and size > half:
                 over = sum(self._used(self._runs).values()) + needed - limits.all_bytes
-                self._empty([run for run in self._runs if run.address == crowded], min(size - half, over))
+                self._empty(
+                    [run for run in self._runs if run.address == crowded], min(size - half, over)
+                )
         fair = self._used_by_address(self._runs, needed, address, share)
-        return self._empty(runs, sum(min(size, half) if name else size for name, size in fair.items()) - limits.all_bytes)
+        return self._empty(
+            runs,
+            sum(min(size, half) if name else size for name, size in fair.items())
+            - limits.all_bytes,
+        )
 
     def told(self, owner: str) -> str:
         """What was taken of an owner's runs, and why, in a sentence; empty where nothing was."""
         mine = [run for run in self.registry.of_owner(owner) if run.deleted_at is None]
-        did = {THINNED: "kept fewer of the earlier steps", EMPTIED: "gave up the weights (Run again exactly trains anew)"}
-        told = [f"{_names(some)} {what}" for word, what in did.items() if (some := [run.name for run in mine if run.removed == word])]
+        did = {
+            THINNED: "kept fewer of the earlier steps",
+            EMPTIED: "gave up the weights (Run again exactly trains anew)",
+        }
+        told = [
+            f"{_names(some)} {what}"
+            for word, what in did.items()
+            if (some := [run.name for run in mine if run.removed == word])
+        ]
         why = self.registry.limits.of_room()
         return f"To make room, {', and '.join(told)}: {why}." if told else ""
 
@@ -107,7 +123,11 @@ class Room:
         """Bytes that a run takes, and at least what one that is not at rest is going to need."""
         size = bytes_in(run.folder) if run.live or run.size is None else run.size
         run.size = None if run.live else size
-        return max(size, kept_by(run.config)) if run.live or run.status in ("waiting", "starting") else size
+        return (
+            max(size, kept_by(run.config))
+            if run.live or run.status in ("waiting", "starting")
+            else size
+        )
 
     def take(self, run: Run, taking: Taking) -> int:
         """Take something of a run, if nobody is at it. Returns the bytes that came free.
@@ -116,7 +136,10 @@ class Room:
         returns what removes it from the disk. That runs without them, as a poll takes the run's; a
         worker that starts meanwhile waits for the lock file.
         """
-        with suppress(filelock.Timeout, OSError), filelock.FileLock(run.folder / ".lock", timeout=0):
+        with (
+            suppress(filelock.Timeout, OSError),
+            filelock.FileLock(run.folder / ".lock", timeout=0),
+        ):
             before = self.taken(run)
             with self.registry.hold(), run.lock:
                 if not self.registry.at_rest(run):
@@ -139,13 +162,19 @@ class Room:
             used[run.owner] += self.taken(run)
         return used
 
-    def _used_by_address(self, runs: list[Run], needed: int, address: str, share: int = 0) -> Counter[str]:
+    def _used_by_address(
+        self, runs: list[Run], needed: int, address: str, share: int = 0
+    ) -> Counter[str]:
         """Bytes that the runs of each address take, "" where it is not known, with so many more needed by one of them.
 
         Args:
             share: how much of an owner's runs counts at most; 0 for all of it.
         """
-        sizes, owners, used = [self.taken(run) for run in runs], Counter[str](), Counter[str]({address: needed})
+        sizes, owners, used = (
+            [self.taken(run) for run in runs],
+            Counter[str](),
+            Counter[str]({address: needed}),
+        )
         for run, size in zip(runs, sizes, strict=True):
             owners[run.owner] += size
         for run, size in zip(runs, sizes, strict=True):
@@ -155,7 +184,10 @@ class Room:
 
     def _is_too_much(self, needed: int, address: str) -> bool:
         """Whether so many bytes more would be beyond an address's half, and there is no room for them."""
-        limit, used = self.registry.limits.all_bytes, self._used_by_address(self._runs, needed, address)
+        limit, used = (
+            self.registry.limits.all_bytes,
+            self._used_by_address(self._runs, needed, address),
+        )
         return used[address] > may_hold(limit) and used.total() > limit
 
     def _thin(self, runs: list[Run], over: int) -> int:
@@ -211,7 +243,9 @@ class Room:
         def remove() -> None:
             for path in going:
                 shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-            os.utime(run.folder / "run.json", (written, written))  # it was left alone as long as before
+            os.utime(
+                run.folder / "run.json", (written, written)
+            )  # it was left alone as long as before
 
         return self.take(run, taking)
 
@@ -229,7 +263,10 @@ class Room:
 
     def _is_near(self, run: Run) -> bool:
         """Whether somebody looks at it, or its owner is here."""
-        return time.monotonic() - max(self.registry.here.get(run.owner, -HERE_FOR), run.watched_at) < HERE_FOR
+        return (
+            time.monotonic() - max(self.registry.here.get(run.owner, -HERE_FOR), run.watched_at)
+            < HERE_FOR
+        )
 
 
 def bytes_in(folder: Path) -> int:
@@ -245,7 +282,9 @@ def bytes_in(folder: Path) -> int:
 
 def surplus_weights(folder: Path) -> list[Path]:
     """What goes of a run's earlier weights: all but the first, one in each doubling of the step, and the latest; and every state."""
-    weights = [weights_path(folder, step) for step in kept_steps(folder)[:-1] if not on_grid(step, 1)]
+    weights = [
+        weights_path(folder, step) for step in kept_steps(folder)[:-1] if not on_grid(step, 1)
+    ]
     return [*weights, *(folder / "history").glob(f"*{STATE}")]
 
 
@@ -260,5 +299,7 @@ def all_weights(folder: Path) -> list[Path]:
 
 def _names(names: list[str]) -> str:
     """Names in a sentence, a few of them."""
-    told = [f"“{name}”" for name in names[:NAMED]] + [f"{len(names) - NAMED} more"] * (len(names) > NAMED)
+    told = [f"“{name}”" for name in names[:NAMED]] + [f"{len(names) - NAMED} more"] * (
+        len(names) > NAMED
+    )
     return " and ".join(filter(None, (", ".join(told[:-1]), told[-1])))

@@ -27,7 +27,14 @@ from playground.models.config import shown
 from playground.training.config import IN_PASSING, Change, RunConfig, settings_at
 from playground.training.devices import ZERO, on_zero
 from playground.training.files import write_file
-from playground.training.manifest import CheckpointError, Manifest, check_scores, is_number, read_json, read_manifest
+from playground.training.manifest import (
+    CheckpointError,
+    Manifest,
+    check_scores,
+    is_number,
+    read_json,
+    read_manifest,
+)
 
 from .history import kept_steps, read_lines
 from .inspection_queue import Client
@@ -86,7 +93,11 @@ RECORDED: dict[str, Callable[[Any], bool]] = {
     "removed": lambda value: value in ("", THINNED, EMPTIED),
     "sent": lambda value: isinstance(value, bool),
 }
-LATER: dict[str, Any] = {"active": 0.0, "removed": "", "sent": False}  # what earlier versions did not record
+LATER: dict[str, Any] = {
+    "active": 0.0,
+    "removed": "",
+    "sent": False,
+}  # what earlier versions did not record
 
 Answer = dict[str, Any]
 
@@ -101,7 +112,9 @@ class Order:
     begin: str = "train"  # or step
     origin: tuple[str, int] | None = None  # folder and step of the run that this one branches off
     active: float = 0.0  # seconds of training so far
-    seconds: float = 0.0  # after which it saves and waits for its next turn; 0: it goes on to its end
+    seconds: float = (
+        0.0  # after which it saves and waits for its next turn; 0: it goes on to its end
+    )
     threads: int = 0  # as many as it may take, whatever its settings say; 0: as they say
 
 
@@ -178,14 +191,18 @@ class Run:
     removed: str = ""  # what of it was taken to make room: thinned, emptied or nothing
     unseen: int = 0  # looks into it that failed in a row
     sent: bool = False  # it came as a checkpoint, and was not trained on since
-    origin: tuple[str, int] | None = None  # name of the folder and step of the run that this one branched off
+    origin: tuple[str, int] | None = (
+        None  # name of the folder and step of the run that this one branched off
+    )
 
     # Not kept in run.json
     deleted_on: float = 0.0  # when it was deleted, by the monotonic clock: whoever sets the wall clock takes no run away
     address: str = ""  # of the client that started it
     begin: str = "train"  # what its worker is to do first: train, or step
     points: Points | None = None  # None: still on disk only
-    epoch: int = field(default_factory=lambda: secrets.randbelow(2**31))  # another one when the points begin anew
+    epoch: int = field(
+        default_factory=lambda: secrets.randbelow(2**31)
+    )  # another one when the points begin anew
     recorded: list[int] | None = None  # steps whose weights are on disk; None: not looked yet
     newest: int | None = None  # the latest step whose weights are on disk
     snapshot: dict[str, Any] | None = None
@@ -199,21 +216,32 @@ class Run:
     watched: bool = False  # what the worker was told last
     wanted: str = ""  # what its next worker is to begin with, once the one that is leaving has gone
     unanswered: float | None = None  # since when the worker owes an answer to a command
-    untaken: list[dict[str, Any]] = field(default_factory=list)  # points that came while those on disk were not in memory
+    untaken: list[dict[str, Any]] = field(
+        default_factory=list
+    )  # points that came while those on disk were not in memory
     short_since: float | None = None  # when its turn came and the memory for it was not there
     held: bool = False  # a pause is on its way to the slice that trains it
     parking: bool = False  # its worker was asked to save and leave
     heard_at: float = field(default_factory=time.monotonic)
-    verdict: tuple[str, str] | None = None  # status and message of a run whose worker is being ended by force
+    verdict: tuple[str, str] | None = (
+        None  # status and message of a run whose worker is being ended by force
+    )
     worked: float = 0.0  # processor seconds of the worker when it was last seen to work
     paused_at: float = field(default_factory=time.monotonic)
     asked: set[Future[Answer]] = field(default_factory=set)
     size: int | None = None  # bytes on the disk; None: not known, or changing
     lock: RecordLock = field(default_factory=RecordLock)
-    loading: threading.Lock = field(default_factory=threading.Lock)  # taken before `lock`, never after it
+    loading: threading.Lock = field(
+        default_factory=threading.Lock
+    )  # taken before `lock`, never after it
     writing: threading.Lock = field(default_factory=threading.Lock)  # likewise
-    _version: tuple[list[Change] | None, int] = (None, 0)  # of the changes: of which list, and its number
-    unwritten: bool | None = None  # whether the record must be written when the lock is free, and flushed; None: it is on disk
+    _version: tuple[list[Change] | None, int] = (
+        None,
+        0,
+    )  # of the changes: of which list, and its number
+    unwritten: bool | None = (
+        None  # whether the record must be written when the lock is free, and flushed; None: it is on disk
+    )
 
     @property
     def live(self) -> bool:
@@ -244,7 +272,13 @@ class Run:
     def changed(self) -> list[str]:
         """Settings that did not stay on the way what they were in `config`; how fast one watched is none of them."""
         own = self.config.training
-        return sorted({c.setting for c in self.changes if c.setting not in IN_PASSING and c.value != getattr(own, c.setting)})
+        return sorted(
+            {
+                c.setting
+                for c in self.changes
+                if c.setting not in IN_PASSING and c.value != getattr(own, c.setting)
+            }
+        )
 
     @property
     def changes_version(self) -> int:
@@ -258,7 +292,14 @@ class Run:
     @property
     def speed(self) -> float:
         """The most steps a second it may take now; 0 for as many as it can."""
-        return next((c.value for c in reversed(self.changes) if c.setting == "speed" and c.step <= self.step), 0.0)
+        return next(
+            (
+                c.value
+                for c in reversed(self.changes)
+                if c.setting == "speed" and c.step <= self.step
+            ),
+            0.0,
+        )
 
     @property
     def learning_rate(self) -> float:
@@ -284,12 +325,16 @@ class Run:
                 trouble = f"the metrics are cut short: {error}"
             with self.lock:
                 with suppress(ValueError):  # then they are read again with the next ones
-                    fresh.add(line for line in self.untaken if line["step"] > fresh.last or not len(fresh))
+                    fresh.add(
+                        line for line in self.untaken if line["step"] > fresh.last or not len(fresh)
+                    )
                 self.untaken = []
                 self.points, self.epoch = fresh, secrets.randbelow(2**31)
                 self.message = self.message or trouble
                 self.best = better(self.best, fresh.best)
-                if not self.live and len(fresh):  # a killed server's last words are on disk, not in run.json
+                if not self.live and len(
+                    fresh
+                ):  # a killed server's last words are on disk, not in run.json
                     self.step = fresh.last
             return fresh
 
@@ -306,7 +351,11 @@ class Run:
         if lines:
             self.scores, self.sent = None, False  # those were of an earlier step
             scored = [line["exact_match"] for line in lines if "exact_match" in line]
-            self.step, self.seconds, self.best = lines[-1]["step"], lines[-1]["seconds"], better(self.best, *scored)
+            self.step, self.seconds, self.best = (
+                lines[-1]["step"],
+                lines[-1]["seconds"],
+                better(self.best, *scored),
+            )
 
     def records(self) -> list[int]:
         """The steps to which one can go back. Not to be called with the lock held: it may read the disk."""
@@ -346,11 +395,17 @@ class Run:
             try:
                 write_file(self.folder / "run.json", data, flush=flush)
             except OSError as error:
-                self.message = self.message or f"could not write {self.folder.name}{os.sep}run.json: {error.strerror or error}"
+                self.message = (
+                    self.message
+                    or f"could not write {self.folder.name}{os.sep}run.json: {error.strerror or error}"
+                )
 
     def to_json(self) -> bytes:
         content: dict[str, Any] = {name: getattr(self, name) for name in (*RECORDED, "origin")}
-        content |= {"config": self.config.to_fields(), "changes": [change.to_list() for change in self.changes]}
+        content |= {
+            "config": self.config.to_fields(),
+            "changes": [change.to_list() for change in self.changes],
+        }
         return json.dumps(content, indent=1).encode() + b"\n"
 
     @classmethod
@@ -364,17 +419,31 @@ class Run:
         if not isinstance(content, dict):
             raise ValueError(f"{folder / 'run.json'} is no run's record")
         try:
-            config, changes = RunConfig.from_fields(content.pop("config")), Change.read(content.pop("changes"))
+            config, changes = (
+                RunConfig.from_fields(content.pop("config")),
+                Change.read(content.pop("changes")),
+            )
             origin = content.pop("origin")
-            content = LATER | {name: value for name, value in content.items() if name in RECORDED}  # a newer version may have written more
+            content = LATER | {
+                name: value for name, value in content.items() if name in RECORDED
+            }  # a newer version may have written more
             for name, fits in RECORDED.items():
                 if not fits(content[name]):
                     raise TypeError(f"{name} is {shown(content[name])}")
             if origin is not None and not (
-                _is_text(origin[0]) and Path(origin[0]).name == origin[0] and _is_count(origin[1]) and len(origin) == 2
+                _is_text(origin[0])
+                and Path(origin[0]).name == origin[0]
+                and _is_count(origin[1])
+                and len(origin) == 2
             ):
                 raise TypeError(f"origin is {shown(origin)}")
-            run = cls(**content, config=config, changes=changes, folder=folder, origin=tuple(origin) if origin else None)
+            run = cls(
+                **content,
+                config=config,
+                changes=changes,
+                folder=folder,
+                origin=tuple(origin) if origin else None,
+            )
         except (TypeError, KeyError, AttributeError, IndexError) as error:
             raise ValueError(f"{folder / 'run.json'} is no run's record: {error}") from None
         if run.status not in OVER:
@@ -393,12 +462,18 @@ class Run:
                 found.append((path, cached_manifest(path)))
             except (CheckpointError, OSError):
                 continue  # the worker falls back to the one before and says so; nothing can be offered here
-        return sorted(found, key=lambda each: (each[1].step, not each[0].name.endswith(KEPT)), reverse=True)
+        return sorted(
+            found, key=lambda each: (each[1].step, not each[0].name.endswith(KEPT)), reverse=True
+        )
 
     def last_checkpoint(self) -> str:
         """What a run that broke down still has, as the end of a sentence."""
         found = self.checkpoints()
-        return f"its checkpoint of step {found[0][1].step} is kept, Resume goes on from there" if found else "it had no checkpoint yet"
+        return (
+            f"its checkpoint of step {found[0][1].step} is kept, Resume goes on from there"
+            if found
+            else "it had no checkpoint yet"
+        )
 
 
 def cached_manifest(folder: Path) -> Manifest:
@@ -427,12 +502,18 @@ def size_of(folder: Path) -> int:
 def task_in_words(config: RunConfig) -> str:
     """Task and lengths, as in `reverse 1–10`."""
     task = config.task
-    return f"{task.task} " + (f"{task.min_length}–{task.max_length}" if task.min_length < task.max_length else f"{task.max_length}")
+    return f"{task.task} " + (
+        f"{task.min_length}–{task.max_length}"
+        if task.min_length < task.max_length
+        else f"{task.max_length}"
+    )
 
 
 def of_family(config: RunConfig) -> str:
     """The family where it is not the usual one, to be appended to the task."""
-    return "" if config.family == RunConfig().family else f", {FAMILIES[config.family].title.lower()}"
+    return (
+        "" if config.family == RunConfig().family else f", {FAMILIES[config.family].title.lower()}"
+    )
 
 
 def summary(run: Run) -> dict[str, Any]:

@@ -19,7 +19,9 @@ from playground.training.config import RunConfig
 SAMPLES = 8
 PROBE_LENGTH = 10  # long enough to see a diagonal, short enough to read every cell
 LONGEST_PROBE = 48
-MOST_WEIGHTS = 100_000  # numbers in a snapshot, so that many heads on a long probe do not drown the page
+MOST_WEIGHTS = (
+    100_000  # numbers in a snapshot, so that many heads on a long probe do not drown the page
+)
 KINDS = ("encoder", "decoder", "cross")
 
 
@@ -29,7 +31,9 @@ class View:
     def __init__(self, task: Task, config: RunConfig, device: torch.device) -> None:
         self.task, self.config, self.device = task, config.task, device
         low, high = config.task.min_length, config.task.max_length
-        heads = len(KINDS) * config.model.n_layers * config.model.n_heads  # at most; families may have fewer
+        heads = (
+            len(KINDS) * config.model.n_layers * config.model.n_heads
+        )  # at most; families may have fewer
         fits = max(3, min(LONGEST_PROBE, int((MOST_WEIGHTS / heads) ** 0.5) - 1))
         length = min(high, max(low, PROBE_LENGTH), fits)
         self._wanted = length
@@ -42,7 +46,9 @@ class View:
     def samples(self) -> Batch:
         low, high = self.config.min_length, self.config.max_length
         long = held_out_set(self.task, SAMPLES, max(low, high // 2), high)
-        return (long if len(long.lengths_B) else held_out_set(self.task, SAMPLES, low, high)).batch.to(self.device)
+        return (
+            long if len(long.lengths_B) else held_out_set(self.task, SAMPLES, low, high)
+        ).batch.to(self.device)
 
     def stage(self, family: Family) -> dict[str, Any]:
         """What does not change while a model learns: its size, and for each kind of attention that it has the names along the
@@ -72,15 +78,25 @@ class View:
     def snapshot(self, family: Family, step: int) -> dict[str, Any]:
         """Attention on the probe in thousandths, `[kind][layer][head]` row by row, and the model's answers to the samples."""
         record = family.record(self.probe)
-        layers = {"encoder": record.encoder_attention, "decoder": record.decoder_attention, "cross": record.cross_attention}
+        layers = {
+            "encoder": record.encoder_attention,
+            "decoder": record.decoder_attention,
+            "cross": record.cross_attention,
+        }
         present = {kind: each for kind, each in layers.items() if each}
-        attention = {kind: [(1000 * w_BHQM[0]).round().int().flatten(1).tolist() for w_BHQM in each] for kind, each in present.items()}
+        attention = {
+            kind: [(1000 * w_BHQM[0]).round().int().flatten(1).tolist() for w_BHQM in each]
+            for kind, each in present.items()
+        }
         given_BT = family.solve(self.samples.source_BS, self.samples.labels_BT.shape[1])
         names = self.task.vocabulary.decode
         samples = [
             {"source": names(source), "answer": names(answer), "given": names(given)}
             for source, answer, given in zip(
-                self.samples.source_BS.tolist(), self.samples.labels_BT.tolist(), given_BT.tolist(), strict=True
+                self.samples.source_BS.tolist(),
+                self.samples.labels_BT.tolist(),
+                given_BT.tolist(),
+                strict=True,
             )
         ]
         return {"step": step, "attention": attention, "samples": samples}
@@ -91,27 +107,46 @@ class View:
         try:
             tokens = self.task.vocabulary.encode(text)
             if not tokens:
-                raise ValueError(f"type a sequence of {self.task.vocabulary.describe()}, as in {self.task.question()}")
+                raise ValueError(
+                    f"type a sequence of {self.task.vocabulary.describe()}, as in {self.task.question()}"
+                )
             if problem := self.task.problem(tokens):
                 raise ValueError(problem)
             if len(tokens) > longest:
-                raise ValueError(f"that is {len(tokens)} symbols; this model has positions for {longest}")
+                raise ValueError(
+                    f"that is {len(tokens)} symbols; this model has positions for {longest}"
+                )
             if self.task.answer_length(len(tokens)) > longest:
                 needed = self.task.answer_length(len(tokens))
-                raise ValueError(f"the answer to {len(tokens)} symbols may have {needed}; this model has positions for {longest}")
+                raise ValueError(
+                    f"the answer to {len(tokens)} symbols may have {needed}; this model has positions for {longest}"
+                )
         except (UnknownSymbol, ValueError) as error:
             return {"error": str(error)}
         source_BS = torch.tensor([[*tokens, EOS]], device=self.device)
         right = self.task.right(tokens)
         longest_answer = max(len(right or ()), self.task.answer_length(self.config.max_length)) + 1
         names = self.task.vocabulary.decode
-        given = names(family.solve(source_BS, min(longest_answer, family.config.max_positions))[0].tolist())
+        given = names(
+            family.solve(source_BS, min(longest_answer, family.config.max_positions))[0].tolist()
+        )
         answer = None if right is None else names(right)
         low, high = self.config.min_length, self.config.max_length
-        notes = [] if low <= len(tokens) <= high else [f"trained on length {f'{low} to {high}' if low < high else high} only"]
+        notes = (
+            []
+            if low <= len(tokens) <= high
+            else [f"trained on length {f'{low} to {high}' if low < high else high} only"]
+        )
         if answer is None:
-            notes.append("whether this is right is not known: no row that is kept here has this source")
-        return {"given": given, "answer": answer, "right": None if answer is None else given == answer, "note": "; ".join(notes)}
+            notes.append(
+                "whether this is right is not known: no row that is kept here has this source"
+            )
+        return {
+            "given": given,
+            "answer": answer,
+            "right": None if answer is None else given == answer,
+            "note": "; ".join(notes),
+        }
 
 
 def _held_out_near(task: Task, length: int, longest: int) -> Batch:
@@ -120,4 +155,6 @@ def _held_out_near(task: Task, length: int, longest: int) -> Batch:
         found = held_out_set(task, 1, candidate, candidate)
         if len(found.lengths_B):
             return found.batch
-    raise ValueError(f"no held-out sequence of up to {longest} symbols exists; use longer sequences or more symbols")
+    raise ValueError(
+        f"no held-out sequence of up to {longest} symbols exists; use longer sequences or more symbols"
+    )

@@ -32,7 +32,14 @@ import torch
 
 from playground.evaluation import Evaluation
 from playground.models.config import SettingError
-from playground.training.checkpoint import WeightsPacker, as_line, load_trainer, pack, restore, save_checkpoint
+from playground.training.checkpoint import (
+    WeightsPacker,
+    as_line,
+    load_trainer,
+    pack,
+    restore,
+    save_checkpoint,
+)
 from playground.training.config import Change, RunConfig
 from playground.training.files import is_closed, remove_folder, sweep
 from playground.training.manifest import CheckpointError
@@ -68,7 +75,9 @@ def work(pipe: Connection, order: Order) -> None:
 
     if hasattr(os, "nice"):
         os.nice(10)  # where training takes every core, the page must still answer
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides what it means
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C reaches the whole group; the parent decides what it means
     signal.signal(signal.SIGTERM, end)
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, end)
@@ -80,7 +89,9 @@ def work(pipe: Connection, order: Order) -> None:
     attend(pipe, order, begun)
 
 
-def attend(pipe: Connection, order: Order, begun: Callable[[Worker], None] = lambda worker: None) -> None:
+def attend(
+    pipe: Connection, order: Order, begun: Callable[[Worker], None] = lambda worker: None
+) -> None:
     """Do what is ordered, and say how it ended, whatever happens. In a process of its own, or in one that is lent (zero.py)."""
     try:
         folder = Path(order.folder)
@@ -90,20 +101,38 @@ def attend(pipe: Connection, order: Order, begun: Callable[[Worker], None] = lam
             begun(worker)
             worker.run()
     except (torch.OutOfMemoryError, MemoryError) as error:
-        _tell(pipe, ("ended", "failed", OUT_OF_MEMORY.format(str(error)[:200] or "no memory left"), None))
+        _tell(
+            pipe,
+            ("ended", "failed", OUT_OF_MEMORY.format(str(error)[:200] or "no memory left"), None),
+        )
     except filelock.Timeout:
-        _tell(pipe, ("ended", "failed", "another process is training this run; end that one first", None))
+        _tell(
+            pipe,
+            ("ended", "failed", "another process is training this run; end that one first", None),
+        )
     except (CheckpointError, ValueError) as error:
         _tell(pipe, ("ended", "failed", str(error), None))
     except OSError as error:
-        _tell(pipe, ("ended", "failed", f"{error.filename or folder}: {error.strerror or error}", None))
-    except Exception as error:  # the process ends here either way; its last words must reach the page
-        if isinstance(error, RuntimeError) and "allocate memory" in str(error):  # how torch says it of the processor's memory
-            _tell(pipe, ("ended", "failed", OUT_OF_MEMORY.format(str(error).split(": ")[-1][:200]), None))
+        _tell(
+            pipe,
+            ("ended", "failed", f"{error.filename or folder}: {error.strerror or error}", None),
+        )
+    except (
+        Exception
+    ) as error:  # the process ends here either way; its last words must reach the page
+        if isinstance(error, RuntimeError) and "allocate memory" in str(
+            error
+        ):  # how torch says it of the processor's memory
+            _tell(
+                pipe,
+                ("ended", "failed", OUT_OF_MEMORY.format(str(error).split(": ")[-1][:200]), None),
+            )
             return
         log.exception("the training of %s failed", Path(order.folder).name)
         where = traceback.extract_tb(error.__traceback__)[-1]
-        sentence = f"{type(error).__name__}: {error} ({Path(where.filename).name}, line {where.lineno})"
+        sentence = (
+            f"{type(error).__name__}: {error} ({Path(where.filename).name}, line {where.lineno})"
+        )
         _tell(pipe, ("ended", "failed", sentence, None))
     finally:
         pipe.close()
@@ -173,12 +202,18 @@ class Worker:
             return trainer, note, False
         trainer = Trainer(config, changes, most_threads=most_threads)
         lines = list(read_lines(self.folder))
-        if (at := self.restore_until(trainer, self.folder, lines[-1]["step"] if lines else 0)) is not None:
-            trainer.seconds = next((line.get("seconds", 0.0) for line in reversed(lines) if line["step"] == at), 0.0)
+        if (
+            at := self.restore_until(trainer, self.folder, lines[-1]["step"] if lines else 0)
+        ) is not None:
+            trainer.seconds = next(
+                (line.get("seconds", 0.0) for line in reversed(lines) if line["step"] == at), 0.0
+            )
             self.history.open(trainer.step_count)
             return trainer, note, False
         if note:
-            raise CheckpointError(f"{NOTHING_USABLE} ({note.rpartition('.')[0]}); run it again from the list")
+            raise CheckpointError(
+                f"{NOTHING_USABLE} ({note.rpartition('.')[0]}); run it again from the list"
+            )
         lines = self.branch(trainer, *order.origin) if order.origin else []
         self.history.open(trainer.step_count, lines)
         return trainer, note, True
@@ -206,10 +241,15 @@ class Worker:
         """Put the trainer at the last step, up to `step`, of which the run keeps everything; None when there is none."""
         states = [(s, weights_path(run, s), state_path(run, s)) for s in kept_states(run)]
         saved = (run / "checkpoints").glob("[0-9]*")
-        states += [(_step_of(path), path / "model.safetensors", path / "training.safetensors") for path in saved]
+        states += [
+            (_step_of(path), path / "model.safetensors", path / "training.safetensors")
+            for path in saved
+        ]
         for at, weights, state in sorted(states, reverse=True):
             for device in (
-                sorted(("cpu", "cuda"), key=lambda each: each != trainer.device.type) if at <= step else ()
+                sorted(("cpu", "cuda"), key=lambda each: each != trainer.device.type)
+                if at <= step
+                else ()
             ):  # the run may have moved
                 with suppress(CheckpointError):  # an earlier one does as well
                     restore(trainer, weights, state, at, device)
@@ -237,10 +277,16 @@ class Worker:
             self.listen(self.idle_for())
             self.count()
             if time.monotonic() - self.told_at > ALIVE_EVERY and not self.paused:
-                self.guard(self.tell_points)  # in very slow motion too, the server hears that this is alive
+                self.guard(
+                    self.tell_points
+                )  # in very slow motion too, the server hears that this is alive
             if self.sliced and not self.leaving:
                 self.give_back_in_time()
-            if self.leaving or (self.paused and not self.steps_to_go) or time.monotonic() < self.step_again_at:
+            if (
+                self.leaving
+                or (self.paused and not self.steps_to_go)
+                or time.monotonic() < self.step_again_at
+            ):
                 continue
             started = time.monotonic()
             try:
@@ -254,7 +300,9 @@ class Worker:
             if self.trainer.step_count == self.pause_at and self.trainer.should_continue():
                 self.pause()
             speed = self.speed()
-            self.step_again_at = 0.0 if self.paused or not speed else max(started, self.step_again_at) + 1 / speed
+            self.step_again_at = (
+                0.0 if self.paused or not speed else max(started, self.step_again_at) + 1 / speed
+            )
         if self.leaving:
             return self.leaving, ""
         return "done", ""
@@ -272,7 +320,14 @@ class Worker:
         step, most = self.trainer.step_count, max(1, int(LISTEN_EVERY * self.trainer.pace))
         if self.pause_at is not None and self.pause_at > step:
             most = min(most, self.pause_at - step)
-        return next((n for n in range(1, most) if self.history.wants_weights(step + n) or self.history.wants_state(step + n)), most)
+        return next(
+            (
+                n
+                for n in range(1, most)
+                if self.history.wants_weights(step + n) or self.history.wants_state(step + n)
+            ),
+            most,
+        )
 
     def idle_for(self) -> float:
         """Seconds to wait for a command before the next step is due; 0 at full speed."""
@@ -289,7 +344,11 @@ class Worker:
 
     def speed(self) -> float:
         """The most steps a second that the visitor wants now; 0 for as many as can be."""
-        due = [c.value for c in self.trainer.changes if c.setting == "speed" and c.step <= self.trainer.step_count]
+        due = [
+            c.value
+            for c in self.trainer.changes
+            if c.setting == "speed" and c.step <= self.trainer.step_count
+        ]
         return due[-1] if due else 0.0
 
     def record(self) -> None:
@@ -309,7 +368,11 @@ class Worker:
     def finish(self, status: str, sentence: str) -> bool:
         """Save and say how the run ended; False when it could not be saved and somebody is there to be told."""
         scores = self.trainer.evaluate() if status == "done" else None
-        saved = self.guard(self.tell_points) and self.guard(self.look) and self.guard(lambda: self.save(scores))
+        saved = (
+            self.guard(self.tell_points)
+            and self.guard(self.look)
+            and self.guard(lambda: self.save(scores))
+        )
         if not saved and self.sliced:
             status, sentence = "paused", self.trouble
         elif not saved and not self.orphaned:
@@ -354,7 +417,9 @@ class Worker:
             self.tell_changes()
 
     def pause(self) -> None:
-        self.guard(self.tell_points)  # first, so that nobody sees it paused at an earlier step than it is
+        self.guard(
+            self.tell_points
+        )  # first, so that nobody sees it paused at an earlier step than it is
         self.hold()
         self.guard(self.look)
         self.guard(self.save)
@@ -374,9 +439,17 @@ class Worker:
         try:
             write()
         except (OSError, CheckpointError) as error:
-            said = str(error) if isinstance(error, CheckpointError) else f"could not write {self.folder}: {error.strerror or error}"
+            said = (
+                str(error)
+                if isinstance(error, CheckpointError)
+                else f"could not write {self.folder}: {error.strerror or error}"
+            )
             cause = error.__cause__ if isinstance(error, CheckpointError) else error
-            do = "make its folder writable" if isinstance(cause, OSError) and is_closed(cause) else "make room on the disk"
+            do = (
+                "make its folder writable"
+                if isinstance(cause, OSError) and is_closed(cause)
+                else "make room on the disk"
+            )
             self.trouble = f"{said}; the run waits, {do} and resume"
             self.tell("trouble", self.trouble)
             if not self.paused:
@@ -416,7 +489,14 @@ class Worker:
             name = f"{step:07d}{KEPT if keep else ''}"
             save_checkpoint(self.folder / "checkpoints" / name, self.trainer, None, scores)
             self.saved_as = as_it_is
-            own = sorted((path for path in (self.folder / "checkpoints").glob("[0-9]*") if not path.name.endswith(KEPT)), key=_step_of)
+            own = sorted(
+                (
+                    path
+                    for path in (self.folder / "checkpoints").glob("[0-9]*")
+                    if not path.name.endswith(KEPT)
+                ),
+                key=_step_of,
+            )
             older = [path for path in own if _step_of(path) <= step]
             given_up = own[len(older) :]  # damaged ones, of steps that are being trained again
             for path in [*given_up, *older[:-GENERATIONS]]:

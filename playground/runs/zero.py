@@ -95,7 +95,9 @@ class Slice(Child):
         key, trouble = secrets.token_bytes(32), None
         with Listener(family="AF_UNIX", authkey=key) as listener:
             address = str(listener.address)
-            serving = threading.Thread(target=self._serve, args=(listener,), name=self.process.name, daemon=True)
+            serving = threading.Thread(
+                target=self._serve, args=(listener,), name=self.process.name, daemon=True
+            )
             serving.start()
             try:
                 lender(address, key, order)
@@ -119,7 +121,9 @@ class Slice(Child):
             self._pipe = listener.accept()
         except (OSError, EOFError):  # it never came
             return
-        writing = threading.Thread(target=self._write, name=f"{self.process.name}-write", daemon=True)
+        writing = threading.Thread(
+            target=self._write, name=f"{self.process.name}-write", daemon=True
+        )
         writing.start()
         if self._doomed:
             self.kill()

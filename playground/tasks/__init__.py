@@ -22,4 +22,14 @@ def load_task(name: str, symbols: int = 10) -> Task:
     return getattr(import_module(module), attribute)(symbols)
 
 
-__all__ = ["EOS", "PAD", "ROWS", "SOS", "TASKS", "About", "UnknownSymbol", "Vocabulary", "load_task"]
+__all__ = [
+    "EOS",
+    "PAD",
+    "ROWS",
+    "SOS",
+    "TASKS",
+    "About",
+    "UnknownSymbol",
+    "Vocabulary",
+    "load_task",
+]

@@ -39,7 +39,9 @@ class Addition(Task):
         for place in range(width):
             for last_B, digits_B in ((plus_B - 1, plus_B), (lengths_B - 1, second_B)):
                 at_B1 = (last_B - place).clamp(min=0)[:, None]
-                carry_B = carry_B + torch.where(place < digits_B, digit_BL.gather(1, at_B1)[:, 0], 0)
+                carry_B = carry_B + torch.where(
+                    place < digits_B, digit_BL.gather(1, at_B1)[:, 0], 0
+                )
             sum_BL[:, place] = carry_B % self.symbols
             carry_B = carry_B // self.symbols
         if not self.lowest_first:

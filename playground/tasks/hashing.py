@@ -24,4 +24,6 @@ def sequence_hash(sequence_BL: Tensor, lengths_B: Tensor) -> Tensor:
     """64 bits for each row (B, int64). Only the symbols count, not the padding."""
     column_L = torch.arange(sequence_BL.shape[1], device=sequence_BL.device)
     symbols_BL = torch.where(column_L < lengths_B[:, None], sequence_BL, 0)
-    return scramble(scramble((symbols_BL * column_keys(sequence_BL.shape[1], sequence_BL.device)).sum(1)))
+    return scramble(
+        scramble((symbols_BL * column_keys(sequence_BL.shape[1], sequence_BL.device)).sum(1))
+    )

@@ -15,7 +15,9 @@ from .hashing import sequence_hash
 from .task import Batch, Task, make_batch
 
 HELD_OUT_SHARE = 1 / 16
-EVALUATION_SEED = 20170612  # any constant; scores compare across runs because all are asked the same sequences
+EVALUATION_SEED = (
+    20170612  # any constant; scores compare across runs because all are asked the same sequences
+)
 CHUNK = 1_000_000  # symbols made at a time, to bound the memory
 
 
@@ -24,7 +26,9 @@ def is_held_out(sequence_BL: Tensor, lengths_B: Tensor) -> Tensor:
     return (sequence_hash(sequence_BL, lengths_B) & 15) == 0
 
 
-def training_batch(task: Task, batch_size: int, min_length: int, max_length: int, generator: torch.Generator) -> Batch:
+def training_batch(
+    task: Task, batch_size: int, min_length: int, max_length: int, generator: torch.Generator
+) -> Batch:
     """A fresh batch on the generator's device, drawn as the task draws; held-out rows get weight 0."""
     sequence_BL, lengths_B = task.draw(batch_size, min_length, max_length, generator)
     weight_B = (~is_held_out(task.marks(sequence_BL), lengths_B)).float()
@@ -72,12 +76,19 @@ def _even_set(task: Task, n: int, min_length: int, max_length: int, evened: bool
     return HeldOut(make_batch(task, torch.cat(parts), lengths_B), lengths_B, available)
 
 
-def _distinct(task: Task, length: int, n: int, generator: torch.Generator, evened: bool) -> tuple[Tensor, int | None]:
+def _distinct(
+    task: Task, length: int, n: int, generator: torch.Generator, evened: bool
+) -> tuple[Tensor, int | None]:
     """Up to `n` distinct held-out sequences of one length in random order, and how many there are."""
     count = task.count(length)
     rows = max(1, CHUNK // length)
     if count <= max(task.enumerable, 2 * n / HELD_OUT_SHARE):
-        kept_NL = torch.cat([_held_out_rows(task, task.listed(number_N, length)) for number_N in torch.arange(count).split(rows)])
+        kept_NL = torch.cat(
+            [
+                _held_out_rows(task, task.listed(number_N, length))
+                for number_N in torch.arange(count).split(rows)
+            ]
+        )
         kept_NL = kept_NL[torch.randperm(len(kept_NL), generator=generator)]
         return (_one_of_each(task, kept_NL) if evened else kept_NL)[:n], len(kept_NL)
     if evened and task.all_kinds:
@@ -123,4 +134,6 @@ def _one_of_each(task: Task, sequence_NL: Tensor) -> Tensor:
 
 def _held_out_rows(task: Task, sequence_NL: Tensor) -> Tensor:
     """The held-out ones among sequences of full length."""
-    return sequence_NL[is_held_out(task.marks(sequence_NL), torch.full((len(sequence_NL),), sequence_NL.shape[1]))]
+    return sequence_NL[
+        is_held_out(task.marks(sequence_NL), torch.full((len(sequence_NL),), sequence_NL.shape[1]))
+    ]

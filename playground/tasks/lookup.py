@@ -30,10 +30,21 @@ class Table:
             parts = safetensors.torch.load_file(path)
             if content_of(vocabulary, [parts[name].numpy().tobytes() for name in PARTS]) != content:
                 raise ValueError("its content is not what it was kept under")
-        except (safetensors.SafetensorError, OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
-            raise RowsError(f"{path} is broken ({error}); remove its folder and bring the rows again") from None
+        except (
+            safetensors.SafetensorError,
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+            RuntimeError,
+        ) as error:
+            raise RowsError(
+                f"{path} is broken ({error}); remove its folder and bring the rows again"
+            ) from None
         self.source, self.target = (parts[name].view(torch.int16) for name in ("source", "target"))
-        self.source_lengths_N, self.target_lengths_N = (parts[f"{name}_lengths"].long() for name in ("source", "target"))
+        self.source_lengths_N, self.target_lengths_N = (
+            parts[f"{name}_lengths"].long() for name in ("source", "target")
+        )
         self.source_begins_N = self.source_lengths_N.cumsum(0) - self.source_lengths_N
         self.target_begins_N = self.target_lengths_N.cumsum(0) - self.target_lengths_N
         marks_V = torch.tensor(marks_of(vocabulary))
@@ -49,10 +60,14 @@ class Table:
         return len(self.source_lengths_N)
 
     def sources(self, row_B: Tensor, width: int | None = None) -> Tensor:
-        return _unpacked(self.source, self.source_begins_N[row_B], self.source_lengths_N[row_B], width)
+        return _unpacked(
+            self.source, self.source_begins_N[row_B], self.source_lengths_N[row_B], width
+        )
 
     def targets(self, row_B: Tensor, width: int | None = None) -> Tensor:
-        return _unpacked(self.target, self.target_begins_N[row_B], self.target_lengths_N[row_B], width)
+        return _unpacked(
+            self.target, self.target_begins_N[row_B], self.target_lengths_N[row_B], width
+        )
 
     def find(self, sequence_BL: Tensor, lengths_B: Tensor) -> Tensor:
         """The row of each source; -1 for what is in no row."""
@@ -74,7 +89,9 @@ class RowsTask(Task):
     def __init__(self, content: str, vocabulary: tuple[str, ...], longest_answer: int) -> None:
         super().__init__()
         self.content, self.longest_answer = content, longest_answer
-        self.vocabulary = Vocabulary(vocabulary if any(len(symbol) > 1 for symbol in vocabulary) else "".join(vocabulary))
+        self.vocabulary = Vocabulary(
+            vocabulary if any(len(symbol) > 1 for symbol in vocabulary) else "".join(vocabulary)
+        )
         self._marks_V = torch.tensor(marks_of(vocabulary))
         self._training: dict[tuple[int, int], Tensor] = {}
         self._of_length: dict[int, Tensor] = {}
@@ -111,14 +128,20 @@ class RowsTask(Task):
             )
         self._training[min_length, max_length] = train_N
 
-    def draw(self, n: int, min_length: int, max_length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def draw(
+        self, n: int, min_length: int, max_length: int, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
         """`n` of the rows that train, every row equally often."""
         if (min_length, max_length) not in self._training:
             self.prepare(min_length, max_length)
         train_N = self._training[min_length, max_length]
-        row_B = train_N[torch.randint(len(train_N), (n,), generator=generator, device=generator.device).cpu()]
+        row_B = train_N[
+            torch.randint(len(train_N), (n,), generator=generator, device=generator.device).cpu()
+        ]
         source_BL = self.table.sources(row_B, max_length)
-        return source_BL.to(generator.device), self.table.source_lengths_N[row_B].to(generator.device)
+        return source_BL.to(generator.device), self.table.source_lengths_N[row_B].to(
+            generator.device
+        )
 
     def count(self, length: int) -> int:
         return len(self._rows_of(length))
@@ -132,14 +155,18 @@ class RowsTask(Task):
     def question(self) -> str:
         """The source of the first row; any symbols where the rows are not here."""
         try:
-            return " ".join(self.vocabulary.decode(self.table.sources(torch.tensor([0]))[0].tolist()))
+            return " ".join(
+                self.vocabulary.decode(self.table.sources(torch.tensor([0]))[0].tolist())
+            )
         except RowsError:
             return super().question()
 
     def right(self, tokens: list[int]) -> list[int] | None:
         """The target of the row with this source; None where there is no such row, or the rows are not here."""
         try:
-            known = int(self.table.find(torch.tensor([tokens]), torch.tensor([len(tokens)]))[0]) >= 0
+            known = (
+                int(self.table.find(torch.tensor([tokens]), torch.tensor([len(tokens)]))[0]) >= 0
+            )
         except RowsError:
             return None
         return super().right(tokens) if known else None

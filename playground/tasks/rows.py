@@ -32,7 +32,9 @@ CONTENT = re.compile(r"[0-9a-f]{64}")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _FILE, _ABOUT = "rows.safetensors", "rows.json"
 
-Lines = Callable[[], Iterable[tuple[int, Sequence[str]]]]  # from the beginning at every call: a line's number, its fields
+Lines = Callable[
+    [], Iterable[tuple[int, Sequence[str]]]
+]  # from the beginning at every call: a line's number, its fields
 
 
 class RowsError(ValueError):
@@ -44,7 +46,13 @@ class RowsError(ValueError):
     """
 
     def __init__(
-        self, message: str, *, lines: Sequence[str] = (), count: int = 0, columns: Sequence[str] = (), rows: Rows | None = None
+        self,
+        message: str,
+        *,
+        lines: Sequence[str] = (),
+        count: int = 0,
+        columns: Sequence[str] = (),
+        rows: Rows | None = None,
     ) -> None:
         super().__init__(message)
         self.lines, self.count, self.columns, self.rows = list(lines), count, list(columns), rows
@@ -70,7 +78,9 @@ class Rows:
     duplicates: int = 0
     contradictions: int = 0
     contradicted: tuple[int, ...] = ()
-    origin: dict[str, str] = field(default_factory=dict, compare=False, repr=False)  # of rows from the Hub: dataset, license
+    origin: dict[str, str] = field(
+        default_factory=dict, compare=False, repr=False
+    )  # of rows from the Hub: dataset, license
 
     def __len__(self) -> int:
         return len(self.source_lengths)
@@ -82,14 +92,20 @@ class Rows:
 
     def preview(self, n: int = 8) -> list[tuple[list[str], list[str]]]:
         """The first rows as symbols, source and target."""
-        return [(list(self._symbols(self.source, s)), list(self._symbols(self.target, t))) for s, t in self._places(n)]
+        return [
+            (list(self._symbols(self.source, s)), list(self._symbols(self.target, t)))
+            for s, t in self._places(n)
+        ]
 
     def held_out(self) -> int | None:
         """How many rows are held out; None where there are too many to count here."""
         if len(self) > COUNTED:
             return None
         marks = marks_of(self.vocabulary)
-        return sum(_is_held_out(map(marks.__getitem__, self.source[begin:end])) for (begin, end), _ in self._places(len(self)))
+        return sum(
+            _is_held_out(map(marks.__getitem__, self.source[begin:end]))
+            for (begin, end), _ in self._places(len(self))
+        )
 
     def settings(self) -> dict[str, Any]:
         """The settings of a run on these rows."""
@@ -104,7 +120,10 @@ class Rows:
             "rows": len(self), "vocabulary": list(self.vocabulary), "longest_source": max(self.source_lengths),
             "longest_target": max(self.target_lengths), "duplicates": self.duplicates, "contradictions": self.contradictions,
         } | ({"origin": self.origin} if self.origin else {})  # fmt: skip
-        return {_FILE: _packed({name: self._bytes(name) for name in PARTS}), _ABOUT: json.dumps(about, indent=1).encode() + b"\n"}
+        return {
+            _FILE: _packed({name: self._bytes(name) for name in PARTS}),
+            _ABOUT: json.dumps(about, indent=1).encode() + b"\n",
+        }
 
     def in_words(self) -> list[str]:
         """What was found in the rows, a sentence each."""
@@ -143,7 +162,12 @@ class Rows:
             s, t = s + source, t + target
 
 
-PARTS = {"source": "U16", "target": "U16", "source_lengths": "U8", "target_lengths": "U8"}  # as safetensors calls their types
+PARTS = {
+    "source": "U16",
+    "target": "U16",
+    "source_lengths": "U8",
+    "target_lengths": "U8",
+}  # as safetensors calls their types
 
 
 def content_of(vocabulary: Sequence[str], parts: Iterable[bytes]) -> str:
@@ -161,7 +185,11 @@ def _packed(parts: dict[str, bytes]) -> bytes:
     end = 0
     for name, data in parts.items():
         size = len(data) // (2 if PARTS[name] == "U16" else 1)
-        header[name] = {"dtype": PARTS[name], "shape": [size], "data_offsets": [end, end + len(data)]}
+        header[name] = {
+            "dtype": PARTS[name],
+            "shape": [size],
+            "data_offsets": [end, end + len(data)],
+        }
         end += len(data)
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
@@ -202,15 +230,25 @@ def kept_rows(content: str) -> Rows:
             header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
             parts = {name: array("H" if kind == "U16" else "B") for name, kind in PARTS.items()}
             for name, values in parts.items():
-                values.frombytes(file.read(header[name]["data_offsets"][1] - header[name]["data_offsets"][0]))
+                values.frombytes(
+                    file.read(header[name]["data_offsets"][1] - header[name]["data_offsets"][0])
+                )
                 if sys.byteorder == "big":
                     values.byteswap()
         vocabulary = tuple(kept_about(content)["vocabulary"])
-        rows = Rows(vocabulary, parts["source"], parts["source_lengths"], parts["target"], parts["target_lengths"])
+        rows = Rows(
+            vocabulary,
+            parts["source"],
+            parts["source_lengths"],
+            parts["target"],
+            parts["target_lengths"],
+        )
         if rows.content != content:
             raise ValueError("its content is not what it was kept under")
     except (OSError, ValueError, KeyError, TypeError, MemoryError, OverflowError) as error:
-        raise RowsError(f"the rows {content[:12]}… are broken ({error}); remove them and bring them again") from None
+        raise RowsError(
+            f"the rows {content[:12]}… are broken ({error}); remove them and bring them again"
+        ) from None
     return rows
 
 
@@ -225,10 +263,15 @@ def kept_about(content: str) -> dict[str, Any]:
     try:
         about = json.loads(path.read_bytes())
         check_vocabulary(" ".join(about["vocabulary"]))
-        if not all(type(about[name]) is int and about[name] > 0 for name in ("rows", "longest_source", "longest_target")):
+        if not all(
+            type(about[name]) is int and about[name] > 0
+            for name in ("rows", "longest_source", "longest_target")
+        ):
             raise ValueError("its numbers are none")
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise RowsError(f"{path.parent.name[:12]}…/{_ABOUT} is broken ({error}); remove its folder and bring the rows again") from None
+        raise RowsError(
+            f"{path.parent.name[:12]}…/{_ABOUT} is broken ({error}); remove its folder and bring the rows again"
+        ) from None
     return dict(about)
 
 
@@ -238,10 +281,15 @@ def origin_of(content: str) -> dict[str, str]:
         origin = kept_about(content).get("origin")
     except RowsError:
         return {}
-    if not isinstance(origin, dict) or not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", str(origin.get("dataset")), re.ASCII):
+    if not isinstance(origin, dict) or not re.fullmatch(
+        r"\w[\w.-]*/\w[\w.-]*", str(origin.get("dataset")), re.ASCII
+    ):
         return {}
     named = str(origin.get("license") or "")
-    return {"dataset": str(origin["dataset"]), "license": named if re.fullmatch(r"[a-z0-9][a-z0-9.-]{0,39}", named) else ""}
+    return {
+        "dataset": str(origin["dataset"]),
+        "license": named if re.fullmatch(r"[a-z0-9][a-z0-9.-]{0,39}", named) else "",
+    }
 
 
 def check_vocabulary(text: str) -> tuple[str, ...]:
@@ -252,7 +300,9 @@ def check_vocabulary(text: str) -> tuple[str, ...]:
     """
     symbols = text.split(" ")
     if not 1 <= len(symbols) <= MOST_SYMBOLS or len(set(symbols)) < len(symbols):
-        raise RowsError(f"it must hold 1 to {MOST_SYMBOLS} different symbols, apart by single blanks")
+        raise RowsError(
+            f"it must hold 1 to {MOST_SYMBOLS} different symbols, apart by single blanks"
+        )
     for symbol in symbols:
         if problem := _problem_of_symbol(symbol):
             raise RowsError(problem)
@@ -318,7 +368,12 @@ class _Bad:
             more = f"; and {len(self.numbers) - NAMED:,} more" if len(self.numbers) > NAMED else ""
             count = f"{len(self.numbers):,} of {_count(total, 'line')} cannot be taken"
             told = [problem for _, problem in self.told]
-            raise RowsError(f"{count}: {'; '.join(told)}{more}", lines=told, count=len(self.numbers), rows=readable)
+            raise RowsError(
+                f"{count}: {'; '.join(told)}{more}",
+                lines=told,
+                count=len(self.numbers),
+                rows=readable,
+            )
 
 
 class _Packed:
@@ -338,7 +393,9 @@ class _Packed:
         for name, text in zip(("source", "target"), fields, strict=True):
             symbols: Sequence[str] = text.split() if self.words else "".join(text.split())
             if len(symbols) > LONGEST_ROW:
-                self.bad.add(number, f"has a {name} of {len(symbols):,} symbols, above {LONGEST_ROW}")
+                self.bad.add(
+                    number, f"has a {name} of {len(symbols):,} symbols, above {LONGEST_ROW}"
+                )
                 return
             try:
                 tokens.append(array("H", map(self.numbers.__getitem__, symbols)))
@@ -372,15 +429,23 @@ class _Packed:
             if problem := _problem_of_symbol(symbol):
                 return problem
             if len(self.numbers) == MOST_SYMBOLS:
-                other = "choose single characters, if that is meant" if self.words else "apart by blanks, words may be symbols"
-                raise RowsError(f"line {number:,} brings more than {MOST_SYMBOLS} different symbols; use fewer ({other})")
+                other = (
+                    "choose single characters, if that is meant"
+                    if self.words
+                    else "apart by blanks, words may be symbols"
+                )
+                raise RowsError(
+                    f"line {number:,} brings more than {MOST_SYMBOLS} different symbols; use fewer ({other})"
+                )
             self.numbers[symbol] = len(self.numbers)
         return ""
 
     def rows(self) -> Rows:
         vocabulary = sorted(self.numbers)
         token = {self.numbers[symbol]: at + len(SPECIAL) for at, symbol in enumerate(vocabulary)}
-        source, target = (array("H", map(token.__getitem__, tokens)) for tokens in (self.source, self.target))
+        source, target = (
+            array("H", map(token.__getitem__, tokens)) for tokens in (self.source, self.target)
+        )
         return Rows(
             tuple(vocabulary), source, self.source_lengths, target, self.target_lengths,
             self.duplicates, self.contradictions, tuple(self.contradicted),
@@ -390,9 +455,18 @@ class _Packed:
 def _problem_of_line(fields: Sequence[str]) -> str:
     """What is wrong with a line whatever its symbols are; empty where nothing is."""
     if len(fields) != 2:
-        return "has no tab between source and target" if len(fields) < 2 else f"has {len(fields) - 1} tabs; one is expected"
+        return (
+            "has no tab between source and target"
+            if len(fields) < 2
+            else f"has {len(fields) - 1} tabs; one is expected"
+        )
     for name, text in zip(("source", "target"), fields, strict=True):
-        if text.isascii() and text.isprintable() and 0 < len(text) <= LONGEST_FIELD and not text.isspace():
+        if (
+            text.isascii()
+            and text.isprintable()
+            and 0 < len(text) <= LONGEST_FIELD
+            and not text.isspace()
+        ):
             continue  # as nearly all are
         if len(text) > LONGEST_FIELD:
             return f"has a {name} of {len(text):,} characters, above {LONGEST_FIELD:,}"
@@ -409,19 +483,28 @@ def _problem_of_symbol(symbol: str) -> str:
         return f"{symbol[:LONGEST_SYMBOL]!r} begins one of {len(symbol):,} characters; 1 to {LONGEST_SYMBOL} are possible"
     if not symbol.isprintable() or len(symbol.split()) != 1:
         return f"{symbol!a} holds a character that cannot be printed"
-    return f"{symbol} is what the playground calls a special token; write it otherwise" if symbol in RESERVED else ""
+    return (
+        f"{symbol} is what the playground calls a special token; write it otherwise"
+        if symbol in RESERVED
+        else ""
+    )
 
 
 def marks_of(vocabulary: Sequence[str]) -> list[int]:
     """For each token the 64 bits (signed) that stand for it in the hash that holds sources out: of its symbol's own text, since a
     symbol's token changes with what other symbols the rows have. 0 for the special ones."""
     digests = (hashlib.sha256(symbol.encode()).digest() for symbol in vocabulary)
-    return [0] * len(SPECIAL) + [int.from_bytes(digest[:8], "little", signed=True) for digest in digests]
+    return [0] * len(SPECIAL) + [
+        int.from_bytes(digest[:8], "little", signed=True) for digest in digests
+    ]
 
 
 def _is_held_out(marks: Iterable[int]) -> bool:
     """What held_out.is_held_out says of a sequence, in Python's own numbers."""
-    key = sum(mark * (_scramble((at + 1) * 0x9E3779B97F4A7C15 % 2**64) | 1) for at, mark in enumerate(marks))
+    key = sum(
+        mark * (_scramble((at + 1) * 0x9E3779B97F4A7C15 % 2**64) | 1)
+        for at, mark in enumerate(marks)
+    )
     return _scramble(_scramble(key % 2**64)) % 16 == 0
 
 

@@ -53,7 +53,9 @@ class Sort(Task):
 
     def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
         behind = len(self.vocabulary)  # larger than any symbol
-        return torch.where(_real(sequence_BL, lengths_B), sequence_BL, behind).sort(1).values, lengths_B
+        return torch.where(_real(sequence_BL, lengths_B), sequence_BL, behind).sort(
+            1
+        ).values, lengths_B
 
 
 class Duplicate(Task):
@@ -76,7 +78,9 @@ class SwapHalves(Task):
 
     def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
         lengths_B1 = lengths_B[:, None].clamp(min=1)
-        return sequence_BL.gather(1, (_columns(sequence_BL) + lengths_B1 // 2) % lengths_B1), lengths_B
+        return sequence_BL.gather(
+            1, (_columns(sequence_BL) + lengths_B1 // 2) % lengths_B1
+        ), lengths_B
 
     def alignment(self, length: int) -> list[int]:
         return [*range(length // 2, length), *range(length // 2)]
@@ -102,11 +106,15 @@ class Dedupe(Task):
 
     def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
         real_BL = _real(sequence_BL, lengths_B)
-        sorted_BL, origin_BL = torch.where(real_BL, sequence_BL, -1).sort(dim=1, stable=True)  # equal symbols stand in their order
+        sorted_BL, origin_BL = torch.where(real_BL, sequence_BL, -1).sort(
+            dim=1, stable=True
+        )  # equal symbols stand in their order
         first_BL = torch.ones_like(real_BL)
         first_BL[:, 1:] = sorted_BL[:, 1:] != sorted_BL[:, :-1]
         kept_BL = torch.zeros_like(real_BL).scatter(1, origin_BL, first_BL) & real_BL
-        return sequence_BL.gather(1, (~kept_BL).to(torch.uint8).argsort(dim=1, stable=True)), kept_BL.sum(1)
+        return sequence_BL.gather(
+            1, (~kept_BL).to(torch.uint8).argsort(dim=1, stable=True)
+        ), kept_BL.sum(1)
 
 
 class Histogram(Task):
@@ -117,7 +125,9 @@ class Histogram(Task):
     def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
         real_BL = _real(sequence_BL, lengths_B)
         symbols_BL = torch.where(real_BL, sequence_BL, 0)
-        counts_BV = torch.zeros(len(sequence_BL), len(self.vocabulary), dtype=torch.long, device=sequence_BL.device)
+        counts_BV = torch.zeros(
+            len(sequence_BL), len(self.vocabulary), dtype=torch.long, device=sequence_BL.device
+        )
         counts_BV.scatter_add_(1, symbols_BL, real_BL.long())
         return counts_BV.gather(1, symbols_BL).clamp(max=self.symbols - 1) + FIRST, lengths_B
 
@@ -158,7 +168,9 @@ class Brackets(Task):
         evened_BL = torch.where(rank_BL < lengths_B[:, None] // 2, self.open, self.close)
         # Begun behind the place where it is deepest, a sequence with as many of each kind never goes below where it began.
         depth_BL = torch.where(real_BL, self._steps(evened_BL, lengths_B).cumsum(1), width)
-        turned_BL = (_columns(any_BL) + depth_BL.argmin(1, keepdim=True) + 1) % lengths_B[:, None].clamp(min=1)
+        turned_BL = (_columns(any_BL) + depth_BL.argmin(1, keepdim=True) + 1) % lengths_B[
+            :, None
+        ].clamp(min=1)
         balanced_BL = evened_BL.gather(1, turned_BL)
         way_B1 = torch.rand((len(lengths_B), 1), generator=generator, device=device)
         return torch.where(way_B1 < 0.5, balanced_BL, torch.where(way_B1 < 0.75, evened_BL, any_BL))
@@ -167,10 +179,16 @@ class Brackets(Task):
         return (number_N[:, None] >> torch.arange(length)) % 2 + self.open
 
     def kinds(self, sequence_NL: Tensor) -> Tensor:
-        return self.answer(sequence_NL, torch.full((len(sequence_NL),), sequence_NL.shape[1]))[0][:, 0]
+        return self.answer(sequence_NL, torch.full((len(sequence_NL),), sequence_NL.shape[1]))[0][
+            :, 0
+        ]
 
     def problem(self, tokens: list[int]) -> str:
-        return "" if min(tokens) >= self.open else f"a question of this task holds brackets only; type ( and ), as in {self.question()}"
+        return (
+            ""
+            if min(tokens) >= self.open
+            else f"a question of this task holds brackets only; type ( and ), as in {self.question()}"
+        )
 
     def _steps(self, sequence_BL: Tensor, lengths_B: Tensor) -> Tensor:
         """1 where a bracket opens, -1 where one closes, 0 elsewhere."""
@@ -185,7 +203,9 @@ class OddsFirst(Task):
 
     def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
         even_BL = (sequence_BL - FIRST + 1) % 2
-        order_BL = torch.where(_real(sequence_BL, lengths_B), even_BL, 2).argsort(dim=1, stable=True)
+        order_BL = torch.where(_real(sequence_BL, lengths_B), even_BL, 2).argsort(
+            dim=1, stable=True
+        )
         return sequence_BL.gather(1, order_BL), lengths_B
 
 
@@ -199,5 +219,7 @@ class RandomMapping(Task):
 
     def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
         hash_B1 = sequence_hash(sequence_BL, lengths_B)[:, None]
-        mixed_BL = scramble(scramble(hash_B1 ^ column_keys(sequence_BL.shape[1], sequence_BL.device)))
+        mixed_BL = scramble(
+            scramble(hash_B1 ^ column_keys(sequence_BL.shape[1], sequence_BL.device))
+        )
         return (mixed_BL >> 16 & 0xFFFFFF) % self.symbols + FIRST, lengths_B

@@ -56,16 +56,26 @@ class Task:
     def prepare(self, min_length: int, max_length: int) -> None:
         """Make sure that there are sources of these lengths to draw. Raises RowsError where there are none, as rows may be missing."""
 
-    def draw(self, n: int, min_length: int, max_length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def draw(
+        self, n: int, min_length: int, max_length: int, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
         """`n` sources and their lengths, on the generator's device: every length equally often, in rows of `max_length` symbols."""
         low = max(min_length, self.about.shortest)
-        lengths_B = torch.randint(low, max_length + 1, (n,), generator=generator, device=generator.device)
+        lengths_B = torch.randint(
+            low, max_length + 1, (n,), generator=generator, device=generator.device
+        )
         return self.fill(lengths_B, max_length, generator), lengths_B
 
     def fill(self, lengths_B: Tensor, width: int, generator: torch.Generator) -> Tensor:
         """A source of each length, in rows of `width` symbols: here, every symbol equally often."""
         shape = (len(lengths_B), width)
-        return torch.randint(len(SPECIAL), len(SPECIAL) + self.symbols, shape, generator=generator, device=generator.device)
+        return torch.randint(
+            len(SPECIAL),
+            len(SPECIAL) + self.symbols,
+            shape,
+            generator=generator,
+            device=generator.device,
+        )
 
     def count(self, length: int) -> int:
         """How many distinct sources of this length there are."""
@@ -73,7 +83,9 @@ class Task:
 
     def listed(self, number_N: Tensor, length: int) -> Tensor:
         """The sources of this length with these numbers, of 0 to `count` - 1 (NL)."""
-        return number_N[:, None] // self.symbols ** torch.arange(length) % self.symbols + len(SPECIAL)
+        return number_N[:, None] // self.symbols ** torch.arange(length) % self.symbols + len(
+            SPECIAL
+        )
 
     def marks(self, sequence_BL: Tensor) -> Tensor:
         """A number for each symbol (BL, int64), by whose hash a source is held out or not: its token, unless that may change."""
@@ -89,7 +101,11 @@ class Task:
     def question(self) -> str:
         """A short source that may be asked: the task's example, where its symbols are there."""
         example = getattr(self, "example", ("", ""))[0]
-        return example if example and set(example.split()) <= set(self.vocabulary.symbols) else self.vocabulary.example()
+        return (
+            example
+            if example and set(example.split()) <= set(self.vocabulary.symbols)
+            else self.vocabulary.example()
+        )
 
     def problem(self, tokens: list[int]) -> str:
         """Why these symbols are no question of this task, as a sentence; empty where they are one."""
@@ -141,10 +157,14 @@ def end_with_eos(sequence_BL: Tensor, lengths_B: Tensor) -> Tensor:
     return torch.where(column_W > lengths_B1, PAD, ended_BW)
 
 
-def make_batch(task: Task, sequence_BL: Tensor, lengths_B: Tensor, weight_B: Tensor | None = None) -> Batch:
+def make_batch(
+    task: Task, sequence_BL: Tensor, lengths_B: Tensor, weight_B: Tensor | None = None
+) -> Batch:
     """Sources and targets of the given sequences. Widths depend on L only, never on the data, as a captured graph needs."""
     answer_BL, answer_lengths_B = task.answer(sequence_BL, lengths_B)
-    target_BT = torch.nn.functional.pad(end_with_eos(answer_BL, answer_lengths_B), (1, 0), value=SOS)
+    target_BT = torch.nn.functional.pad(
+        end_with_eos(answer_BL, answer_lengths_B), (1, 0), value=SOS
+    )
     if weight_B is None:
         weight_B = torch.ones(len(sequence_BL), device=sequence_BL.device)
     return Batch(end_with_eos(sequence_BL, lengths_B), target_BT, weight_B)

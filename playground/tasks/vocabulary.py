@@ -69,7 +69,9 @@ class Vocabulary:
         tokens = []
         for symbol in self.split(text):
             if symbol not in self.numbers:
-                raise UnknownSymbol(f"{symbol[:40]!r} is not a symbol of this task; use {self.describe()}, as in {self.example()}")
+                raise UnknownSymbol(
+                    f"{symbol[:40]!r} is not a symbol of this task; use {self.describe()}, as in {self.example()}"
+                )
             tokens.append(self.numbers[symbol])
         return tokens
 
@@ -88,10 +90,18 @@ class Vocabulary:
 
     def describe(self) -> str:
         """What a person may type, in a few characters: `0–9`, `0–9 a–c`, `0–9 +`, `cat dog and 40 more`."""
-        kinds = [kind for kind in (string.digits, string.ascii_lowercase, string.ascii_uppercase) if self._holds_a_range_of(kind)]
+        kinds = [
+            kind
+            for kind in (string.digits, string.ascii_lowercase, string.ascii_uppercase)
+            if self._holds_a_range_of(kind)
+        ]
         parts = ["".join(s for s in self.symbols if len(s) == 1 and s in kind) for kind in kinds]
         ranges = [part if len(part) < 3 else f"{part[0]}–{part[-1]}" for part in parts]
-        others = [symbol for symbol in self.symbols if len(symbol) > 1 or not any(symbol in kind for kind in kinds)]
+        others = [
+            symbol
+            for symbol in self.symbols
+            if len(symbol) > 1 or not any(symbol in kind for kind in kinds)
+        ]
         more = [f"and {len(others) - MOST_NAMED} more"] if len(others) > MOST_NAMED else []
         return " ".join([*ranges, *others[:MOST_NAMED], *more])
 

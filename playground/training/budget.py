@@ -33,7 +33,11 @@ def same_budget(config: RunConfig, family: str) -> RunConfig:
     if family not in FAMILIES or family == config.family:
         return config.replace(family=family)
     wanted, fields, kind = config.model.parameter_count(), config.to_fields(), FAMILIES[family]
-    carried = {name: fields[name] for name in CARRIED if name in kind.settings() and name in FAMILIES[config.family].settings()}
+    carried = {
+        name: fields[name]
+        for name in CARRIED
+        if name in kind.settings() and name in FAMILIES[config.family].settings()
+    }
     given = carried | dict(kind.recipe) | {name: fields[name] for name in KEPT}
     heads = given.get("n_heads", kind.config.n_heads)
     given["d_model"] = max(1, round(given["d_model"] / heads)) * heads
@@ -49,14 +53,24 @@ def same_budget(config: RunConfig, family: str) -> RunConfig:
 def _inside(start: ModelConfig, wanted: int) -> dict[str, int]:
     """d_model, n_layers and d_ff that come nearest to the count: of the depths that can reach it the one whose d_ff is nearest to the
     usual, and a narrower or wider model only where no depth can."""
-    usual, far = start.d_ff / start.d_model, {"d_model": start.d_model, "n_layers": start.n_layers, "d_ff": start.d_ff}
+    usual, far = (
+        start.d_ff / start.d_model,
+        {"d_model": start.d_model, "n_layers": start.n_layers, "d_ff": start.d_ff},
+    )
     for part in (1, 3 / 4, 1 / 2, 3 / 2, 1 / 4, 2):
         width = min(4096, max(1, round(start.d_model * part / start.n_heads)) * start.n_heads)
         reached: list[tuple[float, dict[str, int]]] = []
         for layers in range(1, min(48, 4 * start.n_layers) + 1):
             sizes = {"d_model": width, "n_layers": layers}
-            narrow, wide = (dataclasses.replace(start, d_model=width, n_layers=layers, d_ff=d_ff).parameter_count() for d_ff in (1, 2))
-            d_ff = 1 + round((wanted - narrow) / (wide - narrow))  # the count grows evenly with d_ff
+            narrow, wide = (
+                dataclasses.replace(
+                    start, d_model=width, n_layers=layers, d_ff=d_ff
+                ).parameter_count()
+                for d_ff in (1, 2)
+            )
+            d_ff = 1 + round(
+                (wanted - narrow) / (wide - narrow)
+            )  # the count grows evenly with d_ff
             if width * usual / 8 <= d_ff <= min(16384, width * usual * 8):
                 reached.append((abs(math.log(d_ff / width / usual)), sizes | {"d_ff": d_ff}))
         if reached:

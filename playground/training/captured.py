@@ -54,7 +54,9 @@ class CapturedSteps:
         self.told_K3 = torch.zeros(RING, 3, dtype=torch.double, device=device)
         self.at = torch.zeros(1, dtype=torch.long, device=device)  # the step's place in the ring
         self.rate = torch.zeros((), device=device)
-        self.spoiled = torch.zeros((), dtype=torch.bool, device=device)  # a step of this row was not finite: those behind it do nothing
+        self.spoiled = torch.zeros(
+            (), dtype=torch.bool, device=device
+        )  # a step of this row was not finite: those behind it do nothing
         self.warm_up_left = WARM_UP
         self.replay: Work | None = None
         self.refusal = ""  # why the steps could not be captured, where they are taken plainly
@@ -87,9 +89,13 @@ class CapturedSteps:
         """The whole of a step, as it is recorded: everything it reads and writes keeps its place in memory."""
         self.rate.copy_(self.rates_K.index_select(0, self.at)[0])
         batch = self.draw()
-        loss, norm, finite = update(self.family, self.optimizer, batch, self.training, self.rate, self.spoiled)
+        loss, norm, finite = update(
+            self.family, self.optimizer, batch, self.training, self.rate, self.spoiled
+        )
         self.spoiled |= ~finite
-        told_3 = torch.stack([loss.double(), norm.double(), (batch.labels_BT != PAD).sum().double()])
+        told_3 = torch.stack(
+            [loss.double(), norm.double(), (batch.labels_BT != PAD).sum().double()]
+        )
         self.told_K3.index_copy_(0, self.at, told_3[None])
         self.at += 1
 
@@ -117,7 +123,11 @@ def captured(work: Work, generators: Sequence[torch.Generator]) -> Work:
     Raises:
         RuntimeError: when the work asks the device for an answer on its way.
     """
-    graph, pool, before = torch.cuda.CUDAGraph(), torch.cuda.graph_pool_handle(), torch.cuda.current_stream()
+    graph, pool, before = (
+        torch.cuda.CUDAGraph(),
+        torch.cuda.graph_pool_handle(),
+        torch.cuda.current_stream(),
+    )
     for generator in generators:
         graph.register_generator_state(generator)
     cause: RuntimeError | None = None
@@ -125,11 +135,15 @@ def captured(work: Work, generators: Sequence[torch.Generator]) -> Work:
         with torch.cuda.graph(graph, pool=pool):
             try:
                 work()
-            except RuntimeError as error:  # ending the recording raises another one, which does not say why
+            except (
+                RuntimeError
+            ) as error:  # ending the recording raises another one, which does not say why
                 cause = error
                 raise
     except RuntimeError:
-        torch.cuda.set_stream(before)  # a recording that fails at its end leaves its own stream, and its memory pool, in use
+        torch.cuda.set_stream(
+            before
+        )  # a recording that fails at its end leaves its own stream, and its memory pool, in use
         with suppress(RuntimeError, AttributeError):
             torch._C._cuda_endAllocateToPool(before.device_index, pool)
         if cause is not None:

@@ -38,8 +38,12 @@ from .trainer import MOST_THREADS, Metrics, Trainer
 
 MOST_ATTEMPTS = 5  # of reading a checkpoint that another process replaces meanwhile
 T = TypeVar("T")
-Expected = dict[str, tuple[torch.dtype, tuple[int, ...] | None]]  # types and shapes of tensors by name
-LARGEST_HEADER = 1_000_000  # bytes; safetensors' own limit is 100 MB, a model here needs some 20,000
+Expected = dict[
+    str, tuple[torch.dtype, tuple[int, ...] | None]
+]  # types and shapes of tensors by name
+LARGEST_HEADER = (
+    1_000_000  # bytes; safetensors' own limit is 100 MB, a model here needs some 20,000
+)
 MOST_DIMENSIONS = 4  # the weights here have two at most; the product of 50,000 takes seconds
 LARGEST_METRICS = 300_000_000  # bytes: the metrics of a million steps and some
 LONGEST_LINE = 10_000  # bytes of one step's metrics
@@ -69,7 +73,13 @@ def save_checkpoint(
         tensors["training.safetensors"] = pack(trainer.state())
     sums = {name: hashlib.sha256(data).hexdigest() for name, data in tensors.items()}
     manifest = Manifest(
-        trainer.config, trainer.step_count, trainer.seconds, trainer.device.type, scored, changes=tuple(trainer.changes), sha256=sums
+        trainer.config,
+        trainer.step_count,
+        trainer.seconds,
+        trainer.device.type,
+        scored,
+        changes=tuple(trainer.changes),
+        sha256=sums,
     )
     files = {"config.json": manifest.to_json().encode(), **tensors, **(extra or {})}
     if metrics is not None:
@@ -85,7 +95,11 @@ def save_checkpoint(
 def as_line(metrics: Metrics | Mapping[str, Any]) -> dict[str, Any]:
     """One line of metrics.jsonl: what was measured at a step, rounded to six digits, without what was not."""
     values = metrics if isinstance(metrics, Mapping) else dataclasses.asdict(metrics)
-    return {k: float(f"{v:.6g}") if isinstance(v, float) else v for k, v in values.items() if v is not None}
+    return {
+        k: float(f"{v:.6g}") if isinstance(v, float) else v
+        for k, v in values.items()
+        if v is not None
+    }
 
 
 def load_model(folder: Path, device: str = "cpu") -> tuple[Manifest, Family]:
@@ -138,7 +152,9 @@ def load_trainer(
     """
     folder = Path(folder)
     if ranks.size == 1:
-        return _read_unchanged(folder, lambda manifest: _load_trainer(folder, manifest, ranks, most_threads, settings))[1]
+        return _read_unchanged(
+            folder, lambda manifest: _load_trainer(folder, manifest, ranks, most_threads, settings)
+        )[1]
     # Several processes take the same steps, so none of them may read again by itself.
     settle_folder(folder)
     manifest = read_manifest(folder)
@@ -151,15 +167,30 @@ def _load_trainer(
 ) -> tuple[Trainer, list[dict[str, Any]]]:
     path = folder / "training.safetensors"
     if not path.is_file():
-        raise CheckpointError(f"{folder} holds weights only and cannot be resumed; train a new run instead")
-    check_header(folder / "model.safetensors", _shapes(manifest.config))  # before a model is built that a hostile config describes
+        raise CheckpointError(
+            f"{folder} holds weights only and cannot be resumed; train a new run instead"
+        )
+    check_header(
+        folder / "model.safetensors", _shapes(manifest.config)
+    )  # before a model is built that a hostile config describes
     kept = [change for change in manifest.changes if change.setting not in settings]
-    trainer = Trainer(manifest.config.replace(**settings) if settings else manifest.config, kept, ranks=ranks, most_threads=most_threads)
+    trainer = Trainer(
+        manifest.config.replace(**settings) if settings else manifest.config,
+        kept,
+        ranks=ranks,
+        most_threads=most_threads,
+    )
     if trainer.config.model != manifest.config.model:
-        raise CheckpointError(f"{folder} holds another model than the changed settings describe; train a new run instead")
+        raise CheckpointError(
+            f"{folder} holds another model than the changed settings describe; train a new run instead"
+        )
     before, now = manifest.config.training, trainer.config.training
     if (remembered(before), counts_steps(before)) != (remembered(now), counts_steps(now)):
-        needs = f"{now.optimizer} with momentum {now.momentum:g}" if now.optimizer == "sgd" else now.optimizer
+        needs = (
+            f"{now.optimizer} with momentum {now.momentum:g}"
+            if now.optimizer == "sgd"
+            else now.optimizer
+        )
         reason = f"{folder} holds what {before.optimizer} remembers of its updates, not what {needs} needs"
         raise CheckpointError(f"{reason}; keep optimizer and momentum, or train a new run instead")
     restore(trainer, folder / "model.safetensors", path, manifest.step, manifest.device)
@@ -194,16 +225,24 @@ def restore(trainer: Trainer, weights: Path, state: Path, step: int, device: str
             expected[f"optimizer.{key}.{name}"] = (torch.float32, tuple(weight.shape))
     tensors = read_tensors(state, expected, optional={"finished"})
     if int(tensors["step"]) != step:
-        raise CheckpointError(f"{state} is of step {int(tensors['step'])}, not of step {step}; take another checkpoint")
+        raise CheckpointError(
+            f"{state} is of step {int(tensors['step'])}, not of step {step}; take another checkpoint"
+        )
     for name, tensor in tensors.items():
         counts = name.startswith("optimizer.step.")
-        if (counts and int(tensor) != step) or (name.startswith("optimizer.exp_avg_sq.") and bool((tensor < 0).any())):
-            raise CheckpointError(f"{state}: tensor {name!r} holds what Adam never writes; take another checkpoint")
+        if (counts and int(tensor) != step) or (
+            name.startswith("optimizer.exp_avg_sq.") and bool((tensor < 0).any())
+        ):
+            raise CheckpointError(
+                f"{state}: tensor {name!r} holds what Adam never writes; take another checkpoint"
+            )
     load_weights(trainer.family, weights)
     try:
         trainer.load_state(tensors, same_device=device == trainer.device.type)
     except (RuntimeError, TypeError) as error:
-        raise CheckpointError(f"{state} holds a generator state that torch refuses ({error}); take another checkpoint") from None
+        raise CheckpointError(
+            f"{state} holds a generator state that torch refuses ({error}); take another checkpoint"
+        ) from None
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
@@ -223,12 +262,18 @@ def iter_metrics(folder: Path) -> Iterator[dict[str, Any]]:
     try:
         size = path.stat().st_size
         if size > LARGEST_METRICS:
-            raise CheckpointError(f"{path} has {size:,} bytes; at most {LARGEST_METRICS:,} are read")
+            raise CheckpointError(
+                f"{path} has {size:,} bytes; at most {LARGEST_METRICS:,} are read"
+            )
         with open(path, "rb") as file:
-            for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE + 1), b""), start=1):
+            for number, line in enumerate(
+                iter(lambda: file.readline(LONGEST_LINE + 1), b""), start=1
+            ):
                 try:
                     if number > MOST_STEPS:
-                        raise ValueError(f"at most {MOST_STEPS:,} lines are read, one for each step")
+                        raise ValueError(
+                            f"at most {MOST_STEPS:,} lines are read, one for each step"
+                        )
                     content = _metrics_of(line)
                 except ValueError as error:
                     raise CheckpointError(f"{path}, line {number}: {error}") from None
@@ -256,11 +301,15 @@ def own_tensors(family: Family) -> dict[str, Tensor]:
         CheckpointError: for a copy with a mistake in it, which would look like a model once it is written down.
     """
     if not family.kept:
-        raise CheckpointError("this copy has a mistake in it on purpose: it is shown in a lesson, and never saved")
+        raise CheckpointError(
+            "this copy has a mistake in it on purpose: it is shown in a lesson, and never saved"
+        )
     return dict(family.named_parameters())
 
 
-def read_tensors(path: Path, expected: Expected, optional: Set[str] = frozenset()) -> dict[str, Tensor]:
+def read_tensors(
+    path: Path, expected: Expected, optional: Set[str] = frozenset()
+) -> dict[str, Tensor]:
     """Tensors from a safetensors file that holds exactly what is expected: names, types, shapes (None: any), finite numbers.
     It may lack those that are `optional`.
 
@@ -272,11 +321,20 @@ def read_tensors(path: Path, expected: Expected, optional: Set[str] = frozenset(
     check_header(path, expected, optional)
     try:
         tensors = safetensors.torch.load_file(path)
-    except (safetensors.SafetensorError, OSError, RuntimeError, TypeError, ValueError, OverflowError) as error:
+    except (
+        safetensors.SafetensorError,
+        OSError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+        OverflowError,
+    ) as error:
         raise CheckpointError(f"{path} is broken: {error}") from None
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
-            raise CheckpointError(f"{path}: tensor {name!r} holds NaN or infinity; take another checkpoint")
+            raise CheckpointError(
+                f"{path}: tensor {name!r} holds NaN or infinity; take another checkpoint"
+            )
     return tensors
 
 
@@ -292,45 +350,75 @@ def check_header(path: Path, expected: Expected, optional: Set[str] = frozenset(
             prefix = file.read(8)
             length = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else 0
             if not 2 <= length <= min(LARGEST_HEADER, size - 8):
-                raise CheckpointError(f"{path} is cut off or no safetensors file: its header claims {length:,} bytes")
+                raise CheckpointError(
+                    f"{path} is cut off or no safetensors file: its header claims {length:,} bytes"
+                )
             header = parse_json(file.read(length))
     except OSError as error:
         raise CheckpointError(f"could not read {path}: {error.strerror or error}") from None
     except ValueError as error:
-        raise error if isinstance(error, CheckpointError) else CheckpointError(f"{path} has a broken header: {error}") from None
+        raise (
+            error
+            if isinstance(error, CheckpointError)
+            else CheckpointError(f"{path} has a broken header: {error}")
+        ) from None
     if not isinstance(header, dict):
         raise CheckpointError(f"{path} has a broken header: it is no object")
     header.pop("__metadata__", None)
     if not set(expected) - optional <= set(header) <= set(expected):
         odd = sorted((set(header) ^ set(expected)) - optional)[0]
         verb = "lacks" if odd in expected else "holds the unexpected"
-        raise CheckpointError(f"{path} {verb} tensor {odd[:80]!r}; it does not belong to this configuration")
+        raise CheckpointError(
+            f"{path} {verb} tensor {odd[:80]!r}; it does not belong to this configuration"
+        )
     places = []
     for name, entry in header.items():
         if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
-            raise CheckpointError(f"{path}: tensor {name!r} is not described by a type, a shape and offsets")
+            raise CheckpointError(
+                f"{path}: tensor {name!r} is not described by a type, a shape and offsets"
+            )
         dtype, shape = expected[name]
         given = DTYPES.get(entry["dtype"]) if isinstance(entry["dtype"], str) else None
-        if given != dtype or not _is_shape(entry["shape"]) or (shape is not None and entry["shape"] != list(shape)):
+        if (
+            given != dtype
+            or not _is_shape(entry["shape"])
+            or (shape is not None and entry["shape"] != list(shape))
+        ):
             wanted = f"{dtype} {list(shape) if shape is not None else 'of any shape'}"
-            raise CheckpointError(f"{path}: tensor {name!r} is {shown(entry['dtype'])} {shown(entry['shape'])}, expected {wanted}")
+            raise CheckpointError(
+                f"{path}: tensor {name!r} is {shown(entry['dtype'])} {shown(entry['shape'])}, expected {wanted}"
+            )
         offsets = entry["data_offsets"]
-        if not isinstance(offsets, list) or len(offsets) != 2 or not all(type(offset) is int and offset >= 0 for offset in offsets):
+        if (
+            not isinstance(offsets, list)
+            or len(offsets) != 2
+            or not all(type(offset) is int and offset >= 0 for offset in offsets)
+        ):
             raise CheckpointError(f"{path}: tensor {name!r} has no valid offsets")
         if offsets[1] - offsets[0] != dtype.itemsize * math.prod(entry["shape"]):
-            raise CheckpointError(f"{path}: tensor {name!r} has offsets {shown(offsets)}, which do not fit its type and shape")
+            raise CheckpointError(
+                f"{path}: tensor {name!r} has offsets {shown(offsets)}, which do not fit its type and shape"
+            )
         places.append((*offsets, name))
     end = 0
     for start, stop, name in sorted(places):
         if start != end:
-            raise CheckpointError(f"{path}: tensor {name!r} begins at byte {start:,} of the data, where {end:,} is expected")
+            raise CheckpointError(
+                f"{path}: tensor {name!r} begins at byte {start:,} of the data, where {end:,} is expected"
+            )
         end = stop
     if end != size - 8 - length:
-        raise CheckpointError(f"{path} has {size:,} bytes, its header describes {8 + length + end:,}; the file is cut off or has grown")
+        raise CheckpointError(
+            f"{path} has {size:,} bytes, its header describes {8 + length + end:,}; the file is cut off or has grown"
+        )
 
 
 def _is_shape(shape: object) -> bool:
-    return isinstance(shape, list) and len(shape) <= MOST_DIMENSIONS and all(type(n) is int and 0 <= n < 2**63 for n in shape)
+    return (
+        isinstance(shape, list)
+        and len(shape) <= MOST_DIMENSIONS
+        and all(type(n) is int and 0 <= n < 2**63 for n in shape)
+    )
 
 
 class WeightsPacker:
@@ -343,7 +431,10 @@ class WeightsPacker:
         length = 8 + struct.unpack("<Q", packed[:8])[0]
         self._header = packed[:length]
         places = json.loads(packed[8:length])
-        self._weights = [tensors[name] for name in sorted(tensors, key=lambda name: places[name]["data_offsets"][0])]
+        self._weights = [
+            tensors[name]
+            for name in sorted(tensors, key=lambda name: places[name]["data_offsets"][0])
+        ]
 
     def __call__(self) -> bytes:
         flat = torch.cat([weight.detach().reshape(-1) for weight in self._weights])
@@ -362,9 +453,13 @@ def check_sums(folder: Path, manifest: Manifest, *names: str) -> None:
                 with open(folder / name, "rb") as file:
                     found = hashlib.file_digest(file, "sha256").hexdigest()
             except OSError as error:
-                raise CheckpointError(f"could not read {folder / name}: {error.strerror or error}") from None
+                raise CheckpointError(
+                    f"could not read {folder / name}: {error.strerror or error}"
+                ) from None
             if found != manifest.sha256[name]:
-                raise CheckpointError(f"{folder / name} is not what was written: its checksum differs; take another checkpoint")
+                raise CheckpointError(
+                    f"{folder / name} is not what was written: its checksum differs; take another checkpoint"
+                )
 
 
 def build_family(config: RunConfig) -> Family:
@@ -383,12 +478,23 @@ def load_weights(family: Family, path: Path) -> None:
     Raises:
         CheckpointError: when the file does not hold exactly this model's weights; the model is as before.
     """
-    _set_tensors(family, read_tensors(path, {name: (weight.dtype, tuple(weight.shape)) for name, weight in own_tensors(family).items()}))
+    _set_tensors(
+        family,
+        read_tensors(
+            path,
+            {
+                name: (weight.dtype, tuple(weight.shape))
+                for name, weight in own_tensors(family).items()
+            },
+        ),
+    )
 
 
 def pack(tensors: Mapping[str, Tensor]) -> bytes:
     """Tensors as the bytes of a safetensors file."""
-    return safetensors.torch.save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
+    return safetensors.torch.save(
+        {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    )
 
 
 def _with_weights(config: RunConfig, folder: Path) -> Family:
@@ -401,7 +507,10 @@ def _with_weights(config: RunConfig, folder: Path) -> Family:
 def _shapes(config: RunConfig) -> Expected:
     """Types and shapes of the weights of a model that is not built."""
     with torch.device("meta"):
-        return {name: (weight.dtype, tuple(weight.shape)) for name, weight in own_tensors(build_family(config)).items()}
+        return {
+            name: (weight.dtype, tuple(weight.shape))
+            for name, weight in own_tensors(build_family(config)).items()
+        }
 
 
 def _set_tensors(family: Family, tensors: Mapping[str, Tensor]) -> None:

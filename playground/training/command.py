@@ -21,11 +21,18 @@ def command_line(manifest: Manifest) -> str | None:
     if config.family != RunConfig().family or config.task.task == ROWS:
         return None
     task = config.task
-    fixed = {"task": task.task, "symbols": task.symbols, "min_length": task.min_length, "max_length": task.max_length}
+    fixed = {
+        "task": task.task,
+        "symbols": task.symbols,
+        "min_length": task.min_length,
+        "max_length": task.max_length,
+    }
     ways = []
     for name in PRESETS:
         base = preset_config(name, fixed).to_fields()
-        ways.append((name, {key: value for key, value in config.to_fields().items() if value != base[key]}))
+        ways.append(
+            (name, {key: value for key, value in config.to_fields().items() if value != base[key]})
+        )
     preset, options = min(ways, key=lambda way: len(way[1]))
     words = ["python -m playground train", f"--task {task.task}"]
     words += [f"--symbols {task.symbols}"] if task.symbols != TaskConfig().symbols else []
@@ -34,5 +41,9 @@ def command_line(manifest: Manifest) -> str | None:
     words += [f"--preset {preset}"] if preset != "fast" else []
     for key, value in options.items():
         flag = key.replace("_", "-")
-        words.append(f"--{flag} {value}" if not isinstance(value, bool) else f"--{'' if value else 'no-'}{flag}")
+        words.append(
+            f"--{flag} {value}"
+            if not isinstance(value, bool)
+            else f"--{'' if value else 'no-'}{flag}"
+        )
     return " ".join(words)

@@ -17,7 +17,9 @@ def on_zero() -> bool:
 
 def usable_cores() -> int:
     """Processor cores that this process may use, as affinity and the quota of its container allow."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     return min(cores, _quota() or cores)
 
 
@@ -27,7 +29,9 @@ def _quota() -> int:
         quota, period = (CGROUP / "cpu.max").read_text().split()
     except (OSError, ValueError):
         try:
-            quota, period = ((CGROUP / "cpu" / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
+            quota, period = (
+                (CGROUP / "cpu" / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period")
+            )
         except (OSError, ValueError):
             return 0
     try:

@@ -48,7 +48,9 @@ class Ranks:
 
     def device(self, kind: torch.device) -> torch.device:
         """This rank's own device of that kind."""
-        return torch.device("cuda", self.local_rank) if self.size > 1 and kind.type == "cuda" else kind
+        return (
+            torch.device("cuda", self.local_rank) if self.size > 1 and kind.type == "cuda" else kind
+        )
 
     def check(self, config: RunConfig, device: torch.device) -> None:
         """Hold a run against the ranks that are to train it together.
@@ -60,13 +62,18 @@ class Ranks:
         if self.size == 1:
             return
         kind = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
-        self.check_alike("settings, version of torch or kind of GPU", json.dumps([config.to_fields(), torch.__version__, kind]))
+        self.check_alike(
+            "settings, version of torch or kind of GPU",
+            json.dumps([config.to_fields(), torch.__version__, kind]),
+        )
         rows = config.training.batch_size
         if rows % self.size:
             below, above = rows - rows % self.size, rows + -rows % self.size
             good = f"{below} or {above}" if below else str(above)
             reason = f"batch_size is {rows}, the rows of all processes together, and {self.size} cannot share them evenly"
-            raise SettingError("batch_size", f"{reason}; use {good}, or another number of processes")
+            raise SettingError(
+                "batch_size", f"{reason}; use {good}, or another number of processes"
+            )
 
     def check_alike(self, what: str, text: str) -> None:
         """Raises ValueError, on every rank, where `text` is not the same on all of them; `what` it tells of."""
@@ -75,9 +82,18 @@ class Ranks:
         mine = torch.tensor(list(hashlib.sha256(text.encode()).digest())).to(self._where())
         all_of_them = [torch.empty_like(mine) for _ in range(self.size)]
         dist.all_gather(all_of_them, mine)
-        odd = next((rank for rank, each in enumerate(all_of_them) if not torch.equal(each, all_of_them[0])), None)
+        odd = next(
+            (
+                rank
+                for rank, each in enumerate(all_of_them)
+                if not torch.equal(each, all_of_them[0])
+            ),
+            None,
+        )
         if odd is not None:
-            raise ValueError(f"process {odd} does not have the {what} of process 0; start all with the same command on the same files")
+            raise ValueError(
+                f"process {odd} does not have the {what} of process 0; start all with the same command on the same files"
+            )
 
     def share(self, batch: Batch) -> Batch:
         """This rank's rows of the whole batch."""
@@ -126,7 +142,11 @@ class Ranks:
 
     def _where(self) -> torch.device:
         """Where tensors must be for the ranks to exchange them: nccl speaks from GPU to GPU only."""
-        return torch.device("cuda", self.local_rank) if dist.get_backend() == "nccl" else torch.device("cpu")
+        return (
+            torch.device("cuda", self.local_rank)
+            if dist.get_backend() == "nccl"
+            else torch.device("cpu")
+        )
 
 
 ALONE = Ranks()

@@ -85,7 +85,9 @@ def number(name: str) -> float:
     if not about.low <= value <= about.high or (about.whole and value % 1):
         kind = "a whole number" if about.whole else "a number"
         bounds = f"from {plain(int(about.low))} to {plain(int(about.high))}"
-        raise NumberError(f"PLAYGROUND_{name} is {shown(given)}; it must be {kind} {bounds}, or be left out for {plain(about.default)}")
+        raise NumberError(
+            f"PLAYGROUND_{name} is {shown(given)}; it must be {kind} {bounds}, or be left out for {plain(about.default)}"
+        )
     return value
 
 

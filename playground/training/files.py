@@ -58,7 +58,9 @@ def new_folder(folder: Path) -> Iterator[Path]:
         shutil.rmtree(fresh, ignore_errors=True)
         recover_folder(folder)
         raise
-    with suppress(OSError):  # the content is on disk and in place; only the new name might not outlive a power cut
+    with suppress(
+        OSError
+    ):  # the content is on disk and in place; only the new name might not outlive a power cut
         flush_folder(folder.parent)
     shutil.rmtree(_previous(folder), ignore_errors=True)
 
@@ -150,7 +152,11 @@ def is_closed(error: OSError) -> bool:
 
 def way_out(error: OSError) -> str:
     """What can be done about a folder that could not be made or written."""
-    return "set PLAYGROUND_CHECKPOINTS to a folder that can be written" if is_closed(error) else "make room on the disk"
+    return (
+        "set PLAYGROUND_CHECKPOINTS to a folder that can be written"
+        if is_closed(error)
+        else "make room on the disk"
+    )
 
 
 def flush_folder(folder: Path) -> None:

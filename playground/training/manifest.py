@@ -19,7 +19,20 @@ from playground.models.config import SettingError, shown
 from .config import Change, RunConfig, TaskConfig, TrainConfig
 
 SCHEMA_VERSION = 1
-WRITTEN = {"schema_version", "task", "model", "training", "family", "step", "seconds", "device", "scores", "versions", "changes", "sha256"}
+WRITTEN = {
+    "schema_version",
+    "task",
+    "model",
+    "training",
+    "family",
+    "step",
+    "seconds",
+    "device",
+    "scores",
+    "versions",
+    "changes",
+    "sha256",
+}
 MOST_LENGTHS = 512  # as many as the settings allow
 MOST_ENTRIES = 16  # of versions and of sha256; a real one has three and two
 LONGEST_ENTRY = 200  # characters
@@ -41,11 +54,19 @@ class Manifest:
     scores: dict[str, Any] | None = None
     versions: dict[str, str] = dataclasses.field(default_factory=lambda: current_versions())
     changes: tuple[Change, ...] = ()  # settings that changed on the way, or are still to change
-    sha256: dict[str, str] = dataclasses.field(default_factory=dict)  # of the files of tensors, by name
+    sha256: dict[str, str] = dataclasses.field(
+        default_factory=dict
+    )  # of the files of tensors, by name
 
     def to_json(self) -> str:
         parts = dataclasses.asdict(self.config)
-        content = {"schema_version": SCHEMA_VERSION, **parts, "step": self.step, "seconds": round(self.seconds, 3), "device": self.device}
+        content = {
+            "schema_version": SCHEMA_VERSION,
+            **parts,
+            "step": self.step,
+            "seconds": round(self.seconds, 3),
+            "device": self.device,
+        }
         content |= {"scores": self.scores, "versions": self.versions}
         if self.changes:
             content["changes"] = [change.to_list() for change in self.changes]
@@ -56,7 +77,11 @@ class Manifest:
 
 def current_versions() -> dict[str, str]:
     """Versions of what computes here."""
-    return {"playground": playground.__version__, "torch": version("torch"), "python": platform.python_version()}
+    return {
+        "playground": playground.__version__,
+        "torch": version("torch"),
+        "python": platform.python_version(),
+    }
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -67,11 +92,19 @@ def read_manifest(folder: Path) -> Manifest:
     """
     path = Path(folder) / "config.json"
     if not os.path.isfile(path):
-        raise CheckpointError(f"{folder} is no checkpoint: it has no config.json; name a folder that `train --out` wrote")
+        raise CheckpointError(
+            f"{folder} is no checkpoint: it has no config.json; name a folder that `train --out` wrote"
+        )
     content = read_json(path)
-    if not isinstance(content, dict) or content.get("schema_version") is True or content.get("schema_version") != SCHEMA_VERSION:
+    if (
+        not isinstance(content, dict)
+        or content.get("schema_version") is True
+        or content.get("schema_version") != SCHEMA_VERSION
+    ):
         found = content.get("schema_version") if isinstance(content, dict) else None
-        raise CheckpointError(f"{path} has schema_version {shown(found)}; this version of the playground reads {SCHEMA_VERSION}")
+        raise CheckpointError(
+            f"{path} has schema_version {shown(found)}; this version of the playground reads {SCHEMA_VERSION}"
+        )
     try:
         family = content["family"]
         if not isinstance(family, str) or family not in FAMILIES:
@@ -86,8 +119,15 @@ def read_manifest(folder: Path) -> Manifest:
         odd = sorted(set(content) - WRITTEN)
         if odd:
             raise ValueError(f"it holds the unknown key {shown(odd[0])}")
-        if type(step) is not int or not 0 <= step < 2**31 or not is_number(seconds) or not 0 <= seconds < 1e12:
-            raise ValueError(f"step {shown(step)} or seconds {shown(seconds)} are not what a run writes")
+        if (
+            type(step) is not int
+            or not 0 <= step < 2**31
+            or not is_number(seconds)
+            or not 0 <= seconds < 1e12
+        ):
+            raise ValueError(
+                f"step {shown(step)} or seconds {shown(seconds)} are not what a run writes"
+            )
         if content["device"] not in ("cpu", "cuda"):
             raise ValueError(f"device is {shown(content['device'])}; it must be cpu or cuda")
         versions, sums = content["versions"], content.get("sha256", {})
@@ -96,9 +136,13 @@ def read_manifest(folder: Path) -> Manifest:
         if scores is not None:
             check_scores(scores)
         changes = tuple(Change.read(content.get("changes", [])))
-        return Manifest(config, step, float(seconds), content["device"], scores, versions, changes, sums)
+        return Manifest(
+            config, step, float(seconds), content["device"], scores, versions, changes, sums
+        )
     except KeyError as error:
-        raise CheckpointError(f"{path} lacks {error}; the file is incomplete, take another checkpoint") from None
+        raise CheckpointError(
+            f"{path} lacks {error}; the file is incomplete, take another checkpoint"
+        ) from None
     except (TypeError, ValueError) as error:
         field = f" ({error.field})" if isinstance(error, SettingError) else ""
         raise CheckpointError(f"{path} does not describe a run{field}: {error}") from None
@@ -149,11 +193,17 @@ def check_scores(scores: object) -> None:
                 raise ValueError(f"scores: {key} is {shown(line[key])}; it must be a count")
         for key in shares:
             if line[key] is not None and (not is_number(line[key]) or not 0 <= line[key] <= 1):
-                raise ValueError(f"scores: {key} is {shown(line[key])}; it must be a share from 0 to 1")
+                raise ValueError(
+                    f"scores: {key} is {shown(line[key])}; it must be a share from 0 to 1"
+                )
 
     check(scores, {"n"}, {"exact_match", "token_accuracy"}, {"by_length"})
     assert isinstance(scores, dict)
-    if not isinstance(scores["by_length"], list) or scores["n"] is None or scores["exact_match"] is None:
+    if (
+        not isinstance(scores["by_length"], list)
+        or scores["n"] is None
+        or scores["exact_match"] is None
+    ):
         raise ValueError("scores lack their figures")
     if len(scores["by_length"]) > MOST_LENGTHS:
         found = len(scores["by_length"])

@@ -24,14 +24,18 @@ def build_optimizer(config: TrainConfig, weights: Iterable[nn.Parameter]) -> tor
     """
     optimizer = _build(config, list(weights))
     if not getattr(optimizer, "_step_supports_amp_scaling", False):
-        raise RuntimeError(f"torch {torch.__version__} is not supported; install the version that requirements.txt names")
+        raise RuntimeError(
+            f"torch {torch.__version__} is not supported; install the version that requirements.txt names"
+        )
     return optimizer
 
 
 def _build(config: TrainConfig, weights: list[nn.Parameter]) -> torch.optim.Optimizer:
     rate, decay = config.learning_rate, config.weight_decay
     if config.optimizer == "sgd":
-        sgd = torch.optim.SGD(weights, lr=rate, momentum=config.momentum, weight_decay=decay, fused=True)
+        sgd = torch.optim.SGD(
+            weights, lr=rate, momentum=config.momentum, weight_decay=decay, fused=True
+        )
         for weight in weights if config.momentum else ():
             # torch would begin with what lies in memory if the very first update is skipped; zeros come to the same otherwise.
             sgd.state[weight]["momentum_buffer"] = torch.zeros_like(weight)

@@ -20,7 +20,9 @@ from .trainer import Trainer
 GIVEN = int(number("THREADS"))
 FIRST_AT = 10  # updates before the first try, so that what is made once has been made, and the pace so far is known
 ROUNDS = 5  # tries of each number, in turn
-HOPELESS = 1.5  # a number that takes so many times as long as the best one is not tried again in this turn
+HOPELESS = (
+    1.5  # a number that takes so many times as long as the best one is not tried again in this turn
+)
 WORTH = 0.75  # another number must take less than this share of the time, as what is measured leaves out what others do meanwhile
 AGAIN = 10.0  # seconds after which it is tried again,
 SHARE = 50  # or so many times as long as trying took, if that is more
@@ -46,13 +48,27 @@ class ThreadChoice:
 
     def __init__(self, trainer: Trainer) -> None:
         self.trainer = trainer
-        chosen = trainer.config.training.threads or trainer.device.type != "cpu" or trainer.ranks.size > 1
-        self.numbers = [] if chosen else [number for number in ([GIVEN] if GIVEN else numbers()) if number <= trainer.most_threads]
+        chosen = (
+            trainer.config.training.threads
+            or trainer.device.type != "cpu"
+            or trainer.ranks.size > 1
+        )
+        self.numbers = (
+            []
+            if chosen
+            else [
+                number
+                for number in ([GIVEN] if GIVEN else numbers())
+                if number <= trainer.most_threads
+            ]
+        )
         self.again_at = 0.0
         self.patience = 1.0  # how many times as long as usual trying waits
         self.seen = trainer.step_count, trainer.seconds
         self.pace = deque[float](maxlen=PACE)  # seconds of the latest steps
-        self.on_trial: tuple[int, float] | None = None  # the number before the latest change, and the seconds of a step then
+        self.on_trial: tuple[int, float] | None = (
+            None  # the number before the latest change, and the seconds of a step then
+        )
 
     def look(self) -> bool:
         """Between two steps: try, if it is time to. Returns whether the number changed."""
@@ -103,12 +119,20 @@ def time_of_steps(trainer: Trainer, numbers: list[int]) -> dict[int, float]:
     the run is changed by it: neither weights nor what will be drawn."""
     config, taken = trainer.config, {number: list[float]() for number in numbers}
     generator = torch.Generator().manual_seed(config.training.seed)
-    batch = training_batch(trainer.task, config.training.batch_size, config.task.min_length, config.task.max_length, generator)
+    batch = training_batch(
+        trainer.task,
+        config.training.batch_size,
+        config.task.min_length,
+        config.task.max_length,
+        generator,
+    )
     try:
         with torch.random.fork_rng(devices=[]):
             for _ in range(ROUNDS):
                 best = min((min(times) for times in taken.values() if times), default=0.0)
-                for number in [one for one in numbers if not taken[one] or min(taken[one]) <= HOPELESS * best]:
+                for number in [
+                    one for one in numbers if not taken[one] or min(taken[one]) <= HOPELESS * best
+                ]:
                     torch.set_num_threads(number)
                     started = time.perf_counter()
                     trainer.family.loss(batch, config.training.label_smoothing).backward()

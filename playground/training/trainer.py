@@ -88,15 +88,21 @@ class Trainer:
         most_threads: int = MOST_THREADS,
     ) -> None:
         self.config = config
-        self.changes = list(changes)  # settings that changed on the way, and those that are still to change
+        self.changes = list(
+            changes
+        )  # settings that changed on the way, and those that are still to change
         self.ranks = ranks
         self.device = ranks.device(resolve_device(config.training.device))
         ranks.check(config, self.device)
-        torch.set_float32_matmul_precision("high" if config.training.precision == "tf32" else "highest")
+        torch.set_float32_matmul_precision(
+            "high" if config.training.precision == "tf32" else "highest"
+        )
         torch.manual_seed(config.training.seed)
         self.data_generator = torch.Generator(self.device).manual_seed(config.training.seed)
         self.task = config.task.load()
-        self.family = (load_family(config.family)(config.model) if family is None else family).to(self.device)
+        self.family = (load_family(config.family)(config.model) if family is None else family).to(
+            self.device
+        )
         self._loss = ranks.loss(self.family)
         ranks.draw_apart(config.training.seed)
         training = config.training
@@ -106,7 +112,9 @@ class Trainer:
         self._confirmed_at = -1  # the step whose look confirmed that `until` is reached
         self._held_out: dict[int, HeldOut] = {}
         self._pace = 0.0
-        self._trouble: TrainingDiverged | None = None  # the update behind the last one that was told of
+        self._trouble: TrainingDiverged | None = (
+            None  # the update behind the last one that was told of
+        )
         self._threads_set = 0
         self._in_force: tuple[tuple[Change, ...], TrainConfig] = ((), training)
         self.most_threads = most_threads  # whatever the settings say
@@ -132,7 +140,10 @@ class Trainer:
         """Whether `until` is reached and confirmed, and neither it nor `steps` has changed since."""
         if self._confirmed_at != self.step_count:
             return False
-        now, then = (settings_at(self.config.training, self.changes, self.step_count - back) for back in (0, 1))
+        now, then = (
+            settings_at(self.config.training, self.changes, self.step_count - back)
+            for back in (0, 1)
+        )
         return (now.until, now.steps) == (then.until, then.steps)
 
     def reopen(self) -> None:
@@ -171,8 +182,13 @@ class Trainer:
             SettingError: for a setting that cannot change on the way, a value that it does not take, or one change too many.
         """
         if len(self.changes) >= MOST_CHANGES:
-            raise SettingError(setting, f"the run has {MOST_CHANGES:,} changes, as many as are kept; start a new run")
-        self.changes = with_change(self.changes, Change(max(self.step_count, step or 0), setting, value))
+            raise SettingError(
+                setting,
+                f"the run has {MOST_CHANGES:,} changes, as many as are kept; start a new run",
+            )
+        self.changes = with_change(
+            self.changes, Change(max(self.step_count, step or 0), setting, value)
+        )
 
     def advance(self, most: int = 1) -> list[Metrics]:
         """At least one update and up to `most`, as many as can be taken without looking up: they end with the next look at held-out
@@ -188,7 +204,9 @@ class Trainer:
             return [self.step()]
         training, started = self.settings, time.perf_counter()
         self._set_threads()
-        steps = range(self.step_count + 1, self.step_count + 1 + min(most, RING, self._uneventful()))
+        steps = range(
+            self.step_count + 1, self.step_count + 1 + min(most, RING, self._uneventful())
+        )
         rates = [learning_rate(training, self.config.model.d_model, step) for step in steps]
         told = self.captured.run(rates)
         took = (time.perf_counter() - started) / len(told)
@@ -212,7 +230,9 @@ class Trainer:
         self._set_threads()
         rate = learning_rate(training, self.config.model.d_model, self.step_count + 1)
         batch = self._draw()
-        loss, norm, finite = update(self.family, self.optimizer, batch, training, rate, loss_of=self._loss, ranks=self.ranks)
+        loss, norm, finite = update(
+            self.family, self.optimizer, batch, training, rate, loss_of=self._loss, ranks=self.ranks
+        )
         if not finite:
             raise self._diverged(loss.item(), norm.item())
         told = Told(loss.item(), norm.item(), int((batch.labels_BT != PAD).sum()))
@@ -221,13 +241,21 @@ class Trainer:
     def evaluate(self, n: int = CONFIRMING_N) -> Evaluation:
         """Scores on `n` held-out sequences, the same ones at every call."""
         if n not in self._held_out:
-            self._held_out[n] = held_out_set(self.task, n, self.config.task.min_length, self.config.task.max_length).to(self.device)
+            self._held_out[n] = held_out_set(
+                self.task, n, self.config.task.min_length, self.config.task.max_length
+            ).to(self.device)
         held_out = self._held_out[n]
-        return score(held_out, self.ranks.sum(count_right(self.family, held_out, self.ranks.rank, self.ranks.size)))
+        return score(
+            held_out,
+            self.ranks.sum(count_right(self.family, held_out, self.ranks.rank, self.ranks.size)),
+        )
 
     def state(self) -> dict[str, Tensor]:
         """What a resumed run needs beside the weights: what the optimizer remembers, the generators, the step."""
-        state = {"generator.data": self.data_generator.get_state(), "generator.torch": torch.get_rng_state()}
+        state = {
+            "generator.data": self.data_generator.get_state(),
+            "generator.torch": torch.get_rng_state(),
+        }
         if self.device.type == "cuda":
             state["generator.cuda"] = torch.cuda.get_rng_state(self.device)
         state["step"] = torch.tensor(self.step_count)
@@ -248,8 +276,14 @@ class Trainer:
         self._confirmed_at = self.step_count if int(state.get("finished", 0)) else -1
         training = self.config.training
         self.optimizer = build_optimizer(training, self.family.parameters())
-        self.captured = self._capturing() if self.captured else None  # what was captured is another optimizer's
-        keys = (*(["step"] if counts_steps(training) else []), *remembered(training)) if self.step_count else ()
+        self.captured = (
+            self._capturing() if self.captured else None
+        )  # what was captured is another optimizer's
+        keys = (
+            (*(["step"] if counts_steps(training) else []), *remembered(training))
+            if self.step_count
+            else ()
+        )
         for name, weight in self.family.named_parameters():
             for key in keys:
                 value = state[f"optimizer.{key}.{name}"].clone()
@@ -266,18 +300,41 @@ class Trainer:
         self.ranks.draw_apart(self.config.training.seed + self.step_count)
 
     def _capturing(self) -> CapturedSteps:
-        return CapturedSteps(self.family, self.optimizer, self.config.training, self._draw, self.device, [self.data_generator])
+        return CapturedSteps(
+            self.family,
+            self.optimizer,
+            self.config.training,
+            self._draw,
+            self.device,
+            [self.data_generator],
+        )
 
     def _draw(self) -> Batch:
         """The next batch, on the device."""
         task = self.config.task
-        return training_batch(self.task, self.config.training.batch_size, task.min_length, task.max_length, self.data_generator)
+        return training_batch(
+            self.task,
+            self.config.training.batch_size,
+            task.min_length,
+            task.max_length,
+            self.data_generator,
+        )
 
     def _uneventful(self) -> int:
         """Updates until a look at held-out sequences is due, a change comes, or the end."""
         settings, at = self.settings, self.step_count
         look = (at // settings.eval_every + 1) * settings.eval_every
-        return max(1, min([settings.steps, look, *(change.step for change in self.changes if change.step > at)]) - at)
+        return max(
+            1,
+            min(
+                [
+                    settings.steps,
+                    look,
+                    *(change.step for change in self.changes if change.step > at),
+                ]
+            )
+            - at,
+        )
 
     def _counted(self, told: Told, rate: float, took: float) -> Metrics:
         """Count an update that is done, and look at held-out sequences when it is time."""

@@ -34,7 +34,9 @@ def update(
     A `rate` on the device is kept there by the optimizer, so that a captured update reads it anew at each replay. Several `ranks` give
     their `Ranks.loss` of the family as `loss_of`, and all get the same loss and norm.
     """
-    with torch.autocast(batch.source_BS.device.type, torch.bfloat16, enabled=training.precision == "bfloat16"):
+    with torch.autocast(
+        batch.source_BS.device.type, torch.bfloat16, enabled=training.precision == "bfloat16"
+    ):
         loss = (loss_of or family.loss)(batch, training.label_smoothing)
     optimizer.zero_grad()
     loss.backward()

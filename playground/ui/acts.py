@@ -10,7 +10,15 @@ from typing import Any
 from starlette.requests import Request
 
 from playground.runs.registry import COMMANDS, Registry
-from playground.runs.run import KEPT, Refused, Run, cached_manifest, of_family, size_of, task_in_words
+from playground.runs.run import (
+    KEPT,
+    Refused,
+    Run,
+    cached_manifest,
+    of_family,
+    size_of,
+    task_in_words,
+)
 from playground.training.config import RunConfig
 from playground.training.files import remove_folder
 from playground.training.manifest import CheckpointError, parse_json
@@ -25,7 +33,9 @@ LONGEST_SETTINGS = 40_000  # characters; the vocabulary of rows may have half of
 async def rows(registry: Registry, request: object, http: Request | None = None) -> dict[str, Any]:
     """The owner's runs, and the checkpoints that everybody may open."""
     owner = request.get("owner") if isinstance(request, dict) else None
-    return await asyncio.to_thread(_rows, registry, owner if isinstance(owner, str) and OWNER.fullmatch(owner) else "")
+    return await asyncio.to_thread(
+        _rows, registry, owner if isinstance(owner, str) and OWNER.fullmatch(owner) else ""
+    )
 
 
 def _rows(registry: Registry, owner: str) -> dict[str, Any]:
@@ -41,7 +51,13 @@ def _rows(registry: Registry, owner: str) -> dict[str, Any]:
         except (CheckpointError, OSError):
             continue  # a folder in the making or a broken one: opening it by name says what is wrong
     mine, room = (registry.rows(owner), registry.room.told(owner)) if owner else ([], "")
-    told = {"runs": mine, "room": room, "checkpoints": shown, "now": time.time(), "slots": registry.slots}
+    told = {
+        "runs": mine,
+        "room": room,
+        "checkpoints": shown,
+        "now": time.time(),
+        "slots": registry.slots,
+    }
     return told | {"device": registry.device_line, "note": registry.home_note}
 
 
@@ -98,23 +114,38 @@ def _with_checkpoint(registry: Registry, run: Run, name: str, do: str) -> dict[s
     if do == "download":
         return {"ticket": registry.tickets.issue(found[name], run)}
     if len(found) == 1:
-        raise Refused("this is the run's only checkpoint, and without it the run could not go on; delete the run instead")
+        raise Refused(
+            "this is the run's only checkpoint, and without it the run could not go on; delete the run instead"
+        )
     remove_folder(found[name])
     run.saved, run.size = run.saved + 1, None
     return {}
 
 
-async def details(registry: Registry, request: object, http: Request | None = None) -> dict[str, Any]:
+async def details(
+    registry: Registry, request: object, http: Request | None = None
+) -> dict[str, Any]:
     """All there is to know of a subject's settings; for its owner also its checkpoints and the link to watch it."""
     run, own = run_on_show(registry, request)
     if run is None:
         folder = checkpoint_folder(registry, request)
         try:
-            return {"settings": settings_of(cached_manifest(folder).config)} if folder else {"error": "this model is no longer there"}
+            return (
+                {"settings": settings_of(cached_manifest(folder).config)}
+                if folder
+                else {"error": "this model is no longer there"}
+            )
         except (CheckpointError, OSError) as error:
             return {"error": str(error)}
-    told: dict[str, Any] = {"settings": settings_of(run.config, own), "changes": [change.to_list() for change in run.changes]}
-    told |= {"name": run.name, "created": run.created, "origin": run.origin[1] if run.origin else None}
+    told: dict[str, Any] = {
+        "settings": settings_of(run.config, own),
+        "changes": [change.to_list() for change in run.changes],
+    }
+    told |= {
+        "name": run.name,
+        "created": run.created,
+        "origin": run.origin[1] if run.origin else None,
+    }
     if own:
         told |= {"watch": run.watch_id, "checkpoints": await asyncio.to_thread(checkpoints_of, run)}
     return told
@@ -149,7 +180,9 @@ def settings_from(text: str) -> RunConfig:
         ValueError: for anything else.
     """
     try:
-        content = parse_json(text.encode("utf-8", "replace")) if len(text) < LONGEST_SETTINGS else None
+        content = (
+            parse_json(text.encode("utf-8", "replace")) if len(text) < LONGEST_SETTINGS else None
+        )
     except ValueError as error:
         raise ValueError("they are no JSON; copy the whole of them") from error
     if not isinstance(content, dict):
@@ -157,7 +190,9 @@ def settings_from(text: str) -> RunConfig:
     try:
         return RunConfig.from_fields(content)
     except TypeError:  # a list where a name belongs
-        raise ValueError("these are no settings: values must be numbers, texts, true or false") from None
+        raise ValueError(
+            "these are no settings: values must be numbers, texts, true or false"
+        ) from None
 
 
 def describe(config: RunConfig) -> str:

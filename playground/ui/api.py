@@ -125,14 +125,23 @@ class Endpoints:
         """
         self._counted(request)
         told = await self._asked("runs", {"owner": self._owner(owner)}, request)
-        runs = [row | {"model": row["subject"].removeprefix(RUN)} for row in told["runs"] if not row["deleted"]]
+        runs = [
+            row | {"model": row["subject"].removeprefix(RUN)}
+            for row in told["runs"]
+            if not row["deleted"]
+        ]
         return {"checkpoints": [_without(row | {"model": row["subject"]}, "subject") for row in told["checkpoints"]],
                 "runs": [_without(row, "subject", "hidden", "deleted") for row in runs]}  # fmt: skip
 
     # Runs
 
     async def start(
-        self, settings: dict[str, Any] | None = None, preset: str = "", name: str = "", owner: str = "", request: gr.Request = None
+        self,
+        settings: dict[str, Any] | None = None,
+        preset: str = "",
+        name: str = "",
+        owner: str = "",
+        request: gr.Request = None,
     ) -> dict[str, Any]:
         """Start training a small transformer from scratch. It trains in the background; ask status how it goes. A run that nobody asks
         about for some time saves and pauses itself.
@@ -145,7 +154,7 @@ class Endpoints:
 
         Returns:
             run: its id; owner: the key that steers it, to be kept secret; watch: a model name that may be shared, with which it can be looked at and nothing else; status, steps, parameters.
-        """  # noqa: E501
+        """
         self._counted(request, "starts")
         key = self._owner(owner) or new_owner()
         try:
@@ -154,14 +163,20 @@ class Endpoints:
             label = _text("name", name)
             config = _config(given, _text("preset", preset))
             if config.training.device == ZERO and on_zero():
-                raise Refused("device is 'zero', but ZeroGPU lends a GPU only to an open page; take device auto or cpu")
-            run = await asyncio.to_thread(self.registry.start, config, key, name=" ".join(label.split()))
+                raise Refused(
+                    "device is 'zero', but ZeroGPU lends a GPU only to an open page; take device auto or cpu"
+                )
+            run = await asyncio.to_thread(
+                self.registry.start, config, key, name=" ".join(label.split())
+            )
         except (Refused, ValueError, TypeError) as error:
             raise Refused(f"not started: {error}") from None
         return {"run": run.id, "owner": key, "watch": WATCH + run.watch_id, "name": run.name, "status": run.status, "steps": run.steps,
                 "parameters": config.model.parameter_count()}  # fmt: skip
 
-    async def status(self, model: str, owner: str = "", curve: bool = False, request: gr.Request = None) -> dict[str, Any]:
+    async def status(
+        self, model: str, owner: str = "", curve: bool = False, request: gr.Request = None
+    ) -> dict[str, Any]:
         """Tell how a run or checkpoint stands: status, step, loss, exact match on held-out sequences; with curve, the whole curve.
 
         Args:
@@ -171,7 +186,7 @@ class Endpoints:
 
         Returns:
             status is waiting, starting, training, paused, stopping, done, stopped, failed or checkpoint; message says what went wrong; exact_match is the latest score (0 to 1), scores the final ones by length.
-        """  # noqa: E501
+        """
         self._counted(request)
         return await self._status(self._subject(model, owner), curve is True, request)
 
@@ -213,7 +228,9 @@ class Endpoints:
 
     # Asking a model
 
-    async def predict(self, model: str, sequence: str, owner: str = "", step: int = -1, request: gr.Request = None) -> dict[str, Any]:
+    async def predict(
+        self, model: str, sequence: str, owner: str = "", step: int = -1, request: gr.Request = None
+    ) -> dict[str, Any]:
         """Ask a model for its answer to a sequence. It is written symbol by symbol from the model's own earlier ones.
 
         Args:
@@ -247,16 +264,22 @@ class Endpoints:
 
         Returns:
             weights[layer][head][row][column] from 0 to 1, every row summing to 1 but for rounding to thousandths; rows and columns name the symbols; layers and heads say which were asked for.
-        """  # noqa: E501
+        """
         self._counted(request)
-        what = self._subject(model, owner) | {"text": _text("sequence", sequence, 2000), "view": "attention"} | _at(step)
+        what = (
+            self._subject(model, owner)
+            | {"text": _text("sequence", sequence, 2000), "view": "attention"}
+            | _at(step)
+        )
         async with self.looking.one():
             told = await self._asked("inspect", what | {"options": {"kind": kind}}, request)
         layers = _chosen("layer", layer, told["layers"])
         heads = _chosen("head", head, told["heads"])
         rows, columns = len(told["rows"]), len(told["columns"])
         if len(layers) * len(heads) * rows * columns > MOST_WEIGHTS:
-            raise Refused(f"these are more than {MOST_WEIGHTS:,} weights; ask for one layer or one head at a time")
+            raise Refused(
+                f"these are more than {MOST_WEIGHTS:,} weights; ask for one layer or one head at a time"
+            )
         thousandths = array("h", base64.b64decode(told["weights"]))
 
         def row(of_layer: int, of_head: int, at: int) -> list[float]:
@@ -269,7 +292,9 @@ class Endpoints:
             "written": told["written"], "answer": told["answer"], "step": told.get("step"), "note": told["note"],
         }  # fmt: skip
 
-    async def evaluate(self, model: str, n: int = 500, owner: str = "", step: int = -1, request: gr.Request = None) -> dict[str, Any]:
+    async def evaluate(
+        self, model: str, n: int = 500, owner: str = "", step: int = -1, request: gr.Request = None
+    ) -> dict[str, Any]:
         """Score a model on held-out sequences, which never trained it. An answer counts as it is written, symbol by symbol.
 
         Args:
@@ -290,10 +315,15 @@ class Endpoints:
             raise Refused(_gone(model))
         client = client_on_show(subject, own, _request(request))
         async with self.evaluating.one():
-            told = await answer_of(await asyncio.to_thread(self.registry.evaluate, what, wanted, at, client), EVALUATED_WITHIN)
+            told = await answer_of(
+                await asyncio.to_thread(self.registry.evaluate, what, wanted, at, client),
+                EVALUATED_WITHIN,
+            )
         if "error" in told:
             raise Refused(told["error"])
-        interval = list(wilson(round(told["exact_match"] * told["n"]), told["n"])) if told["n"] else None
+        interval = (
+            list(wilson(round(told["exact_match"] * told["n"]), told["n"])) if told["n"] else None
+        )
         return told | {"interval": interval}
 
     # What takes longer
@@ -314,15 +344,24 @@ class Endpoints:
 
         Returns:
             job and owner: what to ask job with; status is waiting, working, done, failed or cancelled; rows: a line for each model with exact_match and its 95 % interval; result when it is done.
-        """  # noqa: E501
+        """
         self._counted(request, "heavy")
         names = models if models is not None else []
         if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
             raise Refused(f"models is {shown(models)}; give a list of names on the Hub")
-        what, seconds = {"models": names, "n": _number("n", n, 1, 500), "shots": _number("shots", shots, 0, 32)}, _seconds(wait)
+        what, seconds = (
+            {
+                "models": names,
+                "n": _number("n", n, 1, 500),
+                "shots": _number("shots", shots, 0, 32),
+            },
+            _seconds(wait),
+        )
         subject = self._subject(model, owner)
         key = subject["owner"] or new_owner()
-        begun = await self._asked("compare-begin", subject | {"owner": key, "kind": "table", "what": what}, request)
+        begun = await self._asked(
+            "compare-begin", subject | {"owner": key, "kind": "table", "what": what}, request
+        )
         return await self._awaited(COMPARE + begun["job"], key, seconds, request)
 
     async def push(
@@ -343,7 +382,7 @@ class Endpoints:
 
         Returns:
             job and owner: what to ask job with; status is working, done or failed; result when it is done: where the model is.
-        """  # noqa: E501
+        """
         self._counted(request, "heavy")
         subject = self._subject(model, owner)
         if on_a_space() and not _request(request).scope.get("session", {}).get("oauth_info"):
@@ -359,7 +398,9 @@ class Endpoints:
         begun = await self._asked("hub-start", what, request)
         return await self._awaited(PUSH + begun["job"], key, seconds, request)
 
-    async def job(self, job: str, owner: str, wait: float = 0, request: gr.Request = None) -> dict[str, Any]:
+    async def job(
+        self, job: str, owner: str, wait: float = 0, request: gr.Request = None
+    ) -> dict[str, Any]:
         """Tell how a comparison or a push goes. Results are kept for a quarter of an hour.
 
         Args:
@@ -386,7 +427,11 @@ class Endpoints:
         self._counted(request)
         key = self._owner(owner)
         of, name = _job(job)
-        await self._asked("compare-cancel" if of == COMPARE else "hub-cancel", {"job": name, "owner": key}, request)
+        await self._asked(
+            "compare-cancel" if of == COMPARE else "hub-cancel",
+            {"job": name, "owner": key},
+            request,
+        )
         return await self._awaited(job, key, 2.0 if of == PUSH else 0.0, request)
 
     # How it is done
@@ -430,13 +475,21 @@ class Endpoints:
         try:
             while True:
                 what = {"job": name, "owner": owner}
-                told = await self._asked("compare-poll" if of == COMPARE else "hub-job", what, request)
+                told = await self._asked(
+                    "compare-poll" if of == COMPARE else "hub-job", what, request
+                )
                 if told["status"] not in ("waiting", "working") or time.monotonic() >= deadline:
                     break
                 await asyncio.sleep(POLLED_EVERY)
         finally:
             self.waiting -= Counter([client])
-        answer = {"job": job, "owner": owner, "status": told["status"], "sentence": told["sentence"], "again": told["again"]}
+        answer = {
+            "job": job,
+            "owner": owner,
+            "status": told["status"],
+            "sentence": told["sentence"],
+            "again": told["again"],
+        }
         if of == COMPARE:
             answer |= {"done": told["done"], "total": told["total"], "rows": standing(told["rows"])}
         return answer | {"result": _unlike_files(told["result"])}
@@ -454,14 +507,22 @@ class Endpoints:
         if owner == "" or owner is None:
             return self.registry.local_owner
         if not isinstance(owner, str) or not OWNER.fullmatch(owner):
-            raise Refused("owner is no key of this server: pass on what start returned as owner, or leave it out")
+            raise Refused(
+                "owner is no key of this server: pass on what start returned as owner, or leave it out"
+            )
         return owner
 
     def _subject(self, model: object, owner: object) -> dict[str, str]:
         """What a model's name stands for (subject.py). Raises Refused for what is not there, or is not the owner's."""
         name = _text("model", model).strip()
-        subject = {"subject": name if name.startswith((RUN, WATCH, CHECKPOINT)) else RUN + name, "owner": self._owner(owner)}
-        if run_on_show(self.registry, subject)[0] is None and checkpoint_folder(self.registry, subject) is None:
+        subject = {
+            "subject": name if name.startswith((RUN, WATCH, CHECKPOINT)) else RUN + name,
+            "owner": self._owner(owner),
+        }
+        if (
+            run_on_show(self.registry, subject)[0] is None
+            and checkpoint_folder(self.registry, subject) is None
+        ):
             raise Refused(_gone(name))
         return subject
 
@@ -471,13 +532,17 @@ class Endpoints:
         client = client_of(_request(request))
         CLIENT_ADDRESS.set(client)  # Gradio runs some calls outside of the request
         if not is_own_origin(_request(request).headers):
-            raise Refused("pages of other sites may not ask here; ask from a program, or open the playground itself")
+            raise Refused(
+                "pages of other sites may not ask here; ask from a program, or open the playground itself"
+            )
         self.limits.take("calls", client)
         if kind != "calls":
             self.limits.take(kind, client)
 
 
-def _in_words(endpoint: Callable[..., Awaitable[dict[str, Any]]]) -> Callable[..., Awaitable[dict[str, Any]]]:
+def _in_words(
+    endpoint: Callable[..., Awaitable[dict[str, Any]]],
+) -> Callable[..., Awaitable[dict[str, Any]]]:
     """An endpoint whose refusals reach the client as sentences; what nobody foresaw reaches it as such, without its text."""
 
     @wraps(endpoint)
@@ -499,7 +564,9 @@ def _config(given: dict[str, Any], preset: str) -> RunConfig:
     """The run that settings describe: laid over a preset, or else over what suits their family. Raises ValueError."""
     of_preset = PRESETS[preset].settings.get("family") if preset in PRESETS else None
     if of_preset and given.get("family", of_preset) != of_preset:
-        raise ValueError(f"preset {preset} is of the family {of_preset}, but family is {shown(given['family'])}; leave one of them out")
+        raise ValueError(
+            f"preset {preset} is of the family {of_preset}, but family is {shown(given['family'])}; leave one of them out"
+        )
     if preset or "family" not in given:
         return preset_config(preset or "fast", given)
     return family_config(**given)
@@ -534,20 +601,33 @@ def _text(name: str, value: object, longest: int = LONGEST_NAME) -> str:
 
 
 def _number(name: str, value: object, low: int, high: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high or value != int(value):
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not low <= value <= high
+        or value != int(value)
+    ):
         raise Refused(f"{name} is {shown(value)}; give a whole number from {low:,} to {high:,}")
     return int(value)
 
 
 def _seconds(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LONGEST_WAIT:
-        raise Refused(f"wait is {shown(value)}; give a number of seconds from 0 to {LONGEST_WAIT:g}")
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not 0 <= value <= LONGEST_WAIT
+    ):
+        raise Refused(
+            f"wait is {shown(value)}; give a number of seconds from 0 to {LONGEST_WAIT:g}"
+        )
     return float(value)
 
 
 def _dictionary(name: str, value: object) -> dict[str, Any]:
     if value is not None and not isinstance(value, dict):
-        raise Refused(f'{name} is {shown(value)}; give an object of names and values, such as {{"task": "copy"}}')
+        raise Refused(
+            f'{name} is {shown(value)}; give an object of names and values, such as {{"task": "copy"}}'
+        )
     return dict(value or {})
 
 
@@ -566,7 +646,9 @@ def _chosen(name: str, value: object, there: int) -> list[int]:
 def _unlike_files(value: Any) -> Any:
     """The value with `file` for `path`: gradio_client takes a dictionary with a path for a file that it is to fetch."""
     if isinstance(value, dict):
-        return {"file" if key == "path" else key: _unlike_files(each) for key, each in value.items()}
+        return {
+            "file" if key == "path" else key: _unlike_files(each) for key, each in value.items()
+        }
     return [_unlike_files(each) for each in value] if isinstance(value, list | tuple) else value
 
 

@@ -46,7 +46,14 @@ from .report import report_answerers
 from .rows import Bringing
 from .train import build_train_tab
 from .transfer import routes
-from .visit import known, new_owner, owner_of_cookie, owner_of_this_machine, visit_answerers, visited
+from .visit import (
+    known,
+    new_owner,
+    owner_of_cookie,
+    owner_of_this_machine,
+    visit_answerers,
+    visited,
+)
 
 HERE = Path(__file__).parent
 # Rate limits bound what one client adds to the queue; a small queue would let one fill it for all.
@@ -57,10 +64,16 @@ TITLE = "<h1>Transformer Playground</h1><p>A small encoder-decoder transformer, 
 
 def build(registry: Registry, endpoints: Endpoints) -> gr.Blocks:
     """The whole page over a registry of runs. No component of it holds a connection open (no gr.State, no unload)."""
-    with gr.Blocks(title="Transformer Playground", analytics_enabled=False, fill_width=True) as page:
+    with gr.Blocks(
+        title="Transformer Playground", analytics_enabled=False, fill_width=True
+    ) as page:
         endpoints.place()  # first, so that no handler of the page takes an endpoint's name
         # Both arguments are fixed: left to chance, they would differ after a restart and every visitor be a stranger.
-        visit = gr.BrowserState("", storage_key="transformer-playground", secret="the browser's own memory, no secret kept from it")
+        visit = gr.BrowserState(
+            "",
+            storage_key="transformer-playground",
+            secret="the browser's own memory, no secret kept from it",
+        )
         gr.HTML(TITLE, elem_id="title", padding=False)
         with gr.Tabs(elem_id="tabs"):
             with gr.Tab("Train", id="train"):
@@ -82,10 +95,25 @@ def build(registry: Registry, endpoints: Endpoints) -> gr.Blocks:
             query = dict(request.query_params) if request else {}
             embedded = is_embedded(query)
             kept = owner_of_cookie(request.request) if request else ""
-            owner = "" if embedded else registry.local_owner or known(visit_value) or kept or new_owner()
+            owner = (
+                ""
+                if embedded
+                else registry.local_owner or known(visit_value) or kept or new_owner()
+            )
             wanted = query.get("inspect", "")
-            mine, visit_now = json.dumps({"owner": owner}), gr.skip() if embedded else visited(owner)
-            return [visit_now, mine, mine, mine, mine, json.dumps({"owner": owner, "wanted": wanted}), *opening(owner, request)]
+            mine, visit_now = (
+                json.dumps({"owner": owner}),
+                gr.skip() if embedded else visited(owner),
+            )
+            return [
+                visit_now,
+                mine,
+                mine,
+                mine,
+                mine,
+                json.dumps({"owner": owner, "wanted": wanted}),
+                *opening(owner, request),
+            ]
 
         page.load(
             opened,
@@ -132,15 +160,28 @@ def theme() -> Any:
 
 def answerers(registry: Registry, laboratory: Laboratory, opened: bool) -> dict[str, Answerer]:
     """What the scripts of all tabs may ask, by the names that they use. `opened`: others than this machine may come."""
-    pages = ComparePage(registry, Comparer(hosted=opened)), LabPage(registry, laboratory), HubPage(registry, Jobs(registry))
-    answers = visit_answerers(registry.local_owner) | live_answerers(registry) | inspect_answerers(registry) | report_answerers(registry)
+    pages = (
+        ComparePage(registry, Comparer(hosted=opened)),
+        LabPage(registry, laboratory),
+        HubPage(registry, Jobs(registry)),
+    )
+    answers = (
+        visit_answerers(registry.local_owner)
+        | live_answerers(registry)
+        | inspect_answerers(registry)
+        | report_answerers(registry)
+    )
     for page in (*pages, LearnPage(registry, Classroom(registry))):
         answers |= page.answerers()
     return answers
 
 
 def launch_options(
-    registry: Registry, answers: dict[str, Answerer], host: str | None, port: int | None, share: bool = False
+    registry: Registry,
+    answers: dict[str, Answerer],
+    host: str | None,
+    port: int | None,
+    share: bool = False,
 ) -> dict[str, Any]:
     """How the page is served. With a `host`, shared, and on a Space, anybody may come; otherwise only this machine."""
     apply_patches()
@@ -167,21 +208,31 @@ def launch_options(
         "mcp_server": has_mcp(),
         "app_kwargs": {
             "middleware": build_middleware(opened, can_sign_in(), load),
-            "routes": [*asked(answers | {"rows": bringing.answer}, load), *routes(registry), *bringing.routes()],
+            "routes": [
+                *asked(answers | {"rows": bringing.answer}, load),
+                *routes(registry),
+                *bringing.routes(),
+            ],
         },
     }
 
 
 def is_open(host: str | None, share: bool = False) -> bool:
     """Whether other machines may come: on a Space, by a shared link, and where a host other than this machine's own names is served."""
-    return share or "SPACE_ID" in os.environ or (host or "localhost") not in ("localhost", "127.0.0.1", "::1")
+    return (
+        share
+        or "SPACE_ID" in os.environ
+        or (host or "localhost") not in ("localhost", "127.0.0.1", "::1")
+    )
 
 
 def has_screen() -> bool:
     """Whether somebody sits before this machine who would see a browser open."""
     if "SSH_CONNECTION" in os.environ or not sys.stdout.isatty():
         return False
-    return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    return sys.platform in ("darwin", "win32") or bool(
+        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    )
 
 
 def find_device(registry: Registry) -> None:
@@ -194,7 +245,9 @@ def find_device(registry: Registry) -> None:
     Child("playground.runs.device:tell", "device", on_message=found, on_end=lambda code: None)
 
 
-def serve(host: str | None = None, port: int | None = None, *, share: bool = False, browser: bool = False) -> None:
+def serve(
+    host: str | None = None, port: int | None = None, *, share: bool = False, browser: bool = False
+) -> None:
     """Serve the page until the process is told to end; then let every run save, and exit 0. With `browser`, open it where there is
     a screen; with `share`, Gradio's tunnel gives it a link for everybody.
 
@@ -226,20 +279,35 @@ def serve(host: str | None = None, port: int | None = None, *, share: bool = Fal
     if not opened:
         registry.local_owner = owner_of_this_machine(registry.root)
     if opened:
-        registry.slots_an_owner = max(1, registry.slots - 1)  # nobody holds every place among strangers
+        registry.slots_an_owner = max(
+            1, registry.slots - 1
+        )  # nobody holds every place among strangers
     laboratory = Laboratory(registry)
 
     def end(number: int, frame: FrameType | None) -> None:
         laboratory.close()
         saved, killed = registry.shutdown()
         if saved or killed:
-            print(f"Runs saved: {saved}" + (f"; ended without saving what came after their last checkpoint: {killed}" * (killed > 0)))
+            print(
+                f"Runs saved: {saved}"
+                + (
+                    f"; ended without saving what came after their last checkpoint: {killed}"
+                    * (killed > 0)
+                )
+            )
         sys.stdout.flush()
         os._exit(0)  # the server's threads hold nothing that is not saved by now
 
     # These signals skip atexit, so this must stand before the launch.
-    for number in (signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])):
+    for number in (
+        signal.SIGTERM,
+        signal.SIGINT,
+        *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []),
+    ):
         signal.signal(number, end)
     answers = answerers(registry, laboratory, opened)
-    page, inbrowser = build(registry, Endpoints(registry, answers, opened)), browser and not opened and has_screen()
+    page, inbrowser = (
+        build(registry, Endpoints(registry, answers, opened)),
+        browser and not opened and has_screen(),
+    )
     page.launch(**launch_options(registry, answers, host, port, share), inbrowser=inbrowser)

@@ -49,7 +49,9 @@ def asked(answerers: Mapping[str, Answerer], load: LoadLimits | None = None) -> 
             for name, answerer in answerers.items()]  # fmt: skip
 
 
-def _route(answerer: Answerer, cost: float, load: LoadLimits) -> Callable[[Request], Awaitable[Response]]:
+def _route(
+    answerer: Answerer, cost: float, load: LoadLimits
+) -> Callable[[Request], Awaitable[Response]]:
     async def serve(request: Request) -> Response:
         if not is_own_origin(request.headers):
             return JSONResponse({"error": "open the playground itself"}, status_code=403)
@@ -58,9 +60,15 @@ def _route(answerer: Answerer, cost: float, load: LoadLimits) -> Callable[[Reque
             return await load.refuse(address, seconds)
         body = await request.body()
         if body.count(b"[") + body.count(b"{") > MAX_BRACKETS:
-            return JSONResponse({"error": f"this JSON has more than {MAX_BRACKETS} lists and objects"}, 400)
+            return JSONResponse(
+                {"error": f"this JSON has more than {MAX_BRACKETS} lists and objects"}, 400
+            )
         try:
-            what = await asyncio.to_thread(parse_json, body) if len(body) > PARSED_AT_ONCE else parse_json(body)
+            what = (
+                await asyncio.to_thread(parse_json, body)
+                if len(body) > PARSED_AT_ONCE
+                else parse_json(body)
+            )
         except ValueError:
             return JSONResponse({"error": "a JSON object is expected"}, status_code=400)
         if seconds := load.take_owner(what.get("owner") if isinstance(what, dict) else None, cost):
@@ -72,7 +80,9 @@ def _route(answerer: Answerer, cost: float, load: LoadLimits) -> Callable[[Reque
     return serve
 
 
-def answer_owner(answer: Callable[[str, dict[str, Any]], dict[str, Any]], what: object) -> dict[str, Any]:
+def answer_owner(
+    answer: Callable[[str, dict[str, Any]], dict[str, Any]], what: object
+) -> dict[str, Any]:
     """An answer to a page that says whose it is, or the sentence that says what is wrong, and with which `field`."""
     what = what if isinstance(what, dict) else {}
     owner = what.get("owner")

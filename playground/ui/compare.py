@@ -34,7 +34,11 @@ STYLES = ("common.css", "compare.css")
 LONGEST_REQUEST = 20_000  # characters of what a job is told
 LONGEST_WITH_ROWS = 1_000_000  # of one that brings a table of its own
 BRINGS_ROWS = ("train-classifier",)
-OURS = ("checkpoint", "into", "owner")  # what only the server says: folders of this machine, and whose the result is
+OURS = (
+    "checkpoint",
+    "into",
+    "owner",
+)  # what only the server says: folders of this machine, and whose the result is
 HOSTED_ITEMS = 40  # that one visitor may ask everybody, where strangers share the machine
 
 
@@ -81,11 +85,17 @@ class ComparePage:
             Refused: for more than is asked for here, or a model that is not the visitor's.
         """
         wished = what.get("what")
-        asked = {key: value for key, value in wished.items() if key not in OURS} if isinstance(wished, dict) else {}
+        asked = (
+            {key: value for key, value in wished.items() if key not in OURS}
+            if isinstance(wished, dict)
+            else {}
+        )
         if len(json.dumps(asked)) > (LONGEST_WITH_ROWS if kind in BRINGS_ROWS else LONGEST_REQUEST):
             raise Refused("that is more than can be asked at a time; make it shorter")
         if self.comparer.hosted and kind == "table" and whole(asked.get("n")) > HOSTED_ITEMS:
-            raise Refused(f"{asked['n']:,} questions are too many where others wait; ask at most {HOSTED_ITEMS}")
+            raise Refused(
+                f"{asked['n']:,} questions are too many where others wait; ask at most {HOSTED_ITEMS}"
+            )
         if "subject" in what:
             name, folder = self._checkpoint(what)
             asked |= {"checkpoint": str(folder), "name": name}
@@ -99,18 +109,25 @@ class ComparePage:
         if run:
             found = run.checkpoints()
             if not found:
-                raise Refused(f"{run.name} has no checkpoint yet; pause it, or wait for the first one", again=True)
+                raise Refused(
+                    f"{run.name} has no checkpoint yet; pause it, or wait for the first one",
+                    again=True,
+                )
             return run.name, found[0][0]
         folder = checkpoint_folder(self.registry, what)
         if folder is None:
-            raise Refused("this model is not on this server, or not yours; choose another one above")
+            raise Refused(
+                "this model is not on this server, or not yours; choose another one above"
+            )
         return folder.name, folder
 
     async def poll(self, what: object, _: Request) -> dict[str, Any]:
         """How a job stands, with its rows from `cursor` on; an `error` where the visitor has no such job any more."""
         what = what if isinstance(what, dict) else {}
         try:
-            return self.comparer.poll(str(what.get("job")), owner_of(what), whole(what.get("cursor")))
+            return self.comparer.poll(
+                str(what.get("job")), owner_of(what), whole(what.get("cursor"))
+            )
         except Refused as error:
             return {"error": str(error)}
 
@@ -142,7 +159,9 @@ class ComparePage:
             return {"error": str(error)}
 
     async def curves(self, what: object, _: Request) -> dict[str, Any]:
-        return await asyncio.to_thread(same_budget.curves, self.registry, what if isinstance(what, dict) else {})
+        return await asyncio.to_thread(
+            same_budget.curves, self.registry, what if isinstance(what, dict) else {}
+        )
 
 
 def owner_of(what: Mapping[str, Any]) -> str:

@@ -78,7 +78,9 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         own = [each for each in self.open if each.host == self.host]
         is_full = len(self.open) >= self.bound
-        if (len(own) >= self.bound // 2 and not close_idle(own)) or (is_full and not close_idle(self.open)):
+        if (len(own) >= self.bound // 2 and not close_idle(own)) or (
+            is_full and not close_idle(self.open)
+        ):
             transport.abort()
         self.open.add(self)
         self.await_headers()

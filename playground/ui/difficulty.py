@@ -11,7 +11,9 @@ from typing import Any
 
 from playground.tasks import TASKS
 
-MEASURED = Path(__file__).parent.parent.parent / "benchmarks" / "results" / "tasks.json"  # python -m benchmarks tasks
+MEASURED = (
+    Path(__file__).parent.parent.parent / "benchmarks" / "results" / "tasks.json"
+)  # python -m benchmarks tasks
 
 
 def task_in_html(task: Any) -> str:
@@ -22,7 +24,9 @@ def task_in_html(task: Any) -> str:
     question, answer = (html.escape(each) for each in about.example)
     least = f"<p>Sequences have {about.shortest} symbols or more.</p>" if about.shortest > 1 else ""
     line = measured().get(task, "")
-    hard = f'<p title="Measured by python -m benchmarks tasks">{html.escape(line)}</p>' if line else ""
+    hard = (
+        f'<p title="Measured by python -m benchmarks tasks">{html.escape(line)}</p>' if line else ""
+    )
     return f'<p>{html.escape(about.sentence)}</p><p class="example">{question} → {answer}</p>{least}{hard}'
 
 

@@ -57,7 +57,9 @@ ARROW_STEPS = {
 }  # fmt: skip
 ALL = Limits.none()  # every run that the machine has room for
 AS_BUTTONS = 4  # choices that are all on show; more of them fold into a list
-RECIPES = tuple(name for name, preset in PRESETS.items() if "family" not in preset.settings)  # the Model field chooses the family
+RECIPES = tuple(
+    name for name, preset in PRESETS.items() if "family" not in preset.settings
+)  # the Model field chooses the family
 # What a recipe decides; it leaves alone what belongs to the task, to the machine and to the scoring.
 OF_RECIPE = tuple(n for n in ("family", *ADVANCED["Model"], *ADVANCED["Training"], "eval_every"))
 
@@ -70,10 +72,18 @@ def label_of(name: str) -> str:
 def component_for(name: str, explain: bool = True) -> Any:
     """The Gradio component for one setting, with its default, range and sentence."""
     setting = setting_of(name)
-    common = {"label": label_of(name), "info": setting.metadata["help"] if explain else None, "elem_id": f"field-{name}"}
+    common = {
+        "label": label_of(name),
+        "info": setting.metadata["help"] if explain else None,
+        "elem_id": f"field-{name}",
+    }
     common["visible"] = heard(name, "transformer")
     if setting.metadata["choices"]:
-        choices = [(CHOICE_LABELS.get(c, c), c) for c in setting.metadata["choices"] if c != ZERO or on_zero()]
+        choices = [
+            (CHOICE_LABELS.get(c, c), c)
+            for c in setting.metadata["choices"]
+            if c != ZERO or on_zero()
+        ]
         if len(choices) > AS_BUTTONS:
             return gr.Dropdown(choices, value=setting.default, **common)
         return gr.Radio(choices, value=setting.default, **common)
@@ -99,13 +109,18 @@ def build_form() -> tuple[dict[str, Any], gr.HTML, gr.HTML]:
     form["rows"] = component_for("rows")
     form["rows"].visible = "hidden"  # in the document, so that what fills it is noticed
     with gr.Row(elem_classes="pair"):
-        form["min_length"], form["max_length"] = component_for("min_length", False), component_for("max_length", False)
+        form["min_length"], form["max_length"] = (
+            component_for("min_length", False),
+            component_for("max_length", False),
+        )
     families = [(family.title, name) for name, family in FAMILIES.items()]
     form["family"] = gr.Dropdown(
         families, value="transformer", label="Model", info=FAMILIES["transformer"].sentence, elem_id="field-family"
     )  # fmt: skip
     choices = [(PRESETS[name].title, name) for name in RECIPES]
-    form["preset"] = gr.Radio(choices, value="fast", label="Recipe", info=PRESETS["fast"].sentence, elem_id="field-preset")
+    form["preset"] = gr.Radio(
+        choices, value="fast", label="Recipe", info=PRESETS["fast"].sentence, elem_id="field-preset"
+    )
     form["device"] = component_for("device", explain=False)
     with gr.Accordion("Advanced", open=False, elem_id="advanced"):
         for group, names in ADVANCED.items():
@@ -128,7 +143,11 @@ def run_config(values: dict[str, Any]) -> RunConfig:
     """The run that the form's values describe; what its family has no use for is left out. Raises SettingError, naming the field."""
     family = values["family"]
     if isinstance(family, str) and family in FAMILIES:  # another one is refused below
-        values = {name: value for name, value in values.items() if name in ("family", "preset") or heard(name, family)}
+        values = {
+            name: value
+            for name, value in values.items()
+            if name in ("family", "preset") or heard(name, family)
+        }
     whole = {n: int(v) if isinstance(v, float) and v.is_integer() and n != "family" and isinstance(setting_of(n).default, int) else v
              for n, v in values.items() if n != "preset"}  # fmt: skip
     return RunConfig.from_fields(whole | of_rows(whole))
@@ -144,16 +163,23 @@ def of_rows(values: dict[str, Any]) -> dict[str, Any]:
         return {"rows": ""}
     content = values.get("rows")
     if not content:
-        raise SettingError("rows", "No rows are chosen yet; bring some below and press Use these rows")
+        raise SettingError(
+            "rows", "No rows are chosen yet; bring some below and press Use these rows"
+        )
     try:
-        about = kept_about(content if isinstance(content, str) and CONTENT.fullmatch(content) else "")
+        about = kept_about(
+            content if isinstance(content, str) and CONTENT.fullmatch(content) else ""
+        )
     except MissingRows:
         raise SettingError("rows", missing(content)) from None
     except RowsError as error:
         raise SettingError("rows", str(error)) from None
     longest, low = about["longest_source"], values.get("min_length")
     if isinstance(low, int | float) and low > longest:
-        raise SettingError("min_length", f"min_length is {low}, but the longest source of these rows has {longest} symbols; lower it")
+        raise SettingError(
+            "min_length",
+            f"min_length is {low}, but the longest source of these rows has {longest} symbols; lower it",
+        )
     return {"vocabulary": " ".join(about["vocabulary"]), "longest_answer": about["longest_target"]}
 
 
@@ -172,7 +198,11 @@ def sentence(error: SettingError) -> str:
     """The error in the page's words: labels for the names that settings have in code."""
     text = str(error).replace(" is None", " is empty")
     for name in sorted(field_owner(), key=len, reverse=True):
-        text = re.sub(rf"\b{name}\b", label_of(name), text) if "_" in name or name == error.field else text
+        text = (
+            re.sub(rf"\b{name}\b", label_of(name), text)
+            if "_" in name or name == error.field
+            else text
+        )
     return text + "."
 
 
@@ -189,7 +219,9 @@ def family_values(name: str) -> dict[str, Any]:
 def shown_values(config: RunConfig) -> dict[str, Any]:
     """What the form shows of a run, as far as a recipe decides it; what the family has no use for stands at its default."""
     fields = config.to_fields()
-    return {name: fields[name] if name in fields else setting_of(name).default for name in OF_RECIPE}
+    return {
+        name: fields[name] if name in fields else setting_of(name).default for name in OF_RECIPE
+    }
 
 
 def weight_and_problem(values: dict[str, Any], limits: Limits = ALL) -> tuple[str, str]:
@@ -199,4 +231,7 @@ def weight_and_problem(values: dict[str, Any], limits: Limits = ALL) -> tuple[st
         return "", html.escape(next(iter(wrong.values())))
     config = run_config(values)
     count, memory = config.model.parameter_count(), config.memory_estimate() / 1e6
-    return f"Train builds a model of {count:,} parameters; about {memory:,.0f} MB of memory besides PyTorch.", ""
+    return (
+        f"Train builds a model of {count:,} parameters; about {memory:,.0f} MB of memory besides PyTorch.",
+        "",
+    )

@@ -40,7 +40,9 @@ class LoggedTraceback:
         error = sys.exception()
         if error is not None:
             frames = "".join(traceback.format_tb(error.__traceback__, limit=-MAX_FRAMES))
-            log.error("An event failed: %s: %.*s\n%s", type(error).__name__, MAX_ERROR_TEXT, error, frames)
+            log.error(
+                "An event failed: %s: %.*s\n%s", type(error).__name__, MAX_ERROR_TEXT, error, frames
+            )
 
 
 class SessionState(gradio.state_holder.SessionState):

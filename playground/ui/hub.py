@@ -87,7 +87,13 @@ class HubPage:
         self.registry, self.jobs = registry, jobs
 
     def answerers(self) -> dict[str, Answerer]:
-        return {"hub-start": self.start, "hub-job": self.job, "hub-cancel": self.cancel, "hub-who": self.who, "hub-keep": self.keep}
+        return {
+            "hub-start": self.start,
+            "hub-job": self.job,
+            "hub-cancel": self.cancel,
+            "hub-who": self.who,
+            "hub-keep": self.keep,
+        }
 
     @property
     def local(self) -> bool:
@@ -98,9 +104,24 @@ class HubPage:
         """How one signs in here, and whether one has; asks nobody."""
         found = await asyncio.to_thread(token_of, {}, request.scope.get("session", {}), self.local)
         info = request.scope.get("session", {}).get("oauth_info") if on_a_space() else None
-        name = (info.get("userinfo") or {}).get("preferred_username", "") if found and isinstance(info, dict) else ""
-        way = ("oauth" if can_sign_in() else "none") if on_a_space() else "machine" if self.local else "typed"
-        return {"way": way, "signed_in": bool(found), "name": name, "lasting": not on_a_space() or os.path.isdir("/data")}
+        name = (
+            (info.get("userinfo") or {}).get("preferred_username", "")
+            if found and isinstance(info, dict)
+            else ""
+        )
+        way = (
+            ("oauth" if can_sign_in() else "none")
+            if on_a_space()
+            else "machine"
+            if self.local
+            else "typed"
+        )
+        return {
+            "way": way,
+            "signed_in": bool(found),
+            "name": name,
+            "lasting": not on_a_space() or os.path.isdir("/data"),
+        }
 
     async def start(self, what: object, request: Request) -> dict[str, Any]:
         """Begin an errand; the answer names the `job`, or an `error`."""
@@ -109,15 +130,26 @@ class HubPage:
             owner = _text(what, "owner")
             if not OWNER.fullmatch(owner):
                 raise Refused("this page does not say whose it is; reload it and try again")
-            token = await asyncio.to_thread(token_of, what, request.scope.get("session", {}), self.local)
+            token = await asyncio.to_thread(
+                token_of, what, request.scope.get("session", {}), self.local
+            )
             errand, on_done = await asyncio.to_thread(self._errand, what, owner, token)
-            return {"job": self.jobs.start(errand, owner, on_done, anew=what.get("again") is True).id}
+            return {
+                "job": self.jobs.start(errand, owner, on_done, anew=what.get("again") is True).id
+            }
         except (Refused, CannotPublish, CheckpointError, OSError) as error:
             return {"error": str(error), "again": isinstance(error, Busy)}
 
     def _errand(self, what: dict[str, Any], owner: str, token: str) -> tuple[Errand, Any]:
-        kind, repo, revision = _text(what, "kind"), _text(what, "repo").strip(), _text(what, "revision").strip() or "main"
-        allowed: dict[str, Any] = {"largest": LARGEST_UPLOAD * UNPACKED, "limits": self.registry.limits}
+        kind, repo, revision = (
+            _text(what, "kind"),
+            _text(what, "repo").strip(),
+            _text(what, "revision").strip() or "main",
+        )
+        allowed: dict[str, Any] = {
+            "largest": LARGEST_UPLOAD * UNPACKED,
+            "limits": self.registry.limits,
+        }
         match kind:
             case "account":
                 return Errand(kind, token=token), _nothing
@@ -126,7 +158,9 @@ class HubPage:
             case "look" | "reproduce":
                 return Errand(kind, repo, token, revision=revision, **allowed), _nothing
             case "pull":
-                into = self.registry.root / "runs" / f".pulled-{secrets.token_hex(8)}.tmp"  # what a killed server leaves there is swept
+                into = (
+                    self.registry.root / "runs" / f".pulled-{secrets.token_hex(8)}.tmp"
+                )  # what a killed server leaves there is swept
                 errand = Errand(kind, repo, token, revision=revision, into=str(into), **allowed)
                 name = repo if what.get("main") is True else f"{repo} at {revision[:12]}"
                 return errand, lambda job: self._arrived(job, into, owner, name)
@@ -169,14 +203,26 @@ class HubPage:
             run = self.registry.adopt(into, owner, name)
             job.result["subject"] = RUN + run.id
         except (Refused, CheckpointError, SettingError, OSError) as error:
-            job.status, job.sentence, job.result = "failed", f"fetched, but it could not be kept here: {error}", None
+            job.status, job.sentence, job.result = (
+                "failed",
+                f"fetched, but it could not be kept here: {error}",
+                None,
+            )
             shutil.rmtree(into, ignore_errors=True)
 
     async def job(self, what: object, request: Request) -> dict[str, Any]:
         """How an errand goes."""
         what = what if isinstance(what, dict) else {}
         job = self.jobs.find(what.get("job"), _text(what, "owner"))
-        return job.told() if job else {"status": "failed", "sentence": "this errand is no longer known here; begin it again", "again": True}
+        return (
+            job.told()
+            if job
+            else {
+                "status": "failed",
+                "sentence": "this errand is no longer known here; begin it again",
+                "again": True,
+            }
+        )
 
     async def cancel(self, what: object, request: Request) -> dict[str, Any]:
         what = what if isinstance(what, dict) else {}
@@ -195,14 +241,22 @@ class HubPage:
             if what.get("do") == "stop":
                 self.jobs.stop_pushing(run)
             elif what.get("do") == "start":
-                token = await asyncio.to_thread(token_of, what, request.scope.get("session", {}), self.local)
+                token = await asyncio.to_thread(
+                    token_of, what, request.scope.get("session", {}), self.local
+                )
                 if not token:
                     raise Refused("sign in first: publishing needs a token of yours that may write")
                 minutes: Any = what.get("minutes")
                 repo = _text(what, "repo").strip()
                 form_of(run.config.family)
                 self.jobs.keep_pushing(
-                    run, what["owner"], repo, token, private=what.get("private") is True, minutes=minutes, license=license_in(what)
+                    run,
+                    what["owner"],
+                    repo,
+                    token,
+                    private=what.get("private") is True,
+                    minutes=minutes,
+                    license=license_in(what),
                 )
         except (Refused, CannotPublish) as error:
             return {"error": str(error), "kept": self.jobs.kept(run)}
@@ -217,7 +271,9 @@ def license_in(what: Mapping[str, Any]) -> str:
     """
     named = _text(what, "license").strip().lower()
     if named and named not in LICENSES:
-        raise Refused(f"the licence is {named[:60]!r}, which the Hub does not know; give one such as mit, apache-2.0 or cc-by-4.0")
+        raise Refused(
+            f"the licence is {named[:60]!r}, which the Hub does not know; give one such as mit, apache-2.0 or cc-by-4.0"
+        )
     return named
 
 

@@ -46,7 +46,9 @@ def inspect_answerers(registry: Registry) -> dict[str, Answerer]:
 
     async def figures(what: object, _: Request) -> dict[str, Any]:
         if drawing.locked():
-            return {"error": "somebody else's figures are being drawn just now; try again in a moment"}
+            return {
+                "error": "somebody else's figures are being drawn just now; try again in a moment"
+            }
         async with drawing:
             return await drawn(registry, what)
 
@@ -57,7 +59,10 @@ async def shown(registry: Registry, what: object, http: Request | None = None) -
     """One view of the subject; {"error": sentence} where there is none."""
     what = what if isinstance(what, dict) else {}
     view, options = what.get("view"), what.get("options")
-    request = json.dumps((options if isinstance(options, dict) else {}) | {"view": view, "text": what.get("text")}, sort_keys=True)
+    request = json.dumps(
+        (options if isinstance(options, dict) else {}) | {"view": view, "text": what.get("text")},
+        sort_keys=True,
+    )
     if len(request) > LONGEST_REQUEST:
         return {"error": "that is more than a view can ask for; type a shorter sequence"}
     slow = view in SLOW
@@ -66,7 +71,9 @@ async def shown(registry: Registry, what: object, http: Request | None = None) -
     subject: Run | Path | None = run or await asyncio.to_thread(checkpoint_folder, registry, what)
     if subject is None:
         return {"error": "this model is not on this server, or not yours; choose another one above"}
-    future = await asyncio.to_thread(registry.show, subject, request, None if step is None else whole(step), slow, client)
+    future = await asyncio.to_thread(
+        registry.show, subject, request, None if step is None else whole(step), slow, client
+    )
     return await answer_of(future, SLOW_WITHIN if slow else ANSWER_WITHIN, http)
 
 

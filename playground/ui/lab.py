@@ -15,9 +15,25 @@ import gradio as gr
 from starlette.requests import Request
 
 from playground.families import FAMILIES
-from playground.lab.experiment import GRID, LENGTHS, VARIANT, Cell, Experiment, plain_value, value_of
+from playground.lab.experiment import (
+    GRID,
+    LENGTHS,
+    VARIANT,
+    Cell,
+    Experiment,
+    plain_value,
+    value_of,
+)
 from playground.lab.laboratory import Laboratory
-from playground.lab.published import CLAIMS, claims, compare_run, config_of, model_to_measure, other_settings, verdict_of_lengths
+from playground.lab.published import (
+    CLAIMS,
+    claims,
+    compare_run,
+    config_of,
+    model_to_measure,
+    other_settings,
+    verdict_of_lengths,
+)
 from playground.lab.questions import questions, spec
 from playground.models.config import SettingError, plain, shown
 from playground.runs.eyes import resolve
@@ -62,7 +78,9 @@ class LabPage:
 
     def __init__(self, registry: Registry, laboratory: Laboratory) -> None:
         self.registry, self.laboratory = registry, laboratory
-        self._verdicts: OrderedDict[tuple[str, str, int], dict[str, Any]] = OrderedDict()  # by claim, run and step
+        self._verdicts: OrderedDict[tuple[str, str, int], dict[str, Any]] = (
+            OrderedDict()
+        )  # by claim, run and step
         self._judging: Counter[str] = Counter()  # verdicts that wait for a model, by client
         self._drawing = FairPlaces(1, MAX_WAITING_FIGURES)  # seconds of a core each
 
@@ -87,7 +105,9 @@ class LabPage:
         already; and the settings that an experiment of one's own may vary."""
         mine, told = self.laboratory.of_owner(owner), []
         for line in questions():
-            asked = {key: line[key] for key in ("name", "title", "why", "runs", "missing")} | {"kind": line["spec"]["kind"]}
+            asked = {key: line[key] for key in ("name", "title", "why", "runs", "missing")} | {
+                "kind": line["spec"]["kind"]
+            }
             asked |= {"varied": _varied(line["spec"]["grid"]), "estimate": None, "experiment": None}
             if not line["missing"]:
                 wanted = Experiment(owner=fingerprint(owner), **line["spec"])
@@ -117,10 +137,16 @@ class LabPage:
             raise Refused("this page does not say what is to be tried; reload it and try again")
         given = _grid(form.get("grid"))
         grid = {name: values for name, values in given.items() if len(values) > 1} or given
-        base = self._base(owner, form.get("base")) | {name: values[0] for name, values in given.items() if len(values) == 1}
+        base = self._base(owner, form.get("base")) | {
+            name: values[0] for name, values in given.items() if len(values) == 1
+        }
         asked: dict[str, Any] = {
-            "name": _text(form.get("name", ""), "name").strip() or " and ".join(grid) or "experiment",
-            "base": {name: value for name, value in base.items() if name not in grid},  # one value does not vary
+            "name": _text(form.get("name", ""), "name").strip()
+            or " and ".join(grid)
+            or "experiment",
+            "base": {
+                name: value for name, value in base.items() if name not in grid
+            },  # one value does not vary
             "grid": grid,
             "seeds": _whole_numbers(form.get("seeds"), "seeds"),
             "kind": form.get("kind", GRID),
@@ -146,12 +172,19 @@ class LabPage:
     def poll(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
         """The owner's experiments, and all about the one that is `open`. What was found comes only when it is not what the page has
         `known`, by its `version`."""
-        told: dict[str, Any] = {"experiments": [self._row(each, owner) for each in self.laboratory.of_owner(owner)], "open": None}
+        told: dict[str, Any] = {
+            "experiments": [self._row(each, owner) for each in self.laboratory.of_owner(owner)],
+            "open": None,
+        }
         experiment = self.laboratory.find(what.get("open"), owner)
         if experiment:
             report = self.laboratory.report(experiment, owner)
-            found = {name: report.pop(name) for name in ("results", "lengths", "spec") if name in report}
-            told["open"] = report | {"found": None if what.get("known") == report["version"] else found}
+            found = {
+                name: report.pop(name) for name in ("results", "lengths", "spec") if name in report
+            }
+            told["open"] = report | {
+                "found": None if what.get("known") == report["version"] else found
+            }
         return told
 
     def _row(self, experiment: Experiment, owner: str) -> dict[str, Any]:
@@ -161,7 +194,11 @@ class LabPage:
 
     def act(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
         """Cancel, resume or delete an experiment."""
-        acts = {"cancel": self.laboratory.cancel, "resume": self.laboratory.resume, "delete": self.laboratory.delete}
+        acts = {
+            "cancel": self.laboratory.cancel,
+            "resume": self.laboratory.resume,
+            "delete": self.laboratory.delete,
+        }
         do = what.get("do")
         if not isinstance(do, str) or do not in acts:
             raise Refused(f"{shown(do)} is nothing that can be done with an experiment")
@@ -207,7 +244,11 @@ class LabPage:
         figures = {"experiment": learned}
         if experiment.kind == LENGTHS:
             asked = self.laboratory.lengths(experiment, owner)
-            figures |= {"answers-by-length": asked, "lengths-heatmap": asked} if any(row["n"] for row in asked["rows"]) else {}
+            figures |= (
+                {"answers-by-length": asked, "lengths-heatmap": asked}
+                if any(row["n"] for row in asked["rows"])
+                else {}
+            )
         return figures
 
     def _found(self, owner: str, what: dict[str, Any]) -> Experiment:
@@ -220,7 +261,12 @@ class LabPage:
 
     def claims(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
         """Every claim, and how the run or the experiment stands with which the owner has it tried."""
-        return {"claims": [line | self._setting(line["name"]) | self._stands(owner, line["name"]) for line in claims()]}
+        return {
+            "claims": [
+                line | self._setting(line["name"]) | self._stands(owner, line["name"])
+                for line in claims()
+            ]
+        }
 
     def _setting(self, name: str) -> dict[str, Any]:
         """What a claim trains, in a few words, and every setting of it by name."""
@@ -236,26 +282,53 @@ class LabPage:
 
     def _stands(self, owner: str, name: str) -> dict[str, Any]:
         """How far the owner's trial of a claim is."""
-        stands: dict[str, Any] = {"experiment": None, "run": None, "state": "none", "step": 0, "steps": 0, "place": None, "message": ""}
+        stands: dict[str, Any] = {
+            "experiment": None,
+            "run": None,
+            "state": "none",
+            "step": 0,
+            "steps": 0,
+            "place": None,
+            "message": "",
+        }
         if CLAIMS[name].experiment is not None:
             experiment = self._experiment_of(owner, name)
             if experiment:
                 step, steps = self.laboratory.progress(experiment, owner)
-                stands |= {"experiment": experiment.id, "state": self.laboratory.state(experiment, owner), "step": step, "steps": steps}
+                stands |= {
+                    "experiment": experiment.id,
+                    "state": self.laboratory.state(experiment, owner),
+                    "step": step,
+                    "steps": steps,
+                }
         elif run := self._run_of(owner, name):
-            stands |= {"run": RUN + run.id, "state": run.status, "step": run.step, "steps": run.steps, "message": run.message}
+            stands |= {
+                "run": RUN + run.id,
+                "state": run.status,
+                "step": run.step,
+                "steps": run.steps,
+                "message": run.message,
+            }
             stands["place"] = self.registry.place(run)
         return stands
 
     def _run_of(self, owner: str, name: str) -> Run | None:
         """The owner's newest run with the settings of a claim; rather one whose settings stayed the same on the way, and a finished one."""
         wanted = config_of(name)
-        mine = [run for run in self.registry.of_owner(owner) if run.deleted_at is None and not other_settings(wanted, run.config)]
-        return max(mine, key=lambda run: (not run.changed, run.status == "done", run.created), default=None)
+        mine = [
+            run
+            for run in self.registry.of_owner(owner)
+            if run.deleted_at is None and not other_settings(wanted, run.config)
+        ]
+        return max(
+            mine, key=lambda run: (not run.changed, run.status == "done", run.created), default=None
+        )
 
     def _experiment_of(self, owner: str, name: str) -> Experiment | None:
         wanted = Experiment(owner=fingerprint(owner), **(CLAIMS[name].experiment or {}))
-        return next((each for each in self.laboratory.of_owner(owner) if each.same_as(wanted)), None)
+        return next(
+            (each for each in self.laboratory.of_owner(owner) if each.same_as(wanted)), None
+        )
 
     def run_claim(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
         """Begin what reproduces a claim: a run of the owner's, or an experiment."""
@@ -263,7 +336,10 @@ class LabPage:
         asked = CLAIMS[name].experiment
         if asked is not None:
             return {"experiment": self.laboratory.begin(asked, owner).id}
-        return {"run": RUN + self.registry.start(config_of(name), owner, name=f"as published: {name}").id}
+        return {
+            "run": RUN
+            + self.registry.start(config_of(name), owner, name=f"as published: {name}").id
+        }
 
     async def verdict(self, what: object, request: Request | None) -> dict[str, Any]:
         """A finished trial beside the published figure. Only so many wait for a model's answer at a time; who leaves waits no more."""
@@ -272,10 +348,15 @@ class LabPage:
             return found
         client = client_of(request) if request else ""
         if self._judging[client] >= VERDICTS_A_CLIENT or self._judging.total() >= VERDICTS_IN_ALL:
-            return {"error": "other models are being measured just now; try again in a moment", "again": True}
+            return {
+                "error": "other models are being measured just now; try again in a moment",
+                "again": True,
+            }
         self._judging[client] += 1
         try:
-            future = self.registry.prover.ask("loss", found["model"], client=client_on_show(what, True, request))
+            future = self.registry.prover.ask(
+                "loss", found["model"], client=client_on_show(what, True, request)
+            )
             answer = await answer_of(future, VERDICT_WITHIN - 30, request)
         finally:
             self._judging[client] -= 1
@@ -283,14 +364,22 @@ class LabPage:
                 del self._judging[client]
         if "error" in answer:
             return answer
-        return await asyncio.to_thread(answer_owner, lambda owner, what: self._verdict(owner, what, answer), what)
+        return await asyncio.to_thread(
+            answer_owner, lambda owner, what: self._verdict(owner, what, answer), what
+        )
 
-    def _verdict(self, owner: str, what: dict[str, Any], measured: dict[str, Any] | None = None) -> dict[str, Any]:
+    def _verdict(
+        self, owner: str, what: dict[str, Any], measured: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
         """The verdict, or the `model` whose loss is to be `measured` first."""
         name = _claim(what)
         if CLAIMS[name].experiment is not None:
             experiment = self._experiment_of(owner, name)
-            return verdict_of_lengths(self.laboratory.lengths(experiment, owner)) if experiment else _not_run(name)
+            return (
+                verdict_of_lengths(self.laboratory.lengths(experiment, owner))
+                if experiment
+                else _not_run(name)
+            )
         run = self._run_of(owner, name)
         if run is None:
             return _not_run(name)
@@ -324,13 +413,18 @@ def _grid(given: object) -> dict[str, list[Any]]:
     Raises:
         SettingError: naming the setting.
     """
-    if not isinstance(given, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in given):
+    if not isinstance(given, list) or not all(
+        isinstance(pair, list) and len(pair) == 2 for pair in given
+    ):
         raise SettingError("grid", "say which setting varies, and with which values")
     grid: dict[str, list[Any]] = {}
     for pair in given:
         name, text = (_text(each, "grid") for each in pair)
         if name in grid:
-            raise SettingError(name, f"{name} stands there twice; choose another setting, or write all values into one field")
+            raise SettingError(
+                name,
+                f"{name} stands there twice; choose another setting, or write all values into one field",
+            )
         parts = [part.strip() for part in text.split(",") if part.strip()]
         if not parts:
             raise SettingError(name, f"{name} has no values; write some, separated by commas")
@@ -341,11 +435,15 @@ def _grid(given: object) -> dict[str, list[Any]]:
 def _whole_numbers(text: object, field: str) -> list[int]:
     parts = [part.strip() for part in _text(text, field).split(",") if part.strip()]
     if not parts:
-        raise SettingError(field, f"{field} are empty; write one whole number or more, separated by commas")
+        raise SettingError(
+            field, f"{field} are empty; write one whole number or more, separated by commas"
+        )
     try:
         return [int(part) for part in parts]
     except ValueError:
-        raise SettingError(field, f"{field} are {shown(text)}; write whole numbers, separated by commas") from None
+        raise SettingError(
+            field, f"{field} are {shown(text)}; write whole numbers, separated by commas"
+        ) from None
 
 
 def _text(value: object, field: str) -> str:
@@ -368,11 +466,22 @@ def _varied(grid: Mapping[str, list[Any]]) -> str:
 def _setting(name: str, group: str) -> dict[str, Any]:
     """What the form says of a setting that may vary: its sentence, what it accepts, and values to begin with."""
     if name == "family":
-        choices, default, help, low, high = list(FAMILIES), "transformer", "Which model is trained.", 0, 0
+        choices, default, help, low, high = (
+            list(FAMILIES),
+            "transformer",
+            "Which model is trained.",
+            0,
+            0,
+        )
     else:
         setting: Any = setting_of(name)
-        default, (help, low, high) = setting.default, (setting.metadata[key] for key in ("help", "low", "high"))
-        choices = [choice for choice in setting.metadata["choices"] if (name, choice) != ("task", ROWS)]
+        default, (help, low, high) = (
+            setting.default,
+            (setting.metadata[key] for key in ("help", "low", "high")),
+        )
+        choices = [
+            choice for choice in setting.metadata["choices"] if (name, choice) != ("task", ROWS)
+        ]
     if choices:
         accepts, begin = "any of " + ", ".join(choices), ", ".join(choices[:OFFERED])
     elif isinstance(default, bool):
@@ -389,7 +498,11 @@ def _setting(name: str, group: str) -> dict[str, Any]:
 def _settings() -> list[dict[str, Any]]:
     grouped = {"First of all": ("family", "task", "min_length", "max_length"), **ADVANCED}
     listed = [(name, group) for group, names in grouped.items() for name in names]
-    rest = [(name, "Of other families") for name in field_owner() if name not in {each for each, _ in listed}]
+    rest = [
+        (name, "Of other families")
+        for name in field_owner()
+        if name not in {each for each, _ in listed}
+    ]
     left_out = (*FITTED, "rows", "seed", "device", "threads")
     return [_setting(name, group) for name, group in (*listed, *rest) if name not in left_out]
 

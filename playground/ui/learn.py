@@ -20,7 +20,14 @@ from .subject import whole
 from .view import view
 
 SHELL = ("common.js", "elements.js", "paint.js", "matrix.js", "learn.js", "lab_chart.js")
-SCRIPTS = (*SHELL, "learn_pictures.js", "learn_tour.js", "learn_bugs.js", "learn_teach.js", "learn_begin.js")
+SCRIPTS = (
+    *SHELL,
+    "learn_pictures.js",
+    "learn_tour.js",
+    "learn_bugs.js",
+    "learn_teach.js",
+    "learn_begin.js",
+)
 STYLES = ("common.css", "learn.css")
 MYSTERIES = 8  # seeds whose mystery the teacher's page tells
 
@@ -51,15 +58,29 @@ class LearnPage:
             "slots": self.registry.slots, "an_owner": self.registry.slots_an_owner, "measuring": self.classroom.places,
             "longest": LONGEST, "open": not self.registry.local_owner,
         }  # fmt: skip
-        return {"stops": stops, "bugs": bugs, "machine": machine, "steps": SETTINGS["steps"], "most_steps": STEPS[1]}
+        return {
+            "stops": stops,
+            "bugs": bugs,
+            "machine": machine,
+            "steps": SETTINGS["steps"],
+            "most_steps": STEPS[1],
+        }
 
     def begin_stop(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
         """Measure what a stop asks; the answer names the question by its `id`."""
-        return {"id": self.classroom.begin_stop(what.get("stop"), what.get("prediction"), what.get("options"), owner)}
+        return {
+            "id": self.classroom.begin_stop(
+                what.get("stop"), what.get("prediction"), what.get("options"), owner
+            )
+        }
 
     def begin_bug(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
         """Train a copy with a mistake beside a right one; the answer names the question by its `id`."""
-        return {"id": self.classroom.begin_bug(what.get("bug"), what.get("seed"), what.get("steps"), owner)}
+        return {
+            "id": self.classroom.begin_bug(
+                what.get("bug"), what.get("seed"), what.get("steps"), owner
+            )
+        }
 
     def poll(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
         return self.classroom.poll(what.get("id"), owner)
@@ -70,18 +91,33 @@ class LearnPage:
 
     def guess(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
         """Whether somebody has named the right mistake, or its line; or what it is, for those who give up."""
-        return self.classroom.guess(what.get("id"), owner, what.get("mistake"), what.get("line"), what.get("tell") is True)
+        return self.classroom.guess(
+            what.get("id"), owner, what.get("mistake"), what.get("line"), what.get("tell") is True
+        )
 
     def mysteries(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
         """For teachers: which mistake is behind which seed."""
         first = whole(what.get("first"))
-        return {"mysteries": [[seed, MISTAKES[chosen(MYSTERY, seed)].title] for seed in range(first, first + MYSTERIES)]}
+        return {
+            "mysteries": [
+                [seed, MISTAKES[chosen(MYSTERY, seed)].title]
+                for seed in range(first, first + MYSTERIES)
+            ]
+        }
 
 
 def _stop(stop: Stop) -> dict[str, Any]:
-    told = {name: getattr(stop, name) for name in ("title", "teaches", "do", "question", "kind", "low", "high", "unit", "within")}
+    told = {
+        name: getattr(stop, name)
+        for name in ("title", "teaches", "do", "question", "kind", "low", "high", "unit", "within")
+    }
     options = [
-        {"name": name, "usual": usual, "words": stop.option_words[name], "choices": list(SCHEMES) if name == "positions" else []}
+        {
+            "name": name,
+            "usual": usual,
+            "words": stop.option_words[name],
+            "choices": list(SCHEMES) if name == "positions" else [],
+        }
         for name, usual in stop.options.items()
     ]
     return told | {"choices": list(stop.choices.items()), "options": options}

@@ -23,10 +23,16 @@ BURST_SECONDS = 10.0  # a full bucket holds the load of so many seconds
 MOST_CLIENTS = 10_000  # remembered; the one that asked longest ago goes first
 # Calls a minute of one client, by the number of the environment that sets them. Alone on a machine none holds but what was set.
 A_MINUTE = {"starts": "API_STARTS", "heavy": "API_HEAVY", "calls": "API_CALLS"}
-IN_WORDS = {"starts": "start {} runs", "heavy": "ask for {} evaluations, comparisons and pushes", "calls": "send {} calls"}
+IN_WORDS = {
+    "starts": "start {} runs",
+    "heavy": "ask for {} evaluations, comparisons and pushes",
+    "calls": "send {} calls",
+}
 WAITING = 16  # that wait for one of so many places
 REFUSAL_SECONDS = 0.5  # until a refused request gets its response
-MAX_DELAYED = 100  # refused requests of one address whose response is delayed; those beyond get it at once
+MAX_DELAYED = (
+    100  # refused requests of one address whose response is delayed; those beyond get it at once
+)
 
 
 def client_of(connection: HTTPConnection) -> str:
@@ -95,12 +101,16 @@ class Limits:
 
     def __init__(self, a_minute: Mapping[str, float]) -> None:
         self.a_minute = dict(a_minute)
-        self.buckets = {kind: TokenBuckets(max(rate, 1.0), rate / 60) for kind, rate in a_minute.items() if rate}
+        self.buckets = {
+            kind: TokenBuckets(max(rate, 1.0), rate / 60) for kind, rate in a_minute.items() if rate
+        }
 
     @classmethod
     def from_environment(cls, opened: bool) -> Limits:
         """Read the limits from the environment; a local instance has none by default."""
-        return cls({kind: number(name) if opened or is_set(name) else 0 for kind, name in A_MINUTE.items()})
+        return cls(
+            {kind: number(name) if opened or is_set(name) else 0 for kind, name in A_MINUTE.items()}
+        )
 
     def take(self, kind: str, client: str, now: float | None = None) -> None:
         """Count one call.
@@ -112,7 +122,9 @@ class Limits:
             return
         if seconds := self.buckets[kind].take(client, now=now):
             allowed = IN_WORDS[kind].format(f"{self.a_minute[kind]:g}")
-            raise Refused(f"one address may {allowed} a minute; try again in {math.ceil(seconds)} s")
+            raise Refused(
+                f"one address may {allowed} a minute; try again in {math.ceil(seconds)} s"
+            )
 
 
 class LoadLimits:
@@ -128,14 +140,21 @@ class LoadLimits:
     """
 
     def __init__(self, address_ms: float, owner_ms: float) -> None:
-        self._addresses = TokenBuckets(BURST_SECONDS * address_ms, address_ms) if address_ms else None
+        self._addresses = (
+            TokenBuckets(BURST_SECONDS * address_ms, address_ms) if address_ms else None
+        )
         self._owners = TokenBuckets(BURST_SECONDS * owner_ms, owner_ms) if owner_ms else None
         self._delayed: Counter[str] = Counter()
 
     @classmethod
     def from_environment(cls, is_open: bool) -> LoadLimits:
         """Read the limits from the environment; a local instance has none by default."""
-        return cls(*(number(name) if is_open or is_set(name) else 0.0 for name in ("ADDRESS_MS", "OWNER_MS")))
+        return cls(
+            *(
+                number(name) if is_open or is_set(name) else 0.0
+                for name in ("ADDRESS_MS", "OWNER_MS")
+            )
+        )
 
     def take_address(self, address: str, load: float) -> float:
         """Count a request's load. Returns the seconds to wait; 0.0 if it may be served."""
@@ -230,7 +249,9 @@ class FairPlaces:
         if self._waiting.total() >= self._most:
             raise Refused("many others are asking this just now; try again in a minute")
         if holds_share(self._waiting.elements(), self._most):
-            raise Refused(f"{half_of(self._most)} requests from your address wait already; try again when one is answered")
+            raise Refused(
+                f"{half_of(self._most)} requests from your address wait already; try again when one is answered"
+            )
         turn = self._turns.setdefault(address, asyncio.Lock()) if address else asyncio.Lock()
         self._present[address] += 1
         self._waiting[address] += 1

@@ -29,12 +29,36 @@ from .asked import PATH, Answerer
 from .subject import checkpoint_folder, client_on_show, run_on_show, whole
 from .view import view
 
-SCRIPTS = ("common.js", "words.js", "paint.js", "draw.js", "live.js", "rewind.js", "runs.js", "share.js")  # one program, in this order
+SCRIPTS = (
+    "common.js",
+    "words.js",
+    "paint.js",
+    "draw.js",
+    "live.js",
+    "rewind.js",
+    "runs.js",
+    "share.js",
+)  # one program, in this order
 ANSWER_WITHIN = 15  # seconds
 MOST_CURVES = 8
 CURVE_COLUMNS = 400  # stretches of a curve that is laid over another
-NO_POINTS: dict[str, Any] = {"whole": True, "count": 0, "steps": [], "loss": [], "learning_rate": [], "gradient_norm": [], "scored": []}
-GONE: dict[str, Any] = {"status": "gone", "message": "", "epoch": 0, "points": NO_POINTS, "recorded": [], "step": 0}
+NO_POINTS: dict[str, Any] = {
+    "whole": True,
+    "count": 0,
+    "steps": [],
+    "loss": [],
+    "learning_rate": [],
+    "gradient_norm": [],
+    "scored": [],
+}
+GONE: dict[str, Any] = {
+    "status": "gone",
+    "message": "",
+    "epoch": 0,
+    "points": NO_POINTS,
+    "recorded": [],
+    "step": 0,
+}
 
 
 def live_view() -> gr.HTML:
@@ -48,7 +72,11 @@ async def told(registry: Registry, request: object, http: Request | None = None)
     client = client_on_show(request, own, http)
     if run and isinstance(request, dict):
         await _read_from_disk(run)
-        known = whole(request.get("known")), whole(request.get("epoch"), -1), whole(request.get("looks"))
+        known = (
+            whole(request.get("known")),
+            whole(request.get("epoch"), -1),
+            whole(request.get("looks")),
+        )
         return registry.poll(run, *known, client, whole(request.get("changes"), -1)) | {"own": own}
     folder = await asyncio.to_thread(checkpoint_folder, registry, request)
     if folder is None:
@@ -58,7 +86,9 @@ async def told(registry: Registry, request: object, http: Request | None = None)
         if "error" in view:
             return GONE | {"message": view["error"], "again": view.get("again", False)}
         manifest = await asyncio.to_thread(read_manifest, folder)
-        points = await asyncio.to_thread(points_of, folder, (folder / "config.json").stat().st_mtime_ns)
+        points = await asyncio.to_thread(
+            points_of, folder, (folder / "config.json").stat().st_mtime_ns
+        )
     except (CheckpointError, OSError) as error:
         return GONE | {"message": str(error)}
     return view | {
@@ -84,16 +114,23 @@ def points_of(folder: Path, written: int) -> Points:
         return Points()
 
 
-async def looked(registry: Registry, request: object, http: Request | None = None) -> dict[str, Any]:
+async def looked(
+    registry: Registry, request: object, http: Request | None = None
+) -> dict[str, Any]:
     """What a run's model looked like at an earlier step."""
     run, own = run_on_show(registry, request)
     if run is None or not isinstance(request, dict):
         return {"error": "this run is no longer on the server"}
     await _read_from_disk(run)
-    return await answer_of(registry.look(run, whole(request.get("step")), client_on_show(request, own, http)), request=http)
+    return await answer_of(
+        registry.look(run, whole(request.get("step")), client_on_show(request, own, http)),
+        request=http,
+    )
 
 
-async def answered(registry: Registry, request: object, http: Request | None = None) -> dict[str, Any]:
+async def answered(
+    registry: Registry, request: object, http: Request | None = None
+) -> dict[str, Any]:
     """The subject's answer to what a visitor typed, now or with the weights of an earlier step."""
     request = request if isinstance(request, dict) else {}
     text, step = request.get("text"), request.get("step")
@@ -103,7 +140,9 @@ async def answered(registry: Registry, request: object, http: Request | None = N
     client = client_on_show(request, own, http)
     if run:
         await _read_from_disk(run)
-        return await answer_of(registry.ask(run, text, None if step is None else whole(step), client), request=http)
+        return await answer_of(
+            registry.ask(run, text, None if step is None else whole(step), client), request=http
+        )
     folder = await asyncio.to_thread(checkpoint_folder, registry, request)
     if folder is None:
         return {"error": "no model is open; train one, or choose a checkpoint above"}
@@ -112,7 +151,11 @@ async def answered(registry: Registry, request: object, http: Request | None = N
 
 async def drawn(registry: Registry, request: object, http: Request | None = None) -> dict[str, Any]:
     """The curves of some runs, to be laid over another's."""
-    return {"curves": await asyncio.to_thread(_curves, registry, request if isinstance(request, dict) else {})}
+    return {
+        "curves": await asyncio.to_thread(
+            _curves, registry, request if isinstance(request, dict) else {}
+        )
+    }
 
 
 def _curves(registry: Registry, request: dict[str, Any]) -> list[dict[str, Any]]:
@@ -120,26 +163,39 @@ def _curves(registry: Registry, request: dict[str, Any]) -> list[dict[str, Any]]
     for subject in subjects[:MOST_CURVES] if isinstance(subjects, list) else []:
         run, _ = run_on_show(registry, {"subject": subject, "owner": request.get("owner")})
         if run:
-            about = {"subject": subject, "name": run.name, "status": run.status, "steps_in_all": run.steps}
+            about = {
+                "subject": subject,
+                "name": run.name,
+                "status": run.status,
+                "steps_in_all": run.steps,
+            }
             curves.append(run.load().curve(CURVE_COLUMNS) | about)
     return curves
 
 
-async def answer_of(future: Future[dict[str, Any]], within: float = ANSWER_WITHIN, request: Request | None = None) -> dict[str, Any]:
+async def answer_of(
+    future: Future[dict[str, Any]], within: float = ANSWER_WITHIN, request: Request | None = None
+) -> dict[str, Any]:
     """What a process answers, or that it is taking too long.
 
     Whatever ends the wait, a request that is still in the queue of the process leaves it: the
     answer, the time limit, or a client that disconnects.
     """
     answer = asyncio.wrap_future(future)
-    gone = asyncio.ensure_future(_disconnect(request)) if request and PATH in request.scope["path"] else None
+    gone = (
+        asyncio.ensure_future(_disconnect(request))
+        if request and PATH in request.scope["path"]
+        else None
+    )
     try:
         waits: set[asyncio.Future[Any]] = {answer, gone} if gone else {answer}
         await asyncio.wait(waits, timeout=within, return_when=asyncio.FIRST_COMPLETED)
         if answer.done():
             return answer.result()
         told = passing(f"no answer within {within:g} s; the machine is busy, try again")
-        return told if within <= ANSWER_WITHIN else {"error": told["error"]}  # minutes are not waited again without being asked
+        return (
+            told if within <= ANSWER_WITHIN else {"error": told["error"]}
+        )  # minutes are not waited again without being asked
     finally:
         answer.cancel()
         if gone:
@@ -155,7 +211,15 @@ async def _disconnect(request: Request) -> None:
         await asyncio.get_running_loop().create_future()
 
 
-ANSWERERS = {"poll": told, "look": looked, "try": answered, "curves": drawn, "runs": rows, "do": act, "about": details}
+ANSWERERS = {
+    "poll": told,
+    "look": looked,
+    "try": answered,
+    "curves": drawn,
+    "runs": rows,
+    "do": act,
+    "about": details,
+}
 
 
 def live_answerers(registry: Registry) -> dict[str, Answerer]:

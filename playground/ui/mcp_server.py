@@ -32,12 +32,16 @@ class JsonMCPServer(mcp.GradioMCPServer):
 
         async def call_tool(request: types.CallToolRequest) -> types.ServerResult:
             known = self.tool_to_endpoint
-            if request.params.name not in known and PREFIX + request.params.name in known:  # the name in earlier versions
+            if (
+                request.params.name not in known and PREFIX + request.params.name in known
+            ):  # the name in earlier versions
                 request.params.name = PREFIX + request.params.name
             result = await call(request)
             answer = result.root
             if isinstance(answer, types.CallToolResult) and not answer.isError:
-                texts = [each.text for each in answer.content if isinstance(each, types.TextContent)]
+                texts = [
+                    each.text for each in answer.content if isinstance(each, types.TextContent)
+                ]
                 answer.structuredContent = json.loads(texts[0]) if len(texts) == 1 else None
             return result
 

@@ -79,7 +79,9 @@ class RouteFilter:
     def __init__(self, app: ASGIApp, can_sign_in: bool, load: LoadLimits) -> None:
         self.app, self.load = app, load
         served = (*SERVED, SIGN_IN) if can_sign_in else SERVED
-        self.served = [(set(methods.split()), re.compile(path, re.ASCII), ms) for methods, path, ms in served]
+        self.served = [
+            (set(methods.split()), re.compile(path, re.ASCII), ms) for methods, path, ms in served
+        ]
 
     def find_load(self, method: str, path: str) -> float | None:
         """Return the load of a request in milliseconds, or None where nothing is served."""
@@ -106,7 +108,13 @@ class RouteFilter:
 
 def max_body(path: str) -> int:
     """Return how many bytes the body of a request to this path may have."""
-    return LARGEST_UPLOAD if path in TRANSFER_PATHS else MAX_TABLE_BODY if path == TABLE_PATH else MAX_BODY
+    return (
+        LARGEST_UPLOAD
+        if path in TRANSFER_PATHS
+        else MAX_TABLE_BODY
+        if path == TABLE_PATH
+        else MAX_BODY
+    )
 
 
 def body_load(scope: Scope) -> float:
@@ -128,7 +136,11 @@ class OriginCheck:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and not self._is_navigation(scope) and not is_own_origin(Headers(scope=scope)):
+        if (
+            scope["type"] == "http"
+            and not self._is_navigation(scope)
+            and not is_own_origin(Headers(scope=scope))
+        ):
             message = "This request comes from another site; open the playground itself."
             await refuse(403, message, scope, receive, send)
             return
@@ -137,7 +149,9 @@ class OriginCheck:
     @staticmethod
     def _is_navigation(scope: Scope) -> bool:
         is_page = scope["path"] == "/" or scope["path"].startswith("/login/")
-        return is_page and scope["method"] in ("GET", "HEAD") and "origin" not in Headers(scope=scope)
+        return (
+            is_page and scope["method"] in ("GET", "HEAD") and "origin" not in Headers(scope=scope)
+        )
 
 
 class BodyLimits:
@@ -233,7 +247,9 @@ class GradioRequests:
             return  # takes values by name, and Gradio refuses the unknown and the missing itself
         values = content.get("data")
         if not isinstance(values, list):
-            raise ValueError("`data` must be a list with the values of the endpoint, in their order")
+            raise ValueError(
+                "`data` must be a list with the values of the endpoint, in their order"
+            )
         visible = [component for component in function.inputs if not component.skip_api]
         if len(values) not in (len(function.inputs), len(visible)):
             raise ValueError(
@@ -327,7 +343,11 @@ def page_policy(html: bytes, is_frameable: bool) -> str:
     because Gradio compiles the scripts of gr.HTML with `new Function`.
     """
     scripts = INLINE_SCRIPT.findall(html + HEAD.encode())
-    digests = [base64.b64encode(hashlib.sha256(script).digest()).decode() for script in scripts if script.strip()]
+    digests = [
+        base64.b64encode(hashlib.sha256(script).digest()).decode()
+        for script in scripts
+        if script.strip()
+    ]
     hashes = [f"'sha256-{digest}'" for digest in digests]
     hub = f" {HUB}" if "SPACE_ID" in os.environ else ""
     policy = {
@@ -360,7 +380,11 @@ def _query(scope: Scope) -> dict[str, list[str]]:
 def _drop_forwarded_host(scope: Scope) -> None:
     """Remove an X-Forwarded-Host that no one vouches for: Gradio writes it into the page."""
     trusted = [name.encode() for name in public_hosts()]
-    scope["headers"] = [(name, value) for name, value in scope["headers"] if name != b"x-forwarded-host" or value in trusted]
+    scope["headers"] = [
+        (name, value)
+        for name, value in scope["headers"]
+        if name != b"x-forwarded-host" or value in trusted
+    ]
 
 
 async def refuse(status: int, message: str, scope: Scope, receive: Receive, send: Send) -> None:
@@ -373,7 +397,9 @@ async def refuse(status: int, message: str, scope: Scope, receive: Receive, send
 
 def build_middleware(is_open: bool, can_sign_in: bool, load: LoadLimits) -> list[Any]:
     """Return the middleware of an instance that is open to others, or of a local one."""
-    hosts = [host.partition(":")[0] for host in configured_hosts()]  # a Space is probed under other names than its own
+    hosts = [
+        host.partition(":")[0] for host in configured_hosts()
+    ]  # a Space is probed under other names than its own
     if not is_open or hosts:
         hosts = [*LOCAL_HOSTS, *hosts]
     checks = [Middleware(TrustedHostMiddleware, allowed_hosts=hosts)] if hosts else []

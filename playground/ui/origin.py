@@ -23,7 +23,9 @@ def is_own_origin(headers: Mapping[str, str]) -> bool:
 
 def configured_hosts() -> list[str]:
     """Return the names of this server in PLAYGROUND_HOSTS."""
-    return [name.strip() for name in os.environ.get("PLAYGROUND_HOSTS", "").split(",") if name.strip()]
+    return [
+        name.strip() for name in os.environ.get("PLAYGROUND_HOSTS", "").split(",") if name.strip()
+    ]
 
 
 def public_hosts() -> list[str]:

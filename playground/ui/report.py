@@ -34,15 +34,26 @@ def report_answerers(registry: Registry) -> dict[str, Answerer]:
         folder = found[0][0] if found else None if run else checkpoint_folder(registry, what)
         if folder is None:
             why = "this run has no checkpoint yet; pause it, or wait for the first one"
-            return {"error": why if run else "this model is not on this server, or not yours; choose another one"}
+            return {
+                "error": why
+                if run
+                else "this model is not on this server, or not yours; choose another one"
+            }
         name = run.name if run else folder.name
         try:
             told = await write(run, own, folder, name, request)
         except Refused as error:
             return {"error": str(error), "again": True}
-        return told if "error" in told else told | {"name": f"{re.sub(r'[^A-Za-z0-9]+', '-', name).strip('-') or 'model'}-report.html"}
+        return (
+            told
+            if "error" in told
+            else told
+            | {"name": f"{re.sub(r'[^A-Za-z0-9]+', '-', name).strip('-') or 'model'}-report.html"}
+        )
 
-    async def write(run: Run | None, own: bool, folder: Path, name: str, request: Request | None) -> dict[str, Any]:
+    async def write(
+        run: Run | None, own: bool, folder: Path, name: str, request: Request | None
+    ) -> dict[str, Any]:
         async with writing.one():
             future = Future[dict[str, Any]]()
             child = Child(

@@ -71,11 +71,19 @@ class Bringing:
         self.registry = registry
         self.own_mb = number("ROWS_MB")
         self.all_mb = number("ROWS_IN_ALL_MB")
-        self._read: OrderedDict[str, tuple[str, Path]] = OrderedDict()  # by owner: content and folder of what was read last
+        self._read: OrderedDict[str, tuple[str, Path]] = (
+            OrderedDict()
+        )  # by owner: content and folder of what was read last
         self._receiving: dict[str, Transfer] = {}  # by owner: what they send now
-        self._slots = TransferSlots(MOST_IN_LINE, RECEIVED_WITHIN, "others are bringing rows just now; try again in a moment")
+        self._slots = TransferSlots(
+            MOST_IN_LINE,
+            RECEIVED_WITHIN,
+            "others are bringing rows just now; try again in a moment",
+        )
         self._going: dict[str, Child] = {}
-        self._addresses: dict[Path, str] = {}  # by mark: of the client that chose the rows, since this server began
+        self._addresses: dict[
+            Path, str
+        ] = {}  # by mark: of the client that chose the rows, since this server began
         self._newest: dict[str, object] = {}  # by owner: which of their questions still counts
         self._places = FairPlaces(READ_AT_ONCE, MOST_IN_LINE + MAX_SHOWN)
         self._shown: list[str] = []  # the address of each `show` that is under way
@@ -88,27 +96,54 @@ class Bringing:
 
     async def take(self, request: Request) -> Response:
         """Read what was sent and tell what is in it."""
-        owner, name = request.headers.get("x-owner", ""), unquote(request.headers.get("x-name", ""))[:300]
-        columns = [column for column in unquote(request.headers.get("x-columns", ""))[:1000].split("\t") if column]
+        owner, name = (
+            request.headers.get("x-owner", ""),
+            unquote(request.headers.get("x-name", ""))[:300],
+        )
+        columns = [
+            column
+            for column in unquote(request.headers.get("x-columns", ""))[:1000].split("\t")
+            if column
+        ]
         words = {"words": True, "characters": False}.get(request.headers.get("x-words", ""))
         if not OWNER.fullmatch(owner):
-            return JSONResponse({"error": "this does not say whose rows they are; reload the page and try again"}, status_code=400)
+            return JSONResponse(
+                {"error": "this does not say whose rows they are; reload the page and try again"},
+                status_code=400,
+            )
         if before := self._receiving.pop(owner, None):  # the same owner now wants this instead
             self._slots.end(before, "newer rows came meanwhile")
         try:
             async with self._slots.hold(client_of(request)) as transfer:
-                return JSONResponse(await self._taken(request, transfer, owner, name, columns, words))
+                return JSONResponse(
+                    await self._taken(request, transfer, owner, name, columns, words)
+                )
         except Refused as error:
             return JSONResponse({"error": str(error)}, status_code=503)
         except TimeoutError:
-            return JSONResponse({"error": transfer.reason or f"the rows did not arrive within {RECEIVED_WITHIN} s; bring fewer"})
+            return JSONResponse(
+                {
+                    "error": transfer.reason
+                    or f"the rows did not arrive within {RECEIVED_WITHIN} s; bring fewer"
+                }
+            )
 
     async def _taken(
-        self, request: Request, transfer: Transfer, owner: str, name: str, columns: list[str], words: bool | None
+        self,
+        request: Request,
+        transfer: Transfer,
+        owner: str,
+        name: str,
+        columns: list[str],
+        words: bool | None,
     ) -> dict[str, Any]:
         folder = rows_root() / f".{secrets.token_hex(8)}.tmp"
         order = {"name": name, "columns": columns, "words": words, "folder": str(folder / "rows")}
-        order |= {"hub": name.removeprefix("hub:")} if name.startswith("hub:") else {"file": str(folder / "sent")}
+        order |= (
+            {"hub": name.removeprefix("hub:")}
+            if name.startswith("hub:")
+            else {"file": str(folder / "sent")}
+        )
         try:
             folder.mkdir(parents=True)
             await self._receive(request, transfer, owner, folder / "sent")
@@ -117,7 +152,9 @@ class Bringing:
         except Refused as error:
             answer = {"error": str(error)}
         except OSError as error:
-            answer = {"error": f"the rows could not be stored: {error.strerror or error}; {way_out(error)} and try again"}
+            answer = {
+                "error": f"the rows could not be stored: {error.strerror or error}; {way_out(error)} and try again"
+            }
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
@@ -156,7 +193,9 @@ class Bringing:
                 try:
                     return await asyncio.wait_for(asyncio.wrap_future(future), READ_WITHIN)
                 except TimeoutError:
-                    return {"error": f"these rows could not be read within {READ_WITHIN} s; bring fewer"}
+                    return {
+                        "error": f"these rows could not be read within {READ_WITHIN} s; bring fewer"
+                    }
                 finally:
                     child.kill()
         finally:
@@ -198,14 +237,21 @@ class Bringing:
         except (Refused, RowsError) as error:
             return {"error": str(error)}
         except OSError as error:
-            return {"error": f"the rows could not be kept: {error.strerror or error}; {way_out(error)} and try again"}
+            return {
+                "error": f"the rows could not be kept: {error.strerror or error}; {way_out(error)} and try again"
+            }
 
     async def _show(self, owner: str, content: str) -> dict[str, Any]:
         if len(self._shown) >= MAX_SHOWN or holds_share(self._shown, MAX_SHOWN):
-            return {"error": "other rows are being read just now; try again in a moment", "again": True}
+            return {
+                "error": "other rows are being read just now; try again in a moment",
+                "again": True,
+            }
         self._shown.append(address := CLIENT_ADDRESS.get())
         try:
-            await asyncio.to_thread(kept_about, content)  # says in a sentence where they are not here
+            await asyncio.to_thread(
+                kept_about, content
+            )  # says in a sentence where they are not here
             return await self.read(owner, {"kept": content})
         finally:
             self._shown.remove(address)
@@ -221,7 +267,11 @@ class Bringing:
             kept = (rows_root() / content).is_dir()
             if not kept and (read != content or not (folder / "rows").is_dir()):
                 return {"again": True}
-            files = {} if kept else {path.name: path.read_bytes() for path in (folder / "rows").iterdir()}
+            files = (
+                {}
+                if kept
+                else {path.name: path.read_bytes() for path in (folder / "rows").iterdir()}
+            )
             mark = self._marks(owner) / content
             if not self.registry.local_owner and not mark.exists():
                 more = sum(map(len, files.values()))
@@ -236,7 +286,11 @@ class Bringing:
     def kept(self, owner: str) -> list[dict[str, Any]]:
         """The rows that a visitor keeps here, those used last first; the owner of this machine has all."""
         own = self.registry.local_owner and secrets.compare_digest(owner, self.registry.local_owner)
-        places = [path for path in (rows_root() if own else self._marks(owner)).glob("*") if CONTENT.fullmatch(path.name)]
+        places = [
+            path
+            for path in (rows_root() if own else self._marks(owner)).glob("*")
+            if CONTENT.fullmatch(path.name)
+        ]
         listed = []
         for path in sorted(places, key=_written, reverse=True)[:MOST_SETS]:
             with suppress(RowsError, OSError):
@@ -264,7 +318,10 @@ class Bringing:
         return {}
 
     def _in_use(self, content: str) -> bool:
-        return any(config.task.task == ROWS and config.task.rows == content for config in self.registry.configs())
+        return any(
+            config.task.task == ROWS and config.task.rows == content
+            for config in self.registry.configs()
+        )
 
     def _marks(self, owner: str) -> Path:
         """Where it is noted which rows a visitor keeps: an empty file for each, named by its content."""
@@ -272,9 +329,15 @@ class Bringing:
 
     def _check_room(self, owner: str, size: int, more: int) -> None:
         """Whether a visitor may keep rows of this size, and the server `more` bytes. Raises Refused."""
-        mine = [size_of(rows_root() / mark.name) for mark in self._marks(owner).glob("*") if (rows_root() / mark.name).is_dir()]
+        mine = [
+            size_of(rows_root() / mark.name)
+            for mark in self._marks(owner).glob("*")
+            if (rows_root() / mark.name).is_dir()
+        ]
         if len(mine) >= MOST_SETS:
-            raise Refused(f"you keep {MOST_SETS} sets of rows here, which is as many as can be; remove one first")
+            raise Refused(
+                f"you keep {MOST_SETS} sets of rows here, which is as many as can be; remove one first"
+            )
         if sum(mine) + size > self.own_mb * MB:
             raise Refused(f"you keep {sum(mine) / MB:.1f} MB of rows here and these have {size / MB:.1f} MB; "
                           f"{self.own_mb:g} MB are possible, so remove some or bring fewer")  # fmt: skip
@@ -282,7 +345,9 @@ class Bringing:
             raise Refused(f"rows from your address take all of the {may_hold(self.all_mb):g} MB that one address may keep here; "
                           "remove some, or try again later")  # fmt: skip
         if more and not self._made_room(more):
-            raise Refused("this server keeps as many rows as it can; try again later, or run the playground on your own machine")
+            raise Refused(
+                "this server keeps as many rows as it can; try again later, or run the playground on your own machine"
+            )
 
     def _made_room_for_address(self, more: int) -> bool:
         """Whether the client's address may keep so many bytes more."""
@@ -294,12 +359,18 @@ class Bringing:
         mark.unlink(missing_ok=True)
         self._addresses.pop(mark, None)
 
-    def _made_room(self, more: int, among: Container[str] | None = None, most_mb: float | None = None) -> bool:
+    def _made_room(
+        self, more: int, among: Container[str] | None = None, most_mb: float | None = None
+    ) -> bool:
         """Whether so many bytes more may be kept, of these contents or of all.
 
         Where they may not, rows go that nobody chose for long and no run is made of.
         """
-        places = [path for path in rows_root().glob("[!.]*") if path.is_dir() and (among is None or path.name in among)]
+        places = [
+            path
+            for path in rows_root().glob("[!.]*")
+            if path.is_dir() and (among is None or path.name in among)
+        ]
         held = {path: size_of(path) for path in places}
         over = sum(held.values()) + more - int((self.all_mb if most_mb is None else most_mb) * MB)
         if over <= 0:
@@ -309,7 +380,11 @@ class Bringing:
             marks.setdefault(mark.name, []).append(mark)
         chosen = {path: max(map(_written, marks.get(path.name, [path]))) for path in held}
         now = time.time()
-        idle = [path for path in sorted(held, key=chosen.__getitem__) if now - chosen[path] > UNTOUCHED and not self._in_use(path.name)]
+        idle = [
+            path
+            for path in sorted(held, key=chosen.__getitem__)
+            if now - chosen[path] > UNTOUCHED and not self._in_use(path.name)
+        ]
         if sum(held[path] for path in idle) < over:
             return False
         for path in idle:
@@ -334,4 +409,6 @@ def missing(content: object) -> str:
 
 
 def panel_value(owner: str, rows: Any) -> str:
-    return json.dumps({"owner": owner, "rows": rows if isinstance(rows, str) and CONTENT.fullmatch(rows) else ""})
+    return json.dumps(
+        {"owner": owner, "rows": rows if isinstance(rows, str) and CONTENT.fullmatch(rows) else ""}
+    )

@@ -40,7 +40,12 @@ def read(pipe: Connection, order: dict[str, Any]) -> None:
                 (folder / name).write_bytes(data)
         answer = report(rows) | {"content": rows.content}
     except RowsError as error:
-        answer = {"error": str(error), "lines": error.lines, "bad": error.count, "columns": error.columns[:100]}
+        answer = {
+            "error": str(error),
+            "lines": error.lines,
+            "bad": error.count,
+            "columns": error.columns[:100],
+        }
         answer |= report(error.rows) if error.rows else {}
     except OSError as error:
         answer = {"error": f"the rows cannot be kept: {error.strerror or error}; try again later"}
@@ -57,7 +62,10 @@ def _limit_memory() -> None:
     with suppress(ValueError, OSError):  # a system that knows the limit and does not set it
         most = resource.getrlimit(resource.RLIMIT_AS)[1]
         wanted = psutil.Process().memory_info().vms + MEMORY
-        resource.setrlimit(resource.RLIMIT_AS, (wanted if most == resource.RLIM_INFINITY else min(wanted, most), most))
+        resource.setrlimit(
+            resource.RLIMIT_AS,
+            (wanted if most == resource.RLIM_INFINITY else min(wanted, most), most),
+        )
 
 
 def _rows(order: dict[str, Any]) -> Rows:
@@ -65,7 +73,9 @@ def _rows(order: dict[str, Any]) -> Rows:
         return kept_rows(order["kept"])
     if "hub" in order:
         return from_hub(order["hub"], order["columns"], order["words"])
-    return from_bytes(Path(order["file"]).read_bytes(), order["name"], order["columns"], order["words"])
+    return from_bytes(
+        Path(order["file"]).read_bytes(), order["name"], order["columns"], order["words"]
+    )
 
 
 def report(rows: Rows) -> dict[str, Any]:

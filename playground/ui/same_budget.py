@@ -67,14 +67,24 @@ def offered(registry: Registry, what: dict[str, Any]) -> dict[str, Any]:
     rows = []
     for name in sorted(FAMILIES, key=lambda name: name not in FIRST):
         family = FAMILIES[name]
-        row: dict[str, Any] = {"family": name, "title": family.title, "sentence": family.sentence, "own": name == config.family}
+        row: dict[str, Any] = {
+            "family": name,
+            "title": family.title,
+            "sentence": family.sentence,
+            "own": name == config.family,
+        }
         try:
             row["parameters"] = budgeted(config, name).model.parameter_count()
         except SettingError as error:
             row["error"] = str(error)
         rows.append(row)
     lengths = {"min_length": config.task.min_length, "max_length": config.task.max_length}
-    return {"families": rows, "task": task_in_words(config), "parameters": config.model.parameter_count(), **lengths}
+    return {
+        "families": rows,
+        "task": task_in_words(config),
+        "parameters": config.model.parameter_count(),
+        **lengths,
+    }
 
 
 def train(registry: Registry, owner: str, what: dict[str, Any]) -> dict[str, Any]:
@@ -84,13 +94,21 @@ def train(registry: Registry, owner: str, what: dict[str, Any]) -> dict[str, Any
         ValueError: as config_of, or for families that there are not.
     """
     families = what.get("families")
-    if not isinstance(families, list) or not families or not all(isinstance(each, str) and each in FAMILIES for each in families):
+    if (
+        not isinstance(families, list)
+        or not families
+        or not all(isinstance(each, str) and each in FAMILIES for each in families)
+    ):
         raise ValueError(f"choose families to train, out of {', '.join(FAMILIES)}")
     config = config_of(registry, what)
     begun, wrong = [], []
     for name in dict.fromkeys(families):
         try:
-            run = registry.start(budgeted(config, name), owner, name=f"{FAMILIES[name].title}: {task_in_words(config)}")
+            run = registry.start(
+                budgeted(config, name),
+                owner,
+                name=f"{FAMILIES[name].title}: {task_in_words(config)}",
+            )
             begun.append({"family": name, "title": FAMILIES[name].title, "subject": RUN + run.id})
         except (Full, SettingError) as error:
             wrong.append(f"{FAMILIES[name].title}: {error}")
@@ -113,7 +131,9 @@ def learned(run: Run) -> dict[str, Any]:
     curve = points.curve(COLUMNS)
     first = next((step for step, exact_match, _, _ in points.scored if exact_match >= GOOD), None)
     seconds = points.columns["seconds"]
-    reached = None if first is None or first > points.last else [first, seconds[first - points.first]]
+    reached = (
+        None if first is None or first > points.last else [first, seconds[first - points.first]]
+    )
     return {
         "name": run.name, "status": run.status, "message": run.message, "step": run.step, "steps": run.steps,
         "parameters": run.config.model.parameter_count(), "loss": list(zip(curve["steps"], curve["loss"], strict=True)),

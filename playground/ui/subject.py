@@ -21,7 +21,11 @@ RUN, WATCH, CHECKPOINT = "run:", "watch:", "checkpoint:"
 
 def whole(value: object, least: int = 0) -> int:
     """A count from a page, which may send anything."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and least <= value < 2**31 else least
+    return (
+        value
+        if isinstance(value, int) and not isinstance(value, bool) and least <= value < 2**31
+        else least
+    )
 
 
 def run_on_show(registry: Registry, request: object) -> tuple[Run | None, bool]:
@@ -67,7 +71,9 @@ def config_on_show(registry: Registry, request: object) -> RunConfig:
         raise ValueError("this model is not on this server, or not yours; choose another one above")
     config = run.config if run else cached_manifest(folder).config  # type: ignore[arg-type]
     if run and not own and config.task.task == ROWS:
-        raise ValueError("this run is made of rows that its owner brought, and only its owner may train on them")
+        raise ValueError(
+            "this run is made of rows that its owner brought, and only its owner may train on them"
+        )
     return config
 
 
@@ -77,6 +83,8 @@ def client_on_show(request: object, own: bool, http: Request | None) -> Client:
     A viewer of a shared run has a quota apart from the run's owner, also at the same address.
     """
     owner = request.get("owner") if isinstance(request, dict) else None
-    is_viewer = not own and str(request.get("subject") if isinstance(request, dict) else "").startswith(WATCH)
+    is_viewer = not own and str(
+        request.get("subject") if isinstance(request, dict) else ""
+    ).startswith(WATCH)
     name = VIEWER if is_viewer else fingerprint(owner) if isinstance(owner, str) and owner else ""
     return Client(client_of(http) if http else "", name)

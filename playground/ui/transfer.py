@@ -53,9 +53,19 @@ LARGEST_DIRECTORY = 10_000  # bytes of a zip file's list of files
 def routes(registry: Registry) -> list[Route]:
     """The two ways, to be put before Gradio's own."""
 
-    uploads = TransferSlots(RECEIVED_AT_ONCE, RECEIVED_WITHIN, "others are sending checkpoints just now; try again in a moment")
-    downloads = TransferSlots(GIVEN_AT_ONCE, SENT_WITHIN, "Others are downloading just now: press Download again in a moment.")
-    workers = ThreadPoolExecutor(RECEIVED_AT_ONCE + 1, "transfer")  # so that Pause never waits behind a zip file
+    uploads = TransferSlots(
+        RECEIVED_AT_ONCE,
+        RECEIVED_WITHIN,
+        "others are sending checkpoints just now; try again in a moment",
+    )
+    downloads = TransferSlots(
+        GIVEN_AT_ONCE,
+        SENT_WITHIN,
+        "Others are downloading just now: press Download again in a moment.",
+    )
+    workers = ThreadPoolExecutor(
+        RECEIVED_AT_ONCE + 1, "transfer"
+    )  # so that Pause never waits behind a zip file
 
     async def on_its_own(work: Callable[..., Any], *arguments: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(workers, work, *arguments)
@@ -63,23 +73,33 @@ def routes(registry: Registry) -> list[Route]:
     async def give(request: Request) -> Response:
         found = registry.tickets.redeem(request.path_params["ticket"])
         if found is None:
-            return PlainTextResponse("This link has been used or is too old: press Download again.", status_code=404)
+            return PlainTextResponse(
+                "This link has been used or is too old: press Download again.", status_code=404
+            )
         folder, run = found
         name = f"{re.sub(r'[^A-Za-z0-9]+', '-', run.name).strip('-') or 'run'}-step-{int(folder.name[:7])}.zip"
-        return Download(downloads, client_of(request), lambda: on_its_own(pack_checkpoint, folder, run), name)
+        return Download(
+            downloads, client_of(request), lambda: on_its_own(pack_checkpoint, folder, run), name
+        )
 
     async def take(request: Request) -> Response:
         owner = request.headers.get("x-owner", "")
         name = " ".join(unquote(request.headers.get("x-name", ""))[:LONGEST_NAME].split())
         if not OWNER.fullmatch(owner):
-            return JSONResponse({"error": "this upload does not say whose it is; reload the page and try again"}, status_code=400)
+            return JSONResponse(
+                {"error": "this upload does not say whose it is; reload the page and try again"},
+                status_code=400,
+            )
         try:
             async with uploads.hold(client_of(request)) as transfer:
                 return await checked(request, owner, name, transfer)
         except Refused as error:
             return JSONResponse({"error": str(error)}, status_code=503)
         except TimeoutError:
-            reason = transfer.reason or f"it did not arrive within {RECEIVED_WITHIN} s; try a quicker line"
+            reason = (
+                transfer.reason
+                or f"it did not arrive within {RECEIVED_WITHIN} s; try a quicker line"
+            )
             return JSONResponse({"error": reason}, status_code=408)
 
     async def checked(request: Request, owner: str, name: str, transfer: Transfer) -> Response:
@@ -92,23 +112,37 @@ def routes(registry: Registry) -> list[Route]:
                 await on_its_own(unpack, folder / "packed.zip", folder / "checkpoint")
                 manifest = await on_its_own(read_manifest, folder / "checkpoint")
                 await on_its_own(registry.check_size, manifest.config)
-                answer = await asyncio.wait_for(asyncio.wrap_future(registry.checker.ask("check", folder / "checkpoint")), CHECKED_WITHIN)
+                answer = await asyncio.wait_for(
+                    asyncio.wrap_future(registry.checker.ask("check", folder / "checkpoint")),
+                    CHECKED_WITHIN,
+                )
                 if "error" in answer:
                     raise CheckpointError(answer["error"])
                 run = await on_its_own(registry.adopt, folder / "checkpoint", owner, name)
             finally:
                 await on_its_own(shutil.rmtree, folder, True)
         except zipfile.BadZipFile:
-            return JSONResponse({"error": "it is no zip file; send one as Download gives it"}, status_code=400)
+            return JSONResponse(
+                {"error": "it is no zip file; send one as Download gives it"}, status_code=400
+            )
         except (CheckpointError, SettingError, Refused) as error:
-            return JSONResponse({"error": str(error).replace(str(folder / "checkpoint") + os.sep, "")}, status_code=400)
+            return JSONResponse(
+                {"error": str(error).replace(str(folder / "checkpoint") + os.sep, "")},
+                status_code=400,
+            )
         except TimeoutError:
             if not transfer.is_complete:
                 raise
             registry.checker.close()
-            return JSONResponse({"error": f"it could not be checked within {CHECKED_WITHIN} s; try again"}, status_code=503)
+            return JSONResponse(
+                {"error": f"it could not be checked within {CHECKED_WITHIN} s; try again"},
+                status_code=503,
+            )
         except OSError as error:
-            return JSONResponse({"error": f"it could not be stored: {error.strerror or error}; {way_out(error)}"}, status_code=507)
+            return JSONResponse(
+                {"error": f"it could not be stored: {error.strerror or error}; {way_out(error)}"},
+                status_code=507,
+            )
         return JSONResponse({"subject": f"run:{run.id}"})
 
     return [Route(PATH + "/{ticket}", give, methods=["GET"]), Route(PATH, take, methods=["POST"])]
@@ -117,7 +151,9 @@ def routes(registry: Registry) -> list[Route]:
 class Download(Response):
     """Packs a checkpoint into a zip file, sends it, and removes it, within a slot for downloads."""
 
-    def __init__(self, slots: TransferSlots, address: str, pack: Callable[[], Awaitable[Path]], filename: str) -> None:
+    def __init__(
+        self, slots: TransferSlots, address: str, pack: Callable[[], Awaitable[Path]], filename: str
+    ) -> None:
         super().__init__(media_type="application/zip")
         self.slots, self.address, self.pack, self.filename = slots, address, pack, filename
 
@@ -132,7 +168,9 @@ class Download(Response):
                     await send(message)
                     transfer.count(len(message.get("body", b"")))
 
-                response = FileResponse(packed, media_type="application/zip", filename=self.filename)
+                response = FileResponse(
+                    packed, media_type="application/zip", filename=self.filename
+                )
                 await response(scope, receive, counted)
         except Refused as error:
             await PlainTextResponse(str(error), status_code=503)(scope, receive, send)
@@ -150,7 +188,10 @@ class Download(Response):
 
 def pack_checkpoint(folder: Path, run: Run) -> Path:
     """A checkpoint and the metrics until its step in one temporary file, which the caller removes."""
-    with tempfile.NamedTemporaryFile(suffix=".zip", delete=False) as packed, tempfile.TemporaryDirectory() as scratch:
+    with (
+        tempfile.NamedTemporaryFile(suffix=".zip", delete=False) as packed,
+        tempfile.TemporaryDirectory() as scratch,
+    ):
         try:
             whole = gather(folder, run.folder, Path(scratch) / "checkpoint")
             with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
@@ -175,7 +216,9 @@ async def receive(request: Request, path: Path, transfer: Transfer | None = None
             if transfer:
                 transfer.count(len(chunk))
             if received > LARGEST_UPLOAD:
-                raise Refused(f"the file has more than {LARGEST_UPLOAD // 1_000_000} MB, which is as much as is taken")
+                raise Refused(
+                    f"the file has more than {LARGEST_UPLOAD // 1_000_000} MB, which is as much as is taken"
+                )
             file.write(chunk)
 
 
@@ -195,7 +238,9 @@ def check_directory(packed: Path) -> None:
     if offset + size + 22 > packed.stat().st_size:
         raise zipfile.BadZipFile("its list of files would begin before the file does")
     if size > LARGEST_DIRECTORY or b"PK\6\7" in data[:-22]:
-        raise Refused(f"the zip holds too much; a checkpoint has {', '.join(FILES)}, as Download gives them")
+        raise Refused(
+            f"the zip holds too much; a checkpoint has {', '.join(FILES)}, as Download gives them"
+        )
 
 
 def unpack(packed: Path, folder: Path) -> None:
@@ -214,11 +259,20 @@ def unpack(packed: Path, folder: Path) -> None:
         odd = next((name for name in names if name not in FILES), None)
         if odd is not None or len(set(names)) != len(names):
             what = f"the file {odd[:60]!r}" if odd is not None else "a file twice"
-            raise Refused(f"the zip holds {what}; a checkpoint has {', '.join(FILES)}, as Download gives them")
+            raise Refused(
+                f"the zip holds {what}; a checkpoint has {', '.join(FILES)}, as Download gives them"
+            )
         if missing := set(FILES[:2]) - set(names):
-            raise Refused(f"the zip lacks {sorted(missing)[0]}; a checkpoint has {', '.join(FILES)}, as Download gives them")
-        if any(member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for member in members):
-            raise Refused("the zip is packed in an unusual way; pack it anew as usual zip files are")
+            raise Refused(
+                f"the zip lacks {sorted(missing)[0]}; a checkpoint has {', '.join(FILES)}, as Download gives them"
+            )
+        if any(
+            member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+            for member in members
+        ):
+            raise Refused(
+                "the zip is packed in an unusual way; pack it anew as usual zip files are"
+            )
         for member, name in zip(members, names, strict=True):
             try:
                 with archive.open(member) as source, open(folder / name, "xb") as target:
@@ -226,9 +280,20 @@ def unpack(packed: Path, folder: Path) -> None:
                         left -= len(chunk)
                         if left < 0:
                             most = UNPACKED * LARGEST_UPLOAD // 1_000_000
-                            raise Refused(f"unpacked it has more than {most} MB, which is as much as is taken")
+                            raise Refused(
+                                f"unpacked it has more than {most} MB, which is as much as is taken"
+                            )
                         target.write(chunk)
             except Refused:
                 raise
-            except (RuntimeError, NotImplementedError, EOFError, ValueError, struct.error, zlib.error) as error:
-                raise Refused(f"{name} cannot be unpacked ({error}); pack it anew, without a password") from None
+            except (
+                RuntimeError,
+                NotImplementedError,
+                EOFError,
+                ValueError,
+                struct.error,
+                zlib.error,
+            ) as error:
+                raise Refused(
+                    f"{name} cannot be unpacked ({error}); pack it anew, without a password"
+                ) from None

@@ -87,4 +87,7 @@ class TransferSlots:
         slow = [each for each in transfers if each.is_slow()]
         if not slow:
             raise Refused(self.busy)
-        self.end(min(slow, key=Transfer.rate), "it was too slow while another transfer was waiting; try again")
+        self.end(
+            min(slow, key=Transfer.rate),
+            "it was too slow while another transfer was waiting; try again",
+        )

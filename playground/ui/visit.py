@@ -46,7 +46,12 @@ def owner_of_this_machine(root: Path) -> str:
     path = root / "runs" / ".owner"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with suppress(FileExistsError), open(path, "x", encoding="ascii", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        with (
+            suppress(FileExistsError),
+            open(
+                path, "x", encoding="ascii", opener=lambda name, flags: os.open(name, flags, 0o600)
+            ) as file,
+        ):
             file.write(new_owner())
         owner = path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
@@ -78,7 +83,9 @@ def owner_of_cookie(request: Request) -> str:
     return owner if OWNER.fullmatch(owner) else ""
 
 
-def visit_answerers(local_owner: str) -> dict[str, Callable[[object, Request], Awaitable[dict[str, Any]]]]:
+def visit_answerers(
+    local_owner: str,
+) -> dict[str, Callable[[object, Request], Awaitable[dict[str, Any]]]]:
     """What a page asks whose browser denies it local storage.
 
     Args:
@@ -90,7 +97,10 @@ def visit_answerers(local_owner: str) -> dict[str, Callable[[object, Request], A
         if not isinstance(owner, str) or not OWNER.fullmatch(owner):
             return {"error": "this page does not say whose it is; reload it and try again"}
         if not local_owner and request.headers.get("origin"):
-            request.state.response_headers = {"set-cookie": cookie_of(owner), "cache-control": "no-store"}
+            request.state.response_headers = {
+                "set-cookie": cookie_of(owner),
+                "cache-control": "no-store",
+            }
         return {}
 
     async def is_kept(what: object, request: Request) -> dict[str, Any]:

@@ -17,7 +17,9 @@ from . import looking, proof, walked
 log = logging.getLogger(__name__)
 View = Callable[[Subject, dict[str, Any]], dict[str, Any]]
 VIEWS: dict[str, View] = {**looking.VIEWS, **proof.VIEWS, **walked.VIEWS}
-NEEDS_HISTORY = ("heads-over-training",)  # `request["history"]` is {step: file of weights} for these
+NEEDS_HISTORY = (
+    "heads-over-training",
+)  # `request["history"]` is {step: file of weights} for these
 
 
 def show(subject: Subject, view: object, request: dict[str, Any]) -> dict[str, Any]:
@@ -33,4 +35,6 @@ def show(subject: Subject, view: object, request: dict[str, Any]) -> dict[str, A
         return {"error": str(error)}
     except ValueError:
         log.exception("view %s failed", view)
-        return {"error": f"the view {view!r} failed by a fault of the program, which its log describes; try another view or sequence"}
+        return {
+            "error": f"the view {view!r} failed by a fault of the program, which its log describes; try another view or sequence"
+        }

@@ -12,7 +12,14 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from playground.inspection.embeddings import neighbours, position_table, symbol_map, symbol_vectors, wavelength, word_order
+from playground.inspection.embeddings import (
+    neighbours,
+    position_table,
+    symbol_map,
+    symbol_vectors,
+    wavelength,
+    word_order,
+)
 from playground.inspection.masks import PUBLISHED, four_kinds, look_ahead, masked_softmax, padding
 from playground.inspection.sizes import (
     PUBLISHED_BASE,
@@ -32,7 +39,11 @@ from .looking import said
 from .origin import MOST_COLUMNS, MOST_ROWS
 from .request import numbers, one_of, plain, text, typed, whole
 
-WAVES = {"50 x 64": (50, 64), "200 x 64": (200, 64), "100 x 128": (100, 128)}  # positions and d_model of the pictures of write-ups
+WAVES = {
+    "50 x 64": (50, 64),
+    "200 x 64": (200, 64),
+    "100 x 128": (100, 128),
+}  # positions and d_model of the pictures of write-ups
 SENTENCES = ("The dog bit the man", "The man bit the dog")
 MOST_TOKENS = 32  # where several heatmaps stand side by side
 MOST_HEADS = 8
@@ -48,10 +59,15 @@ def answered(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
 @torch.no_grad()
 def symbols(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
     """What the model at hand knows before any attention, and what sine waves are in general."""
-    side, picture = one_of(request, "side", ("source", "target")), one_of(request, "waves", tuple(WAVES))
+    side, picture = (
+        one_of(request, "side", ("source", "target")),
+        one_of(request, "waves", tuple(WAVES)),
+    )
     names, _ = symbol_vectors(subject, side)
     wanted = typed(request, "symbol", 20, "")
-    symbol = wanted if wanted in names else subject.names([3])[0]  # the page may have shown another model before
+    symbol = (
+        wanted if wanted in names else subject.names([3])[0]
+    )  # the page may have shown another model before
     n, width = WAVES[picture]
     waves_PD = sinusoid(n, width)
     dimensions = [0, 14, whole(request, "dimension", 0, width - 1, usual=30)]
@@ -62,19 +78,40 @@ def symbols(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
         "side": side,
         "positions": {
             "kind": subject.family.config.positions,
-            "weights": [] if positions_PD is None else numbers(positions_PD[:MOST_ROWS, :MOST_COLUMNS], 3),
-            "of": [0, subject.family.config.d_model] if positions_PD is None else list(positions_PD.shape),
-            "loudness": None if positions_PD is None else plain(float(positions_PD.pow(2).mean().sqrt())),
-            "symbols": plain(float((symbol_vectors(subject, side)[1] * embedding.scale).pow(2).mean().sqrt())),
+            "weights": []
+            if positions_PD is None
+            else numbers(positions_PD[:MOST_ROWS, :MOST_COLUMNS], 3),
+            "of": [0, subject.family.config.d_model]
+            if positions_PD is None
+            else list(positions_PD.shape),
+            "loudness": None
+            if positions_PD is None
+            else plain(float(positions_PD.pow(2).mean().sqrt())),
+            "symbols": plain(
+                float((symbol_vectors(subject, side)[1] * embedding.scale).pow(2).mean().sqrt())
+            ),
             "told": _told_positions(subject, side),
         },
-        "waves": {"picture": picture, "pictures": list(WAVES), "weights": numbers(waves_PD.T, 3), "positions": n, "width": width},
+        "waves": {
+            "picture": picture,
+            "pictures": list(WAVES),
+            "weights": numbers(waves_PD.T, 3),
+            "positions": n,
+            "width": width,
+        },
         "dimensions": [
-            {"dimension": d, "wavelength": plain(wavelength(d, width)), "values": numbers(waves_PD[:, d], 4)} for d in dimensions
+            {
+                "dimension": d,
+                "wavelength": plain(wavelength(d, width)),
+                "values": numbers(waves_PD[:, d], 4),
+            }
+            for d in dimensions
         ],
         "symbols": names,
         "symbol": symbol,
-        "neighbours": [[name, plain(similarity)] for name, similarity in neighbours(subject, side, symbol)],
+        "neighbours": [
+            [name, plain(similarity)] for name, similarity in neighbours(subject, side, symbol)
+        ],
         "map": {
             "names": flat.names,
             "places": [[plain(x), plain(y)] for x, y in flat.places],
@@ -91,7 +128,9 @@ def _told_positions(subject: Subject, side: str) -> str:
     return {
         "learned": "learned in training",
         "sinusoidal": "sine waves",
-        "from-the-end": "learned in training, and counted from the end (0 is EOS)" if side == "source" else "learned in training",
+        "from-the-end": "learned in training, and counted from the end (0 is EOS)"
+        if side == "source"
+        else "learned in training",
         "randomised": "learned in training at places drawn at random; these are the ones taken now, evenly spread",
         "rope": f"{inside}self-attention turns queries and keys by their places (RoPE). The walk-through shows it (turned queries).",
         "alibi": f"{inside}self-attention lowers scores with the distance (ALiBi). The walk-through shows it (distance).",
@@ -103,7 +142,10 @@ def _told_positions(subject: Subject, side: str) -> str:
 
 def _word_order(request: dict[str, Any]) -> dict[str, Any]:
     """A mistake in what was typed stays with the field; the rest of the view does not depend on it."""
-    sentences = [typed(request, "first", 2000, SENTENCES[0]), typed(request, "second", 2000, SENTENCES[1])]
+    sentences = [
+        typed(request, "first", 2000, SENTENCES[0]),
+        typed(request, "second", 2000, SENTENCES[1]),
+    ]
     try:
         order = word_order(sentences[0], sentences[1])
     except NotInspectable as error:
@@ -119,7 +161,10 @@ def _word_order(request: dict[str, Any]) -> dict[str, Any]:
 def sizes(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
     """Masks on this very sequence, four kinds of attention on it, and what the model and its attention weigh."""
     layer = min(whole(request, "layer", 0, 63), subject.family.config.n_layers - 1)
-    which, measure = one_of(request, "of", ("model", "base")), one_of(request, "measure", ("no", "yes")) == "yes"
+    which, measure = (
+        one_of(request, "of", ("model", "base")),
+        one_of(request, "measure", ("no", "yes")) == "yes",
+    )
     batch = subject.read(text(request))
     length = batch.source_BS.shape[1]
     config = story_base() if which == "base" else subject.family.config
@@ -131,7 +176,10 @@ def sizes(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
         "kinds": _kinds(subject, batch, layer),
         "layer": layer,
         "layers": subject.family.config.n_layers,
-        "shapes": [[row.name, row.formula, list(row.shape)] for row in attention_shapes(subject.family.config, length)],
+        "shapes": [
+            [row.name, row.formula, list(row.shape)]
+            for row in attention_shapes(subject.family.config, length)
+        ],
         "length": length,
         "parameters": {
             "of": which,
@@ -139,7 +187,13 @@ def sizes(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
             "published": PUBLISHED_BASE if which == "base" else None,
         },
         "quadratic": [
-            [cost.length, cost.entries, cost.bytes, cost.published, _measured(cost.length) if measure else None]
+            [
+                cost.length,
+                cost.entries,
+                cost.bytes,
+                cost.published,
+                _measured(cost.length) if measure else None,
+            ]
             for cost in [*attention_costs([length]), *attention_costs()]
         ],
         "measured": measure,
@@ -153,7 +207,9 @@ def _padded(subject: Subject, batch: Batch) -> dict[str, Any]:
     room = subject.family.config.max_positions - batch.source_BS.shape[1]
     source_BS = nn.functional.pad(batch.source_BS, (0, min(PADDED_BY, room)), value=PAD)
     tokens = source_BS[0].tolist()
-    logits, padded = (subject.family(source, batch.decoder_input_BT) for source in (batch.source_BS, source_BS))
+    logits, padded = (
+        subject.family(source, batch.decoder_input_BT) for source in (batch.source_BS, source_BS)
+    )
     return {
         "tokens": tokens,
         "names": subject.names(tokens),
@@ -180,7 +236,9 @@ def _typed_softmax(request: dict[str, Any]) -> dict[str, Any]:
         "real": found.real,
         "plain": [[plain(x) for x in row] for row in found.plain],
         "masked": [[plain(x) for x in row] for row in found.masked],
-        "published": {"plain": PUBLISHED["plain"], "masked": PUBLISHED["masked"]} if found.scores == PUBLISHED["scores"] else None,
+        "published": {"plain": PUBLISHED["plain"], "masked": PUBLISHED["masked"]}
+        if found.scores == PUBLISHED["scores"]
+        else None,
     }
 
 
@@ -188,7 +246,9 @@ def _number(word: str) -> float:
     try:
         return float(word)
     except ValueError:
-        raise NotInspectable(f"{word[:20]!r} is no number; type rows of scores such as 7 6 0 0 0") from None
+        raise NotInspectable(
+            f"{word[:20]!r} is no number; type rows of scores such as 7 6 0 0 0"
+        ) from None
 
 
 def _kinds(subject: Subject, batch: Batch, layer: int) -> list[dict[str, Any]]:
@@ -201,7 +261,10 @@ def _kinds(subject: Subject, batch: Batch, layer: int) -> list[dict[str, Any]]:
             "rows": given if name == "cross" else source,
             "columns": source,
             "possible": look_ahead(len(source)) if name == "causal" else None,
-            "heads": [numbers(weights_QM, 4) for weights_QM in weights_HQM[:MOST_HEADS, :MOST_TOKENS, :MOST_TOKENS]],
+            "heads": [
+                numbers(weights_QM, 4)
+                for weights_QM in weights_HQM[:MOST_HEADS, :MOST_TOKENS, :MOST_TOKENS]
+            ],
             "of": list(weights_HQM.shape),
         }
         for name, weights_HQM in four_kinds(subject, batch, layer).items()
@@ -223,4 +286,7 @@ def _parameters(config: ModelConfig) -> list[Any]:
     return compare_with_torch(config)
 
 
-VIEWS: dict[str, Callable[[Subject, dict[str, Any]], dict[str, Any]]] = {"symbols": symbols, "sizes": sizes}
+VIEWS: dict[str, Callable[[Subject, dict[str, Any]], dict[str, Any]]] = {
+    "symbols": symbols,
+    "sizes": sizes,
+}

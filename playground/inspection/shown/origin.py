@@ -33,8 +33,14 @@ class Origin:
         self.subject, self.path, self.at = subject, path, at
         self.family, self.config = subject.family, subject.family.config
         self.stage = path.stages[at]
-        self.begins = next(i for i, stage in enumerate(path.stages) if stage.block == self.stage.block)
-        kinds = [Component(kind, layer) for kind in (*ATTENTION, *FEED_FORWARD) for layer in range(self.config.n_layers)]
+        self.begins = next(
+            i for i, stage in enumerate(path.stages) if stage.block == self.stage.block
+        )
+        kinds = [
+            Component(kind, layer)
+            for kind in (*ATTENTION, *FEED_FORWARD)
+            for layer in range(self.config.n_layers)
+        ]
         self.part = next((part for part in kinds if part.name == self.stage.block), None)
 
     def of(self, head: int, row: int, column: int) -> dict[str, Any]:
@@ -45,8 +51,13 @@ class Origin:
         if name == "softmax":
             scores_M = self._same("masked scores")[head, row]
             exp_M = (scores_M - scores_M.max()).exp()
-            exponents = [["exp(score − largest of the row)", float(exp_M[column])], ["sum of these over the row", float(exp_M.sum())]]
-            return _parts("exp(score − largest) / sum", exponents, value) | {"score": self._score(head, row, column, "masked scores")}
+            exponents = [
+                ["exp(score − largest of the row)", float(exp_M[column])],
+                ["sum of these over the row", float(exp_M.sum())],
+            ]
+            return _parts("exp(score − largest) / sum", exponents, value) | {
+                "score": self._score(head, row, column, "masked scores")
+            }
         if name == "weighted sum":
             mix = self.path.mix(self._head(head), row)
             looked_at = labels(self.subject, self.path, self.stage.block, "M", len(mix.weights_M))
@@ -81,7 +92,9 @@ class Origin:
 
     def _memory(self) -> Tensor:
         """What the encoder ends with: the tensor before the target comes in."""
-        begins = next(i for i, stage in enumerate(self.path.stages) if stage.block == "target embedding")
+        begins = next(
+            i for i, stage in enumerate(self.path.stages) if stage.block == "target embedding"
+        )
         return self.path.stages[begins - 1].tensor
 
     def _around(self) -> str:
@@ -91,18 +104,30 @@ class Origin:
 
     def _score(self, head: int, row: int, column: int, name: str) -> dict[str, Any]:
         found = self.path.score(self._head(head), row, column)
-        query, key = (labels(self.subject, self.path, self.stage.block, letter, 0)[i] for letter, i in (("Q", row), ("M", column)))
+        query, key = (
+            labels(self.subject, self.path, self.stage.block, letter, 0)[i]
+            for letter, i in (("Q", row), ("M", column))
+        )
         names = [f"query of {query}", f"key of {key}"]
         bias = None if name == "scores" else found.bias
-        value = -math.inf if name == "masked scores" and not found.may_look else found.score - (found.bias or 0.0) + (bias or 0.0)
+        value = (
+            -math.inf
+            if name == "masked scores" and not found.may_look
+            else found.score - (found.bias or 0.0) + (bias or 0.0)
+        )
         told = _product(found.query_K, found.key_K, names, value, root=found.root, bias=bias)
         return told | {"may_look": found.may_look}
 
     def _turned(self, head: int, row: int, column: int, value: float) -> dict[str, Any]:
         """RoPE: a number and its partner half a vector away, turned by the angle of their pair at this place."""
-        attention, before_K = self._attention(), self._same(self.stage.name.removeprefix("turned "))[head, row]
+        attention, before_K = (
+            self._attention(),
+            self._same(self.stage.name.removeprefix("turned "))[head, row],
+        )
         half = len(before_K) // 2
-        angle = float(cast(Rotary, attention.relation).angles(row + 1, before_K.device)[row, column % half])
+        angle = float(
+            cast(Rotary, attention.relation).angles(row + 1, before_K.device)[row, column % half]
+        )
         first = ["first of the pair", float(before_K[column % half])]
         second = ["second of the pair", float(before_K[column % half + half])]
         turn = [["cosine of the angle", math.cos(angle)], ["sine of the angle", math.sin(angle)]]
@@ -115,7 +140,11 @@ class Origin:
         relation, table_HQM = self._attention().relation, self.stage.tensor
         if isinstance(relation, Alibi):
             slope = float(relation.slopes(table_HQM.device)[head])
-            return _parts("−slope · places apart", [["slope of this head", slope], ["places apart", abs(column - row)]], value)
+            return _parts(
+                "−slope · places apart",
+                [["slope of this head", slope], ["places apart", abs(column - row)]],
+                value,
+            )
         offset = column - row
         number = int(bucket(torch.tensor([[offset]]), cast(Buckets, relation).causal))
         parts = [["places to the right", offset], ["bucket of this distance", number]]
@@ -131,11 +160,25 @@ class Origin:
             given_XD, out = self._same(inside) if name == "narrow" else self._asked(), column
         else:
             layer = self._layer(".query" if name == "queries" else ".key_value")
-            given_XD = self._memory() if self.part and self.part.kind == "cross" and name != "queries" else self._asked()
-            own = head if name == "queries" else head * self.config.key_value_heads // self.config.n_heads  # heads may share
-            out = own * self.stage.tensor.shape[-1] + column + (self._attention().sizes[0] if name == "values" else 0)
+            given_XD = (
+                self._memory()
+                if self.part and self.part.kind == "cross" and name != "queries"
+                else self._asked()
+            )
+            own = (
+                head
+                if name == "queries"
+                else head * self.config.key_value_heads // self.config.n_heads
+            )  # heads may share
+            out = (
+                own * self.stage.tensor.shape[-1]
+                + column
+                + (self._attention().sizes[0] if name == "values" else 0)
+            )
         bias = None if layer.bias is None else float(layer.bias[out])
-        return _product(given_XD[row], layer.weight[out], ["what came in", "weights"], value, bias=bias)
+        return _product(
+            given_XD[row], layer.weight[out], ["what came in", "weights"], value, bias=bias
+        )
 
     def _layer(self, inside: str) -> nn.Linear:
         assert self.part is not None
@@ -157,49 +200,82 @@ class Origin:
 
     def _normed(self, row: int, column: int, value: float) -> dict[str, Any]:
         if self.part is None:  # a final norm
-            norm, given_D = self.family.get_submodule(self.stage.block.replace(" final norm", "_norm")), self._given()[row]
+            norm, given_D = (
+                self.family.get_submodule(self.stage.block.replace(" final norm", "_norm")),
+                self._given()[row],
+            )
         else:
             norm = self.family.get_submodule(f"{self._around()}.norm")
             given_D = (self._given() if self.config.norm == "pre" else self._same("residual"))[row]
-        x, gain = ["x", float(given_D[column])], ["gain, learned", float(cast(nn.LayerNorm | RMSNorm, norm).weight[column])]
+        x, gain = (
+            ["x", float(given_D[column])],
+            ["gain, learned", float(cast(nn.LayerNorm | RMSNorm, norm).weight[column])],
+        )
         if isinstance(norm, RMSNorm):
             root = ["root of the mean square", float((given_D.pow(2).mean() + EPSILON).sqrt())]
             return _parts("x / root · gain", [x, root, gain], value)
         mean = ["mean of the vector", float(given_D.mean())]
-        deviation = ["its standard deviation", float((given_D.var(unbiased=False) + EPSILON).sqrt())]
+        deviation = [
+            "its standard deviation",
+            float((given_D.var(unbiased=False) + EPSILON).sqrt()),
+        ]
         if not self.config.bias:
             return _parts("(x − mean) / deviation · gain", [x, mean, deviation, gain], value)
         shift = ["shift, learned", float(cast(nn.LayerNorm, norm).bias[column])]
-        return _parts("(x − mean) / deviation · gain + shift", [x, mean, deviation, gain, shift], value)
+        return _parts(
+            "(x − mean) / deviation · gain + shift", [x, mean, deviation, gain, shift], value
+        )
 
     def _pointwise(self, row: int, column: int, value: float) -> dict[str, Any]:
         """Stages in which a number is made of a few others."""
         name, block = self.stage.name, self.stage.block
         if name == "residual":
             result = self._same("narrow" if "feed-forward" in block else "output projection")
-            return _parts("x + result", [["x", float(self._given()[row, column])], ["result", float(result[row, column])]], value)
+            return _parts(
+                "x + result",
+                [["x", float(self._given()[row, column])], ["result", float(result[row, column])]],
+                value,
+            )
         if name == "ReLU":
             return _parts("max(0, a)", [["a", float(self._same("widen")[row, column])]], value)
         if name in ("GELU", "SwiGLU"):
             a = self._same("widen")[row, column]
             if name == "GELU":
-                below = ["chance that a standard normal number is below a", float(torch.special.ndtr(a))]
+                below = [
+                    "chance that a standard normal number is below a",
+                    float(torch.special.ndtr(a)),
+                ]
                 return _parts("a · chance", [["a", float(a)], below], value)
             g = self._same("gate")[row, column]
-            return _parts("g · sigmoid(g) · a", [["g", float(g)], ["sigmoid(g)", float(g.sigmoid())], ["a", float(a)]], value)
+            return _parts(
+                "g · sigmoid(g) · a",
+                [["g", float(g)], ["sigmoid(g)", float(g.sigmoid())], ["a", float(a)]],
+                value,
+            )
         if name == "probabilities":
             logits_V = self.path.stage("output", "logits").tensor[row]
             exp_V = (logits_V - logits_V.max()).exp()
-            parts = [["exp(logit − largest of the row)", float(exp_V[column])], ["sum of these over all symbols", float(exp_V.sum())]]
+            parts = [
+                ["exp(logit − largest of the row)", float(exp_V[column])],
+                ["sum of these over all symbols", float(exp_V.sum())],
+            ]
             return _parts("exp(logit − largest) / sum", parts, value)
         if name == "mask":
             if block.startswith("decoder"):
-                return _parts("1 where column ≤ row", [["row", row + 1], ["column", column + 1]], value)
-            return _parts("1 where the token is not PAD, which is 0", [["token number", self.path.source[column]]], value)
+                return _parts(
+                    "1 where column ≤ row", [["row", row + 1], ["column", column + 1]], value
+                )
+            return _parts(
+                "1 where the token is not PAD, which is 0",
+                [["token number", self.path.source[column]]],
+                value,
+            )
         embedding = cast(Embedding, self.family.get_submodule(block.replace(" ", "_")))
         token = (self.path.source if block.startswith("source") else self.path.given)[row]
         if name == "sum":
-            parts = [[each, float(self._same(each)[row, column])] for each in ("symbols", "positions")]
+            parts = [
+                [each, float(self._same(each)[row, column])] for each in ("symbols", "positions")
+            ]
             return _parts("symbol + position", parts, value)
         if name == "symbols":
             learned = ["E, learned", float(embedding.tokens.weight[token, column])]
@@ -208,15 +284,29 @@ class Origin:
             tokens = self.path.source if block.startswith("source") else self.path.given
             at = embedding.rows(torch.tensor([tokens]))
             place = row if isinstance(at, slice) else int(at.flatten()[row])
-            return _parts("learned, read from the table of positions", [["row of the table, from 0", place]], value)
+            return _parts(
+                "learned, read from the table of positions",
+                [["row of the table, from 0", place]],
+                value,
+            )
         wave = "cos" if column % 2 else "sin"
         period = wavelength(column, self.config.d_model)
-        parts = [["factor", self.config.position_scale], ["position, from 0", row], ["wavelength of this dimension", period]]
+        parts = [
+            ["factor", self.config.position_scale],
+            ["position, from 0", row],
+            ["wavelength of this dimension", period],
+        ]
         return _parts(f"factor · {wave}(2π · position / wavelength)", parts, value)
 
 
 def _product(
-    left: Tensor, right: Tensor, names: list[str], value: float, *, root: float | None = None, bias: float | None = None
+    left: Tensor,
+    right: Tensor,
+    names: list[str],
+    value: float,
+    *,
+    root: float | None = None,
+    bias: float | None = None,
 ) -> dict[str, Any]:
     """A dot product; of very many terms the largest are shown."""
     products = left * right
@@ -236,13 +326,19 @@ def _product(
     }
 
 
-def _mixed(terms: Tensor, result: Tensor, column: int, names: list[str], weights: Tensor | None = None) -> dict[str, Any]:
+def _mixed(
+    terms: Tensor, result: Tensor, column: int, names: list[str], weights: Tensor | None = None
+) -> dict[str, Any]:
     """Rows and their sum; of very many rows those behind the first ones are one row, so that what is shown adds up."""
     others = max(0, len(terms) - MOST_ROWS)
     if others:
         names = [*names[:MOST_ROWS], f"the other {others}"]
         terms = torch.cat([terms[:MOST_ROWS], terms[MOST_ROWS:].sum(0, keepdim=True)])
-        weights = None if weights is None else torch.cat([weights[:MOST_ROWS], weights[MOST_ROWS:].sum(0, keepdim=True)])
+        weights = (
+            None
+            if weights is None
+            else torch.cat([weights[:MOST_ROWS], weights[MOST_ROWS:].sum(0, keepdim=True)])
+        )
     return {
         "kind": "mixed",
         "rows": names,
@@ -255,7 +351,12 @@ def _mixed(terms: Tensor, result: Tensor, column: int, names: list[str], weights
 
 
 def _parts(equation: str, parts: list[list[Any]], value: float) -> dict[str, Any]:
-    return {"kind": "parts", "equation": equation, "parts": [[name, plain(part)] for name, part in parts], "value": plain(value)}
+    return {
+        "kind": "parts",
+        "equation": equation,
+        "parts": [[name, plain(part)] for name, part in parts],
+        "value": plain(value),
+    }
 
 
 def asks_source(block: str) -> bool:
@@ -267,5 +368,9 @@ def labels(subject: Subject, path: Walk, block: str, letter: str, n: int) -> lis
         return subject.names(list(range(n)))
     if letter in "KDF":
         return [str(i) for i in range(n)]
-    source = letter == "S" or (letter == "Q" and asks_source(block)) or (letter == "M" and not block.startswith("decoder"))
+    source = (
+        letter == "S"
+        or (letter == "Q" and asks_source(block))
+        or (letter == "M" and not block.startswith("decoder"))
+    )
     return subject.names(path.source if source else path.given)

@@ -55,7 +55,12 @@ def head_scores(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
         }
         for score in scoring.score_heads_on(subject, batch)
     ]
-    return {"sequences": len(batch.source_BS), "lengths": _lengths(subject), "patterns": scoring.PATTERNS, "heads": rows}
+    return {
+        "sequences": len(batch.source_BS),
+        "lengths": _lengths(subject),
+        "patterns": scoring.PATTERNS,
+        "heads": rows,
+    }
 
 
 def heads_over_training(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
@@ -67,7 +72,9 @@ def heads_over_training(subject: Subject, request: dict[str, Any]) -> dict[str, 
     """
     history: Mapping[int, Path] = request.get("history") or {}
     if len(history) < 2:
-        raise NotInspectable("only runs keep the weights of earlier steps; this model has just the ones it has now")
+        raise NotInspectable(
+            "only runs keep the weights of earlier steps; this model has just the ones it has now"
+        )
     batch = subject.held_out(scoring.SEQUENCES).batch
     scoring.score_heads_on(subject, batch)
     start = time.perf_counter()
@@ -81,13 +88,22 @@ def heads_over_training(subject: Subject, request: dict[str, Any]) -> dict[str, 
         rows.append(
             {
                 **_which(head),
-                "patterns": {name: [_short(score.patterns[name]) for score in over] for name in scoring.PATTERNS},
+                "patterns": {
+                    name: [_short(score.patterns[name]) for score in over]
+                    for name in scoring.PATTERNS
+                },
                 "chance": _short_ones(over[-1].chance),
                 "aligned": [_short(score.aligned) for score in over],
                 "entropy": [_short(score.entropy) for score in over],
             }
         )
-    return {"sequences": len(batch.source_BS), "lengths": _lengths(subject), "kept": len(history), "steps": steps, "heads": rows}
+    return {
+        "sequences": len(batch.source_BS),
+        "lengths": _lengths(subject),
+        "kept": len(history),
+        "steps": steps,
+        "heads": rows,
+    }
 
 
 def log_spaced(steps: list[int], most: int) -> list[int]:
@@ -108,10 +124,21 @@ def away(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
     held-out sequences; the largest loss first (kept: the smallest), and a sentence on what that means."""
     how, which = one_of(request, "how", WAYS), one_of(request, "set", SETS)
     config = subject.family.config
-    passes = 3 + {"single": len(components(config)), "groups": len(groups(config)), "keep": len(heads(config)) + len(groups(config))}[which]
+    passes = (
+        3
+        + {
+            "single": len(components(config)),
+            "groups": len(groups(config)),
+            "keep": len(heads(config)) + len(groups(config)),
+        }[which]
+    )
     n = affordable_sequences(subject, passes, PATIENCE)
     ablation = Ablation(subject, n)
-    ranking = {"single": ablation.ranking, "groups": ablation.group_ranking, "keep": ablation.keep_only_ranking}[which]
+    ranking = {
+        "single": ablation.ranking,
+        "groups": ablation.group_ranking,
+        "keep": ablation.keep_only_ranking,
+    }[which]
     effects = ranking(how)
     return {
         "how": how,
@@ -120,7 +147,14 @@ def away(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
         "fewer": n < SEQUENCES,
         "lengths": _lengths(subject),
         "before": _score(ablation.before),
-        "rows": [{"name": effect.name, "parts": [part.name for part in effect.parts], **_score(effect.after)} for effect in effects],
+        "rows": [
+            {
+                "name": effect.name,
+                "parts": [part.name for part in effect.parts],
+                **_score(effect.after),
+            }
+            for effect in effects
+        ],
         "finding": finding(ablation, effects, which, how),
     }
 
@@ -143,9 +177,7 @@ def finding(ablation: Ablation, effects: list[Effect], which: str, how: str) -> 
     measured: they are all taken away together."""
     before = ablation.before
     if before.exact_match < LEARNED:
-        return (
-            f"The whole model gets only {percent(before.exact_match)} right, so exact match has little to lose; go by the log-probability."
-        )
+        return f"The whole model gets only {percent(before.exact_match)} right, so exact match has little to lose; go by the log-probability."
     least = min(effects, key=lambda effect: effect.exact_match_lost)
     if which == "groups":
         missed = [effect.name for effect in effects if effect.exact_match_lost < SPARE]
@@ -153,11 +185,18 @@ def finding(ablation: Ablation, effects: list[Effect], which: str, how: str) -> 
             return f"These groups can be missed as a whole, at less than {percent(SPARE)} of exact match: {'; '.join(missed)}."
         return f"No group can be missed: without {least.name}, which is missed least, {percent(least.after.exact_match)} stay right."
     if which == "keep":
-        single = max((e for e in effects if len(e.parts) == 1), key=lambda e: (e.after.exact_match, e.after.log_probability))
+        single = max(
+            (e for e in effects if len(e.parts) == 1),
+            key=lambda e: (e.after.exact_match, e.after.log_probability),
+        )
         if single.exact_match_lost < SPARE:
             return f"{single.name} suffices: with it alone among the heads, {percent(single.after.exact_match)} stay right."
         alone = f"No head suffices alone: {percent(single.after.exact_match)} stay right at best, with {single.name}"
-        return alone + (f"; with {least.name}, {percent(least.after.exact_match)}." if len(least.parts) > 1 else ".")
+        return alone + (
+            f"; with {least.name}, {percent(least.after.exact_match)}."
+            if len(least.parts) > 1
+            else "."
+        )
     singles = [effect for effect in effects if effect.parts[0].head is not None]
     worst = max(singles, key=lambda effect: effect.exact_match_lost)
     spare = [effect.parts[0] for effect in singles if effect.exact_match_lost < SPARE]
@@ -204,11 +243,19 @@ def away_answer(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
     batch, how = subject.read(text_of(request)), one_of(request, "how", WAYS)
     known = {part.name: part for part in components(subject.family.config)}
     names, keep = request.get("parts", []), request.get("keep") is True
-    if not isinstance(names, list) or len(names) > len(known) or not all(isinstance(name, str) for name in names):
-        raise NotInspectable(f"parts is a list of up to {len(known)} names, such as {next(iter(known))!r}")
+    if (
+        not isinstance(names, list)
+        or len(names) > len(known)
+        or not all(isinstance(name, str) for name in names)
+    ):
+        raise NotInspectable(
+            f"parts is a list of up to {len(known)} names, such as {next(iter(known))!r}"
+        )
     unknown = [name for name in names if name not in known]
     if unknown:
-        raise NotInspectable(f"there is no {unknown[0][:60]!r} in this model; its parts are named as in {next(iter(known))!r}")
+        raise NotInspectable(
+            f"there is no {unknown[0][:60]!r} in this model; its parts are named as in {next(iter(known))!r}"
+        )
     chosen = {known[name] for name in names}
     if keep:
         chosen = set(heads(subject.family.config)) - chosen
@@ -221,7 +268,10 @@ def away_answer(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
         "without": _answered(subject, batch, values) if chosen else in_place,
         "symbols": list(subject.task.vocabulary.symbols),
         "parts": list(known),
-        "groups": {name: [part.name for part in parts] for name, parts in groups(subject.family.config).items()},
+        "groups": {
+            name: [part.name for part in parts]
+            for name, parts in groups(subject.family.config).items()
+        },
         **said(subject, batch, in_place["written"]),
     }
 
@@ -242,7 +292,9 @@ def patch(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
     tokens = subject.read(text).source_BS[0, :-1].tolist()
     place = whole(request, "place", 0, len(tokens) - 1)
     if symbol is None:
-        symbol = vocabulary.symbols[(vocabulary.symbols.index(vocabulary.name(tokens[place])) + 1) % len(vocabulary.symbols)]
+        symbol = vocabulary.symbols[
+            (vocabulary.symbols.index(vocabulary.name(tokens[place])) + 1) % len(vocabulary.symbols)
+        ]
     if not isinstance(symbol, str):
         raise NotInspectable(f"symbol is {str(symbol)[:20]}; give one of {vocabulary.describe()}")
     found = patch_heads(subject, text, place, symbol)
@@ -256,7 +308,9 @@ def patch(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
         "other": vocabulary.name(found.other),
         "before": _short(found.before),
         "after": _short(found.after),
-        "heads": [{**_which(head), "recovered": _short(share)} for head, share in found.recovered.items()],
+        "heads": [
+            {**_which(head), "recovered": _short(share)} for head, share in found.recovered.items()
+        ],
     }
 
 
@@ -265,15 +319,23 @@ def lens(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
     batch = subject.read(text_of(request))
     probabilities_LTV = logit_lens(subject.family, batch)[:, 0].softmax(-1)
     best = probabilities_LTV.topk(min(CANDIDATES, probabilities_LTV.shape[-1]))
-    right_LT = probabilities_LTV.gather(-1, batch.labels_BT[0].expand(len(probabilities_LTV), -1)[..., None])[..., 0]
+    right_LT = probabilities_LTV.gather(
+        -1, batch.labels_BT[0].expand(len(probabilities_LTV), -1)[..., None]
+    )[..., 0]
     layers = zip(best.indices.tolist(), best.values.tolist(), strict=True)
     return {
-        "layers": ["embedding", *(f"layer {layer + 1}" for layer in range(subject.family.config.n_layers))],
+        "layers": [
+            "embedding",
+            *(f"layer {layer + 1}" for layer in range(subject.family.config.n_layers)),
+        ],
         "given": subject.names(batch.decoder_input_BT[0].tolist()),
         "right": subject.names(batch.labels_BT[0].tolist()),
         "vocabulary": subject.names(list(range(probabilities_LTV.shape[-1]))),
         "candidates": [
-            [list(zip(subject.names(tokens), map(_short, values), strict=True)) for tokens, values in zip(*layer, strict=True)]
+            [
+                list(zip(subject.names(tokens), map(_short, values), strict=True))
+                for tokens, values in zip(*layer, strict=True)
+            ]
             for layer in layers
         ],
         "of_right": [[_short(p) for p in row] for row in right_LT.tolist()],
@@ -285,15 +347,22 @@ def contribution(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
     """What every part adds to the logit of `symbol` (usually the right one) at an output position, less what it adds to that of
     `against` (usually the likeliest other one; "" for none)."""
     batch = subject.read(text_of(request))
-    names, labels = subject.names(list(range(subject.family.config.target_vocabulary))), batch.labels_BT[0].tolist()
+    names, labels = (
+        subject.names(list(range(subject.family.config.target_vocabulary))),
+        batch.labels_BT[0].tolist(),
+    )
     position = whole(request, "position", 0, len(labels) - 1)
     with torch.no_grad():
         logits_V = subject.family(batch.source_BS, batch.decoder_input_BT)[0, position]
     token = _token(request, "symbol", names, labels[position])
-    runner_up = next(other for other in logits_V.topk(min(2, len(names))).indices.tolist() if other != token)
+    runner_up = next(
+        other for other in logits_V.topk(min(2, len(names))).indices.tolist() if other != token
+    )
     against = None if request.get("against") == "" else _token(request, "against", names, runner_up)
     if against == token:
-        raise NotInspectable(f"symbol and against are both {names[token]}; compare with another symbol")
+        raise NotInspectable(
+            f"symbol and against are both {names[token]}; compare with another symbol"
+        )
     parts = contributions(subject.family, batch, position, token, against)
     return {
         "position": position,
@@ -308,11 +377,19 @@ def contribution(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
 
 def _which(head: Component) -> dict[str, Any]:
     """A head as a page names it; layers and heads count from 1, as in its name."""
-    return {"name": head.name, "kind": head.kind, "layer": (head.layer or 0) + 1, "head": (head.head or 0) + 1}
+    return {
+        "name": head.name,
+        "kind": head.kind,
+        "layer": (head.layer or 0) + 1,
+        "head": (head.head or 0) + 1,
+    }
 
 
 def _score(score: Any) -> dict[str, Any]:
-    return {"exact_match": _short(score.exact_match), "log_probability": _short(score.log_probability)}
+    return {
+        "exact_match": _short(score.exact_match),
+        "log_probability": _short(score.log_probability),
+    }
 
 
 def _short(value: float | None) -> float | None:

@@ -20,14 +20,18 @@ def text(request: dict[str, Any]) -> str:
 def typed(request: dict[str, Any], name: str, longest: int, usual: str) -> str:
     value = request.get(name, usual)
     if not isinstance(value, str) or len(value) > longest:
-        raise NotInspectable(f"{name} is {str(value)[:20]!r}; it must be text of at most {longest:,} characters")
+        raise NotInspectable(
+            f"{name} is {str(value)[:20]!r}; it must be text of at most {longest:,} characters"
+        )
     return value
 
 
 def whole(request: dict[str, Any], name: str, low: int, high: int, usual: int = 0) -> int:
     value = request.get(name, usual)
     if type(value) is not int or not low <= value <= high:
-        raise NotInspectable(f"{name} is {str(value)[:20]}; it must be a whole number from {low:,} to {high:,}")
+        raise NotInspectable(
+            f"{name} is {str(value)[:20]}; it must be a whole number from {low:,} to {high:,}"
+        )
     return value
 
 

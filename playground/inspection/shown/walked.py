@@ -37,7 +37,10 @@ STEPS = {  # the six steps, and how the names of the blocks that belong to them 
 def walk(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
     """All stages in words, and the tensor of one of them: `stage` is "block/name", `head` counts from 0. What this model does not
     have, because the page showed another one before, becomes the first stage, and the last head."""
-    wanted, head = typed(request, "stage", 100, ""), min(whole(request, "head", 0, 63), subject.family.config.n_heads - 1)
+    wanted, head = (
+        typed(request, "stage", 100, ""),
+        min(whole(request, "head", 0, 63), subject.family.config.n_heads - 1),
+    )
     batch = subject.read(text(request))
     path = Walk(subject.family, batch)
     at = next((i for i, stage in enumerate(path.stages) if _key(stage) == wanted), 0)
@@ -69,10 +72,14 @@ def walk_cell(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
         raise NotInspectable(f"there is no stage {wanted!r} in this model; choose one of the list")
     stage = path.stages[at]
     if head >= subject.family.config.n_heads:
-        raise NotInspectable(f"there is no head {head + 1}; this model has {subject.family.config.n_heads} in each layer")
+        raise NotInspectable(
+            f"there is no head {head + 1}; this model has {subject.family.config.n_heads} in each layer"
+        )
     if row >= stage.tensor.shape[-2] or column >= stage.tensor.shape[-1]:
         shape = " x ".join(map(str, stage.tensor.shape[-2:]))
-        raise NotInspectable(f"there is no cell in row {row + 1}, column {column + 1}; {stage.name} is {shape}")
+        raise NotInspectable(
+            f"there is no cell in row {row + 1}, column {column + 1}; {stage.name} is {shape}"
+        )
     return {"row": row, "column": column, **Origin(subject, path, at).of(head, row, column)}
 
 
@@ -80,14 +87,21 @@ def _told(stage: Stage) -> dict[str, Any]:
     low, high = (float(end) for end in stage.tensor.float().aminmax())
     if not math.isfinite(low):  # masked scores
         finite = stage.tensor[stage.tensor.isfinite()]
-        low, high = (float(end) for end in finite.aminmax()) if len(finite) else (math.nan, math.nan)
+        low, high = (
+            (float(end) for end in finite.aminmax()) if len(finite) else (math.nan, math.nan)
+        )
     return {
-        "step": next(i for i, blocks in enumerate(STEPS.values()) if stage.block.startswith(blocks)),
+        "step": next(
+            i for i, blocks in enumerate(STEPS.values()) if stage.block.startswith(blocks)
+        ),
         "block": stage.block,
         "name": stage.name,
         "formula": stage.formula,
         "shape": stage.size,
-        "words": " × ".join(f"{n} {WORDS[letter]}" for letter, n in zip(stage.shape, stage.tensor.shape, strict=True)),
+        "words": " × ".join(
+            f"{n} {WORDS[letter]}"
+            for letter, n in zip(stage.shape, stage.tensor.shape, strict=True)
+        ),
         "file": stage.code.file,
         "line": stage.code.line,
         "text": stage.code.text,
@@ -102,7 +116,10 @@ def _tensor(subject: Subject, path: Walk, stage: Stage, head: int) -> dict[str, 
     n_rows, n_columns = table.shape
     shown = table[:MOST_ROWS, :MOST_COLUMNS]
     letters = stage.shape[-2:]
-    rows, columns = (labels(subject, path, stage.block, letter, n) for letter, n in zip(letters, table.shape, strict=True))
+    rows, columns = (
+        labels(subject, path, stage.block, letter, n)
+        for letter, n in zip(letters, table.shape, strict=True)
+    )
     finite = table[table.isfinite()]
     most = float(finite.abs().max()) if len(finite) else 0.0
     possible = None
@@ -117,13 +134,21 @@ def _tensor(subject: Subject, path: Walk, stage: Stage, head: int) -> dict[str, 
         "possible": possible,
         "signed": bool(len(finite) and finite.min() < 0),
         "most": 1.0 if stage.name in ("softmax", "probabilities", "mask") else plain(most),
-        "cut": f"the first {len(shown)} of {n_rows} rows, {shown.shape[1]} of {n_columns} columns" if shown.shape != table.shape else "",
+        "cut": f"the first {len(shown)} of {n_rows} rows, {shown.shape[1]} of {n_columns} columns"
+        if shown.shape != table.shape
+        else "",
         "likeliest": subject.names(table.argmax(-1).tolist()) if stage.block == "output" else None,
     }
 
 
 def _axis(block: str, letter: str) -> str:
-    names = {"S": "source tokens", "T": "what the decoder is given", "V": "symbols", "K": "numbers of this head", "F": "numbers inside"}
+    names = {
+        "S": "source tokens",
+        "T": "what the decoder is given",
+        "V": "symbols",
+        "K": "numbers of this head",
+        "F": "numbers inside",
+    }
     if letter == "Q":
         return f"who looks ({'source' if asks_source(block) else 'what the decoder is given'})"
     if letter == "M":
@@ -133,17 +158,35 @@ def _axis(block: str, letter: str) -> str:
 
 def _steps(subject: Subject, path: Walk, batch: Question, head: int) -> list[dict[str, Any]]:
     """The six steps, each with the stage and head that tell most about it and a sentence about this very sequence."""
-    source, given, wanted = (subject.names(tokens) for tokens in (path.source, path.given, batch.labels_BT[0].tolist()))
-    config, number, writes = subject.family.config, head + 1, "is to write" if batch.known else "wrote"
+    source, given, wanted = (
+        subject.names(tokens) for tokens in (path.source, path.given, batch.labels_BT[0].tolist())
+    )
+    config, number, writes = (
+        subject.family.config,
+        head + 1,
+        "is to write" if batch.known else "wrote",
+    )
     own_M = path.stage("encoder self-attention, layer 1", "softmax").tensor[head, 0]
     mix = sorted(zip(own_M.tolist(), source, strict=True), key=lambda pair: -pair[0])
     crossing, walker = _follower(subject, path, len(source) - 1)
     places = path.stage(crossing, "softmax").tensor[walker].argmax(-1) + 1
     written = path.stage("output", "logits").tensor.argmax(-1).tolist()
-    last, parts = ("sum", "the symbol's plus the place's") if config.places else ("symbols", "the symbol's alone: no place is added")
+    last, parts = (
+        ("sum", "the symbol's plus the place's")
+        if config.places
+        else ("symbols", "the symbol's alone: no place is added")
+    )
     told = [
-        (0, f"source embedding/{last}", f"{_row(source)}: {len(source)} vectors of {config.d_model} numbers, {parts}."),
-        (head, "encoder self-attention, layer 1/softmax", f"Each looks at all. In head {number}, {source[0]} looks most at {mix[0][1]}."),
+        (
+            0,
+            f"source embedding/{last}",
+            f"{_row(source)}: {len(source)} vectors of {config.d_model} numbers, {parts}.",
+        ),
+        (
+            head,
+            "encoder self-attention, layer 1/softmax",
+            f"Each looks at all. In head {number}, {source[0]} looks most at {mix[0][1]}.",
+        ),
         (
             head,
             "encoder feed-forward, layer 1/residual",
@@ -195,4 +238,8 @@ def _row(names: list[str]) -> str:
     return " ".join(names[:8]) + (" …" if len(names) > 8 else "")
 
 
-VIEWS: dict[str, Callable[[Subject, dict[str, Any]], dict[str, Any]]] = {"walk": walk, "walk-cell": walk_cell, **apart.VIEWS}
+VIEWS: dict[str, Callable[[Subject, dict[str, Any]], dict[str, Any]]] = {
+    "walk": walk,
+    "walk-cell": walk_cell,
+    **apart.VIEWS,
+}
