@@ -20,9 +20,23 @@ The floors, lowest first; a module imports only from floors below its own, or fr
     8  hub/          publishing, fetching, what others published
     9  comparison/   pretrained models, asked the same questions
    10  ui/           the page
-   10  commands/     what the command line can do
-   11  __main__      the command line
-   11  examples/     programs that use a page that is served
+   11  commands/     what the command line can do
+   12  __main__      the command line
+   12  examples/     programs that use a page that is served
+   13  entry_point   the command of an installed package
 """
 
-__version__ = "0.1.0"
+from pathlib import Path
+
+__version__ = "0.2.0"
+
+_PACKAGE_DIR = Path(__file__).resolve().parent
+_BUNDLED_DIR = (
+    _PACKAGE_DIR / "bundled"
+)  # only a wheel has it: pyproject.toml copies files of the repository there
+IS_INSTALLED = _BUNDLED_DIR.is_dir()
+ASSETS_DIR = (
+    _BUNDLED_DIR if IS_INSTALLED else _PACKAGE_DIR.parent
+)  # LICENSE, checkpoints/ and benchmarks/results/
+# site-packages is no place for a user's runs, so an installed package keeps them in the working directory.
+CHECKPOINTS_DIR = Path("checkpoints") if IS_INSTALLED else ASSETS_DIR / "checkpoints"

@@ -18,11 +18,13 @@ from playground.commands.experiments import experiment, lengths, published
 from playground.commands.inspecting import inspect
 from playground.commands.publishing import deploy, gallery, pull, push, reproduce
 from playground.commands.reporting import report
+from playground.commands.serving import app
 from playground.commands.terminal import Group, refuse
 from playground.commands.training import evaluate, predict, rows, train
 from playground.training.environment import NumberError, check_numbers
 
 EXAMPLES = """\
+python -m playground app
 python -m playground train --task reverse --length 10 --out my-model
 python -m playground predict my-model "3 1 4"
 python -m playground inspect my-model "3 1 4" --out figures
@@ -41,6 +43,7 @@ def main() -> None:
 
 
 for command, summary in (
+    (app, "Open the playground in a web page."),
     (train, "Train a model and save its checkpoint."),
     (rows, "Check and store a dataset of your own."),
     (evaluate, "Score a checkpoint on held-out sequences."),
@@ -62,11 +65,11 @@ for command, summary in (
     main.add_command(command)
 
 
-def run(arguments: list[str] | None = None) -> None:
-    """Click's own errors in one line too, with exit code 2."""
+def run(arguments: list[str] | None = None, name: str = "python -m playground") -> None:
+    """Run a command; report the errors of Click in one line too, with exit code 2."""
     try:
         check_numbers()
-        main.main(arguments, prog_name="python -m playground", standalone_mode=False)
+        main.main(arguments, prog_name=name, standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         raise SystemExit(2) from None

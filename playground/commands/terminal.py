@@ -16,12 +16,11 @@ import click
 import filelock
 from click.core import ParameterSource
 
+from playground import CHECKPOINTS_DIR
 from playground.training.manifest import CheckpointError, read_manifest
 
 DEFAULT_COLUMNS, DEFAULT_ROWS = 80, 24  # of a terminal that reports no size
-CHECKPOINTS = Path(
-    os.environ.get("PLAYGROUND_CHECKPOINTS") or Path(__file__).resolve().parents[2] / "checkpoints"
-)
+CHECKPOINTS = Path(os.environ.get("PLAYGROUND_CHECKPOINTS") or CHECKPOINTS_DIR)
 
 
 def refuse(message: str) -> NoReturn:

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from playground import CHECKPOINTS_DIR
 from playground.runs.memory import free_memory
 from playground.statistics import wilson
 from playground.training.files import sweep
@@ -452,10 +453,7 @@ def _about(seconds: float) -> str:
 
 def trained_models() -> Path:
     """Where trained classifiers are kept: among the runs, which no repository holds."""
-    root = (
-        os.environ.get("PLAYGROUND_CHECKPOINTS")
-        or Path(__file__).parent.parent.parent / "checkpoints"
-    )
+    root = os.environ.get("PLAYGROUND_CHECKPOINTS") or CHECKPOINTS_DIR
     return Path(root) / "runs" / "classifiers"
 
 

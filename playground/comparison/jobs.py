@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from playground import CHECKPOINTS_DIR
 from playground.runs.addresses import CLIENT_ADDRESS, half_of, holds_share
 from playground.runs.processes import Child
 
@@ -394,10 +395,7 @@ class Comparer:
 
 def models_home() -> Path:
     """Where models are kept that strangers had fetched: `PLAYGROUND_MODELS`, or a folder among the checkpoints."""
-    root = (
-        os.environ.get("PLAYGROUND_CHECKPOINTS")
-        or Path(__file__).resolve().parents[2] / "checkpoints"
-    )
+    root = os.environ.get("PLAYGROUND_CHECKPOINTS") or CHECKPOINTS_DIR
     return Path(os.environ.get("PLAYGROUND_MODELS") or Path(root) / "models").absolute()
 
 

@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from playground import CHECKPOINTS_DIR
 from playground.runs.memory import free_memory
 from playground.training.environment import megabytes
 from playground.training.files import remove_folder, sweep
@@ -34,7 +35,6 @@ NAME = re.compile(
     r"(?:[A-Za-z0-9][A-Za-z0-9._-]{0,95}/)?[A-Za-z0-9][A-Za-z0-9._-]{0,95}"
 )  # the oldest models have no owner
 TUNED = "tuned:"  # before the name of what was fine-tuned here
-CHECKPOINTS = Path(__file__).resolve().parents[2] / "checkpoints"
 SMALL_FILES = (".json", ".txt", ".model")
 CANONICAL_NAMES = {
     "bert-base-uncased": "google-bert/bert-base-uncased",
@@ -104,7 +104,7 @@ def folders_allowed() -> bool:
 
 def tuned_home() -> Path:
     """The folder of what was fine-tuned here."""
-    return Path(os.environ.get("PLAYGROUND_CHECKPOINTS", CHECKPOINTS)) / "compared"
+    return Path(os.environ.get("PLAYGROUND_CHECKPOINTS", CHECKPOINTS_DIR)) / "compared"
 
 
 def _folder_named(name: str) -> Path | None:

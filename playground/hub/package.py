@@ -27,6 +27,7 @@ from tokenizers.models import WordLevel
 from transformers import GenerationConfig, PreTrainedConfig, PreTrainedTokenizerFast
 from transformers.dynamic_module_utils import get_relative_import_files
 
+from playground import ASSETS_DIR
 from playground.families.family import Family
 from playground.models.config import ModelConfig
 from playground.tasks import EOS, PAD, SOS, Vocabulary
@@ -37,7 +38,6 @@ from playground.training.manifest import CheckpointError, Manifest, read_manifes
 
 from .forms import CAUSAL, FORMS, MASKED, SEQ2SEQ, CannotPublish, Form, form_of
 from .names import MANIFEST
-from .space import HOUSE
 
 KEPT = {  # a checkpoint's file: the package's
     "config.json": MANIFEST,
@@ -47,7 +47,7 @@ KEPT = {  # a checkpoint's file: the package's
 }
 WEIGHTS = "model.safetensors"
 PREFIX = "model."  # of the weights of a family that holds a model of transformers
-LICENSE = HOUSE / "LICENSE"
+LICENSE = ASSETS_DIR / "LICENSE"
 
 __all__ = ["CannotPublish", "build_package", "to_checkpoint", "tokenizer"]
 

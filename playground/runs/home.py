@@ -12,9 +12,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from playground import ASSETS_DIR, CHECKPOINTS_DIR, IS_INSTALLED
 from playground.training.files import write_folder
 
-BESIDE = Path(__file__).resolve().parents[2] / "checkpoints"  # beside the code
+BESIDE = CHECKPOINTS_DIR
 SHIPPED = ("copy", "reverse", "reverse-one-head")  # the checkpoints that come with the playground
 STORAGE = Path("/data")
 WANING = (
@@ -32,7 +33,8 @@ class Home:
 
 
 def find_home(storage: Path = STORAGE, mounted: Callable[[Path], bool] = os.path.ismount) -> Home:
-    """PLAYGROUND_CHECKPOINTS; else a Space's storage where it has one that can be written; else the folder beside the code.
+    """PLAYGROUND_CHECKPOINTS; else a Space's storage where it has one that can be written; else the folder beside the code, or that of
+    the working directory for an installed package.
 
     Where a Space has storage, HF_HOME is set to it too, unless it is set: processes that start from here on keep there what they fetch.
     """
@@ -44,6 +46,8 @@ def find_home(storage: Path = STORAGE, mounted: Callable[[Path], bool] = os.path
         within = stays and Path(chosen).resolve().is_relative_to(storage.resolve())
         return Home(Path(chosen), WANING if on_space and not within else "")
     if not stays:
+        if IS_INSTALLED:
+            _bring_shipped(BESIDE)
         return Home(BESIDE, WANING if on_space else "")
     root = storage / "checkpoints"
     os.environ["PLAYGROUND_CHECKPOINTS"] = str(
@@ -56,9 +60,9 @@ def find_home(storage: Path = STORAGE, mounted: Callable[[Path], bool] = os.path
 def _bring_shipped(root: Path) -> None:
     """Copy the checkpoints that come with the playground to where it looks for them, those that are not there yet."""
     for name in SHIPPED:
-        if not (root / name).exists() and (BESIDE / name).is_dir():
+        shipped = ASSETS_DIR / "checkpoints" / name
+        if not (root / name).exists() and shipped.is_dir():
             with suppress(OSError):  # a full storage is no reason not to start
                 write_folder(
-                    root / name,
-                    {path.name: path.read_bytes() for path in (BESIDE / name).iterdir()},
+                    root / name, {path.name: path.read_bytes() for path in shipped.iterdir()}
                 )

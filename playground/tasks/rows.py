@@ -18,6 +18,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from playground import CHECKPOINTS_DIR
+
 from .vocabulary import SPECIAL
 
 MOST_ROWS = 1_000_000
@@ -198,8 +200,7 @@ def _packed(parts: dict[str, bytes]) -> bytes:
 
 def rows_root() -> Path:
     """Where rows are kept on this machine: in the folder of the checkpoints."""
-    here = Path(__file__).resolve().parent.parent.parent / "checkpoints"
-    return Path(os.environ.get("PLAYGROUND_CHECKPOINTS", here)) / "rows"
+    return Path(os.environ.get("PLAYGROUND_CHECKPOINTS", CHECKPOINTS_DIR)) / "rows"
 
 
 def rows_file(content: str) -> Path:

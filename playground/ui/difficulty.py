@@ -5,15 +5,13 @@ from __future__ import annotations
 import html
 import json
 from functools import lru_cache
-from pathlib import Path
 from statistics import median
 from typing import Any
 
+from playground import ASSETS_DIR
 from playground.tasks import TASKS
 
-MEASURED = (
-    Path(__file__).parent.parent.parent / "benchmarks" / "results" / "tasks.json"
-)  # python -m benchmarks tasks
+MEASURED = ASSETS_DIR / "benchmarks" / "results" / "tasks.json"  # python -m benchmarks tasks
 
 
 def task_in_html(task: Any) -> str:

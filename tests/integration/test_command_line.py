@@ -330,7 +330,7 @@ def test_help_lists_the_commands_in_the_order_of_use_and_in_whole_phrases(run_he
     shown = run_here("--help").output
     commands = re.findall(r"^  ([a-z]+)  +\S", shown[shown.index("Commands:") : shown.index("Examples:")], re.M)
     assert commands == list(main.commands)
-    assert commands[:5] == ["train", "rows", "evaluate", "predict", "inspect"]
+    assert commands[:5] == ["app", "train", "rows", "evaluate", "predict"]
     assert "..." not in shown[shown.index("Commands:") :]
 
 

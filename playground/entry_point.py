@@ -1,0 +1,24 @@
+"""The command `transformer-playground` of an installed package: `python -m playground` by another name.
+
+Worker processes import the script of the command again, and this module with it, so it imports little.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+
+def main() -> None:
+    """Run the command line."""
+    signal.signal(
+        signal.SIGINT, lambda number, frame: sys.exit(128 + number)
+    )  # the import below takes seconds
+    try:
+        from playground.__main__ import run
+
+        run(name="transformer-playground")
+    finally:
+        signal.signal(
+            signal.SIGINT, signal.SIG_IGN
+        )  # the interpreter restores the default action of every other handler

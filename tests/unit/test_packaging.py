@@ -1,0 +1,139 @@
+"""The metadata of the package, and the files of its wheel."""
+
+import ast
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+
+import pytest
+from click.testing import CliRunner
+from hatchling.builders.wheel import WheelBuilder
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import playground
+from app import main as app
+from playground.__main__ import main, run
+from tests.support.app_server import ROOT, SHIPPED
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+DISTRIBUTIONS = {"yaml": "pyyaml"}  # of modules that do not bear their name
+
+
+def parsed(lines):
+    """Requirements by canonical name."""
+    return {canonicalize_name(each.name): each for each in map(Requirement, lines)}
+
+
+def pins(*files):
+    """The pinned version of each distribution in these files."""
+    lines = [line for file in files for line in (ROOT / file).read_text().splitlines() if line and not line.startswith(("#", "-"))]
+    return {name: str(each.specifier).removeprefix("==") for name, each in parsed(lines).items()}
+
+
+def imported_distributions():
+    """The distribution of every third-party module that the package imports, at the top of a file or inside a function."""
+    modules = set()
+    for path in [ROOT / "app.py", *(ROOT / "playground").rglob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                modules |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                modules.add(node.module.split(".")[0])
+    return {canonicalize_name(DISTRIBUTIONS.get(name, name)) for name in modules - sys.stdlib_module_names - {"playground"}}
+
+
+def test_every_imported_package_is_declared():
+    optional = [line for extra in ("mcp", "space") for line in PROJECT["optional-dependencies"][extra]]
+    declared = set(parsed(PROJECT["dependencies"])) | set(parsed(optional)) | {"mcp"}  # gradio[mcp] installs mcp
+    assert imported_distributions() <= declared
+
+
+def test_no_dependency_is_declared_in_vain():
+    needed_unimported = {"httptools"}  # uvicorn uses it where it is installed
+    assert set(parsed(PROJECT["dependencies"])) <= imported_distributions() | needed_unimported
+
+
+def test_declared_ranges_hold_the_pinned_versions():
+    pinned = pins("requirements.txt", "constraints.txt")
+    for name, requirement in parsed(PROJECT["dependencies"]).items():
+        assert requirement.specifier.contains(pinned[name]), requirement
+    for name, requirement in parsed(PROJECT["optional-dependencies"]["dev"]).items():
+        assert requirement.specifier.contains(pins("requirements-dev.txt")[name]), requirement
+
+
+def test_declared_packages_are_those_of_the_requirements_files():
+    assert set(pins("requirements.txt")) <= set(parsed(PROJECT["dependencies"]))
+    assert set(pins("requirements-dev.txt")) == set(parsed(PROJECT["optional-dependencies"]["dev"]))
+
+
+@pytest.fixture(scope="module")
+def wheel_files():
+    """Each path in the wheel, with the file that it is copied from."""
+    builder = WheelBuilder(str(ROOT))
+    return {file.distribution_path: file.path for file in builder.recurse_included_files()}
+
+
+def test_wheel_holds_every_file_of_the_package(wheel_files):
+    tracked = subprocess.run(["git", "ls-files", "playground"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    assert len(tracked) > 200
+    assert set(tracked) <= set(wheel_files)
+    beyond = set(wheel_files) - {path.relative_to(ROOT).as_posix() for path in (ROOT / "playground").rglob("*")}
+    assert all(path.startswith("playground/bundled/") for path in beyond)
+
+
+def test_wheel_holds_the_files_that_the_package_reads_outside_its_folder(wheel_files):
+    bundled = {path.removeprefix("playground/bundled/"): file for path, file in wheel_files.items() if "/bundled/" in path}
+    expected = {"LICENSE", "benchmarks/results/tasks.json"}
+    expected |= {path.relative_to(ROOT).as_posix() for name in SHIPPED for path in (ROOT / "checkpoints" / name).iterdir()}
+    assert set(bundled) == expected
+    assert all((playground.ASSETS_DIR / path).read_bytes() == (ROOT / path).read_bytes() for path in expected)
+    # A new use of ASSETS_DIR needs its file in pyproject.toml.
+    uses = [
+        found
+        for path in (ROOT / "playground").rglob("*.py")
+        for found in re.findall(r'ASSETS_DIR / "(\w+)"', path.read_text(encoding="utf-8"))
+    ]
+    assert sorted(set(uses)) == ["LICENSE", "benchmarks", "checkpoints"]
+
+
+def test_version_has_one_source():
+    assert PROJECT["dynamic"] == ["version"]
+    assert WheelBuilder(str(ROOT)).metadata.version == playground.__version__
+
+
+def test_installed_package_keeps_checkpoints_in_the_working_directory(wheel_files, tmp_path):
+    """A copy of the package with the bundled files, as pip unpacks a wheel."""
+    site = tmp_path / "site-packages"
+    for path, source in wheel_files.items():
+        (site / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, site / path)
+    code = "from playground.runs.home import find_home; print(find_home().root)"
+    work = tmp_path / "work"
+    work.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=work, env={"PYTHONPATH": str(site)}, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("checkpoints\n", "")
+    assert {path.name for path in (work / "checkpoints").iterdir()} == set(SHIPPED)
+    for name in SHIPPED:
+        assert (work / "checkpoints" / name / "config.json").read_bytes() == (ROOT / "checkpoints" / name / "config.json").read_bytes()
+
+
+def test_command_app_has_the_options_of_app_py():
+    by_name = CliRunner().invoke(main, ["app", "--help"]).output
+    by_file = CliRunner().invoke(app, ["--help"]).output
+    assert by_name.split("\n", 1)[1] == by_file.split("\n", 1)[1]
+    assert "--no-browser" in by_name
+
+
+def test_entry_point_names_itself_in_usage(capsys):
+    assert PROJECT["scripts"] == {"transformer-playground": "playground.entry_point:main"}
+    with pytest.raises(SystemExit) as ended:
+        run(["train", "--no-such-option"], name="transformer-playground")
+    assert ended.value.code == 2
+    assert "--no-such-option" in capsys.readouterr().err
+    run(["--help"], name="transformer-playground")
+    assert capsys.readouterr().out.startswith("Usage: transformer-playground [OPTIONS] COMMAND")
