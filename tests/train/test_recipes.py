@@ -44,16 +44,23 @@ def carry_out(section, copy):
 
 @pytest.mark.smoke
 def test_there_is_a_recipe_for_each_thing_that_can_be_added():
-    assert list(SECTIONS) == ["A task", "A part", "An attention", "A family", "A tab"]
+    assert list(SECTIONS) == ["A task", "A component", "A position encoding", "An architecture", "A tab"]
 
 
-@pytest.mark.parametrize("section", ["A task", "A part", "An attention", "A family"])
+@pytest.mark.smoke
+def test_every_line_that_a_recipe_replaces_is_in_the_code():
+    for _, name, where, anchor, _ in EDIT.findall(RECIPES):
+        if where:
+            assert (ROOT / name).read_text(encoding="utf-8").count(anchor + "\n") == 1, (name, anchor)
+
+
+@pytest.mark.parametrize("section", ["A task", "A component", "A position encoding", "An architecture"])
 def test_what_a_recipe_adds_can_be_trained(section, copy):
     command = carry_out(section, copy)
     done = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     saved = json.loads((copy / command[-1] / "config.json").read_text())
-    added = {"A task": "tail", "A part": "squared", "An attention": "window", "A family": "bag"}[section]
+    added = {"A task": "tail", "A component": "squared", "A position encoding": "window", "An architecture": "bag"}[section]
     assert f'"{added}"' in json.dumps(saved)
 
 
