@@ -80,9 +80,8 @@ def measure() -> list[dict[str, Any]]:
         }  # these warm up
         for _ in range(ROUNDS):
             for size, processes in runs.items():
-                rates[size].append(
-                    round(FIELDS["batch_size"] * steps[size] / seconds(processes, steps[size]), 1)
-                )  # type: ignore[operator]
+                examples = FIELDS["batch_size"] * steps[size]  # type: ignore[operator]
+                rates[size].append(round(examples / seconds(processes, steps[size]), 1))
         for process, pipe in (each for processes in runs.values() for each in processes):
             pipe.send(0)
             process.join()

@@ -128,11 +128,11 @@ class PlaygroundDecoderOnlyForCausalLM(PreTrainedModel, GenerationMixin):
     ) -> Any:
         """Generate as transformers does, but no row outgrows the model's positions."""
         stop = StopAtLastPosition(self.longest_row)
-        return super().generate(
+        return super().generate(  # type: ignore[misc]
             *inputs,
             stopping_criteria=StoppingCriteriaList([*(stopping_criteria or ()), stop]),
             **kwargs,
-        )  # type: ignore[misc]
+        )
 
     def prepare_inputs_for_generation(  # type: ignore[override]
         self,

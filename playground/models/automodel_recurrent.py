@@ -161,11 +161,11 @@ class PlaygroundRecurrentForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         stop = StopAtLastPosition(self.network.config.max_positions)
         if kwargs.get("max_new_tokens") is not None:
             kwargs.setdefault("max_length", None)
-        return super().generate(
+        return super().generate(  # type: ignore[misc]
             *inputs,
             stopping_criteria=StoppingCriteriaList([*(stopping_criteria or ()), stop]),
             **kwargs,
-        )  # type: ignore[misc]
+        )
 
     def prepare_inputs_for_generation(  # type: ignore[override]
         self,
