@@ -37,11 +37,10 @@ def record_run(page: Page) -> list[Image.Image]:
     frames = [screenshot(page)]
     page.click("#train")
     page.mouse.move(0, 0)
-    page.wait_for_selector(".live[data-status=running]", timeout=TIMEOUT_MS)
-    while page.locator(".live[data-status=running]").count():
+    page.wait_for_selector(".live:not([data-status=checkpoint])", timeout=TIMEOUT_MS)
+    while not page.locator(".live[data-status=done]").count():
         frames.append(screenshot(page))
         page.wait_for_timeout(FRAME_INTERVAL_MS)
-    page.wait_for_selector(".live[data-status=done]", timeout=TIMEOUT_MS)
     page.wait_for_selector(".answer .ok", timeout=TIMEOUT_MS)
     return [*frames, screenshot(page)]
 

@@ -80,8 +80,9 @@ def test_every_requirement_is_pinned():
             assert re.fullmatch(r"-r requirements\.txt|-c constraints\.txt|[\w-]+(\[\w+\])?==[\w.]+", line), line
 
 
-def test_the_tree_in_the_readme_is_the_tree_of_the_repo():
-    block = re.search(r"## What is where\n+```\n(.*?)```", README, re.S).group(1)
+def test_the_tree_in_the_architecture_document_is_the_tree_of_the_repo():
+    architecture = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    block = re.search(r"## Files\n+```\n(.*?)```", architecture, re.S).group(1)
     paths, stack = [], []
     for line in block.splitlines():
         indent, name = re.match(r"( *)(\S+)", line).groups()
