@@ -18,11 +18,11 @@ from tests.support.app_server import AppServer
 from tests.support.chromium import FLAGS, find_browser
 
 FILE = Path(__file__).with_name("training.webp")
-VIEWPORT = {"width": 1280, "height": 800}
-SIZE = (960, 600)  # pixels of the animation
+VIEWPORT = {"width": 1280, "height": 1000}
+SIZE = (960, 750)  # pixels of the animation
 FRAME_INTERVAL_MS = 100
 MAX_FRAMES = 60
-FRAME_MS, LAST_FRAME_MS = 140, 2000
+DURATION_MS, LAST_FRAME_MS = 10_000, 2000
 TIMEOUT_MS = 180_000
 
 
@@ -62,7 +62,7 @@ def main(file: Path) -> None:
         browser.close()
         server.stop()
     first, *others = sample(frames, MAX_FRAMES)
-    durations = [FRAME_MS] * len(others) + [LAST_FRAME_MS]
+    durations = [(DURATION_MS - LAST_FRAME_MS) // len(others)] * len(others) + [LAST_FRAME_MS]
     first.save(
         file, save_all=True, append_images=others, duration=durations, loop=0, quality=55, method=6
     )

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 
 from tests.support.app_server import ROOT
 
@@ -16,6 +17,7 @@ def repo(tmp_path):
     (tmp_path / "scripts").mkdir()
     (tmp_path / "playground" / "__init__.py").write_text('"""It."""\n\n__version__ = "0.1.0"\n')
     (tmp_path / "CHANGELOG.md").write_text(CHANGED)
+    (tmp_path / "CITATION.cff").write_text('version: 0.1.0\ndate-released: "2026-01-01"\n')
     shutil.copy(ROOT / "scripts" / "release.py", tmp_path / "scripts")
     for words in (("init", "-q"), ("config", "user.email", "a@b.c"), ("config", "user.name", "A"), ("add", "."), ("commit", "-qm", "It")):
         subprocess.run(["git", *words], cwd=tmp_path, check=True)
@@ -38,6 +40,9 @@ def test_a_release_names_what_was_unreleased_and_tags_it(repo):
     assert re.search(
         r"## \[Unreleased\]\n\n## \[0\.2\.0\] - \d{4}-\d\d-\d\d\n\n### Added\n- Something", (repo / "CHANGELOG.md").read_text()
     )
+    citation = yaml.safe_load((repo / "CITATION.cff").read_text())
+    assert citation["version"] == "0.2.0"
+    assert f"## [0.2.0] - {citation['date-released']}\n" in (repo / "CHANGELOG.md").read_text()
     assert git(repo, "status", "--porcelain") == ""
     assert git(repo, "describe", "--exact-match").strip() == "v0.2.0"
     again = release(repo, "0.3.0")

@@ -8,6 +8,7 @@ import sys
 import tomllib
 
 import pytest
+import yaml
 from click.testing import CliRunner
 from hatchling.builders.wheel import WheelBuilder
 from packaging.requirements import Requirement
@@ -137,3 +138,25 @@ def test_entry_point_names_itself_in_usage(capsys):
     assert "--no-such-option" in capsys.readouterr().err
     run(["--help"], name="transformer-playground")
     assert capsys.readouterr().out.startswith("Usage: transformer-playground [OPTIONS] COMMAND")
+
+
+def test_citation_names_the_version_and_the_licence():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["version"] == playground.__version__
+    assert citation["license"] == PROJECT["license"]
+    assert citation["authors"] == PROJECT["authors"]
+
+
+ISSUE_FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*_*.yml"))
+
+
+@pytest.mark.parametrize("path", ISSUE_FORMS, ids=lambda path: path.stem)
+def test_issue_form_has_the_fields_that_github_requires(path):
+    form = yaml.safe_load(path.read_text(encoding="utf-8"))
+    assert form["name"]
+    assert form["description"]
+    fields = [each for each in form["body"] if each["type"] != "markdown"]
+    assert fields
+    assert len({each["id"] for each in fields}) == len(fields)
+    assert all(each["attributes"]["label"] for each in fields)
+    assert {each["type"] for each in fields} <= {"input", "textarea", "dropdown", "checkboxes"}
