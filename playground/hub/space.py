@@ -9,9 +9,10 @@ from playground.runs.home import SHIPPED
 
 HOUSE = Path(__file__).resolve().parents[2]
 SINGLE = ("app.py", "requirements.txt", "README.md", "LICENSE")
-PICTURE = "docs/images/train.png"  # which README.md shows
+PICTURE = "docs/images/train.png"  # the thumbnail
 OWN = (
     "playground/",
+    "docs/images/",  # which README.md shows
     *(f"checkpoints/{name}/" for name in SHIPPED),
 )  # what else is in a Space is its owner's
 AT_THE_END = "\n---\n"  # of the front matter
@@ -34,7 +35,7 @@ def space_files(house: Path = HOUSE) -> dict[str, Path]:
         for path in inside
         if path.is_file() and "__pycache__" not in path.parts and not path.name.startswith(".")
     ]
-    return {path.relative_to(house).as_posix(): path for path in sorted([*single, *kept])}
+    return {path.relative_to(house).as_posix(): path for path in sorted({*single, *kept})}
 
 
 def build_space(folder: Path, url: str, house: Path = HOUSE) -> None:

@@ -1,10 +1,12 @@
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from huggingface_hub import SpaceCardData
+from PIL import Image
 
 from playground.comparison.pretrained import CANONICAL_NAMES
 from playground.hub.names import TAG
@@ -115,11 +117,35 @@ def test_workflow_actions_are_pinned_by_commit():
             assert re.match(r"[\w/-]+@[0-9a-f]{40}\b", uses), uses
 
 
-def test_the_pictures_of_the_readme_are_there():
-    pictures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", README)
-    assert pictures
-    for picture in pictures:
-        assert (ROOT / picture).stat().st_size > 10_000
+PICTURES = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", README)
+
+
+def test_animation_of_the_readme_shows_a_run_of_ten_seconds():
+    (animation,) = [picture for picture in PICTURES if picture.endswith(".webp")]
+    with Image.open(ROOT / animation) as image:
+        assert image.n_frames >= 20
+        assert image.width > image.height >= 600
+        milliseconds = 0
+        for frame in range(image.n_frames):
+            image.seek(frame)
+            image.load()
+            milliseconds += image.info["duration"]
+    assert 9_000 <= milliseconds <= 11_000
+
+
+def test_badges_agree_with_the_repository():
+    badges = {Path(picture).stem: picture for picture in PICTURES if picture.endswith(".svg")}
+    assert set(badges) == {"badge", "licence", "python"}
+    workflow = re.fullmatch(r"\.\./\.\./actions/(workflows/\w+\.yml)/badge\.svg", badges["badge"])
+    assert (ROOT / ".github" / workflow[1]).is_file()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    licence, python = ((ROOT / badges[name]).read_text() for name in ("licence", "python"))
+    assert f"licence: {project['license']}<" in licence
+    assert f"python: {project['requires-python'].removeprefix('>=')} or later<" in python
+
+
+def test_readme_has_at_most_900_words():
+    assert len(README.split("\n---\n", 1)[1].split()) <= 900
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -142,6 +168,8 @@ def test_no_large_file_is_kept():
 def test_every_link_in_the_documents_leads_somewhere():
     for document in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / ".github").glob("*.md")):
         for target in re.findall(r"\]\(([^)#\s]+)\)", document.read_text(encoding="utf-8")):
+            if target.startswith("../../actions/workflows/"):  # of the repository's page on GitHub
+                continue
             assert target.startswith("https://") or (document.parent / target).exists(), f"{document.name} links {target}"
 
 

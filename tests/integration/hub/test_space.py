@@ -49,6 +49,8 @@ def deployed(hub, deploy):
 def test_what_a_space_needs_is_in_it_and_nothing_else():
     names = set(space_files())
     assert {"app.py", "requirements.txt", "README.md", "LICENSE", PICTURE, "playground/ui/app.py", "playground/ui/live.js"} <= names
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert {f"docs/images/{name}" for name in re.findall(r"\(docs/images/([\w.]+)\)", readme)} <= names
     assert {name.split("/")[1] for name in names if name.startswith("checkpoints/")} == set(SHIPPED)
     assert {name.split("/")[0] for name in names} == {
         "app.py", "requirements.txt", "README.md", "LICENSE", "docs", "playground", "checkpoints",

@@ -1,4 +1,4 @@
-"""Record the animation of the README: `python -m docs.images.record [FILE]`.
+"""Record the animation of the README: `python -m scripts.record_animation [FILE]`.
 
 The script starts the app, trains the default model in headless Chromium, and saves about ten
 seconds of the page as an animated WebP.
@@ -14,10 +14,10 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
-from tests.support.app_server import AppServer
+from tests.support.app_server import ROOT, AppServer
 from tests.support.chromium import FLAGS, find_browser
 
-FILE = Path(__file__).with_name("training.webp")
+FILE = ROOT / "docs" / "images" / "training.webp"
 VIEWPORT = {"width": 1280, "height": 1000}
 SIZE = (960, 750)  # pixels of the animation
 FRAME_INTERVAL_MS = 100
