@@ -52,8 +52,8 @@ RECOVERS_WITHIN = 120.0  # seconds until every run goes on, or waits in line aga
 COUNTED = ("survived", "errors", "away")
 FORGETS = 75.0  # seconds after which a server has let go of what nobody watches
 ENVIRONMENT = {"GRADIO_SERVER_NAME": "0.0.0.0", "PLAYGROUND_ADDRESS_MS": "0", "PLAYGROUND_SLOTS": str(SLOTS),
-               "PLAYGROUND_LEASE": "30", "PLAYGROUND_REAP": "10",
-               "PLAYGROUND_HUNG_AFTER": str(HUNG_AFTER), "PLAYGROUND_THREADS": "1"}  # fmt: skip
+               "PLAYGROUND_IDLE_TIMEOUT_S": "30", "PLAYGROUND_RELEASE_AFTER_S": "10",
+               "PLAYGROUND_HANG_TIMEOUT_S": str(HUNG_AFTER), "PLAYGROUND_THREADS": "1"}  # fmt: skip
 
 
 # What is done to it. Each takes the stage and its disk, and returns when it is done.

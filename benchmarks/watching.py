@@ -99,7 +99,7 @@ def speed_of(run: Any, seconds: float) -> float:
 def measure() -> dict[str, Any]:
     cores = sorted(os.sched_getaffinity(0))
     training, serving = cores[0], cores[-1]
-    os.environ["PLAYGROUND_LEASE"] = "0"
+    os.environ["PLAYGROUND_IDLE_TIMEOUT_S"] = "0"
     from playground.lab.laboratory import Laboratory
     from playground.runs.processes import warm_up
     from playground.runs.registry import Registry

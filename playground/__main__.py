@@ -21,7 +21,7 @@ from playground.commands.reporting import report
 from playground.commands.serving import app
 from playground.commands.terminal import Group, refuse
 from playground.commands.training import evaluate, predict, rows, train
-from playground.training.environment import NumberError, check_numbers
+from playground.training.environment import EnvError, validate_env
 
 EXAMPLES = """\
 python -m playground app
@@ -68,12 +68,12 @@ for command, summary in (
 def run(arguments: list[str] | None = None, name: str = "python -m playground") -> None:
     """Run a command; report the errors of Click in one line too, with exit code 2."""
     try:
-        check_numbers()
+        validate_env()
         main.main(arguments, prog_name=name, standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         raise SystemExit(2) from None
-    except NumberError as error:
+    except EnvError as error:
         refuse(str(error))
     except click.UsageError as error:
         refuse(error.format_message())

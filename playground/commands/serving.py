@@ -29,11 +29,11 @@ import click
 )
 def app(host: str | None, port: int | None, share: bool, browser: bool) -> None:
     """Open the playground in a web page."""
-    from playground.training.environment import NumberError, check_numbers
+    from playground.training.environment import EnvError, validate_env
 
     try:
-        check_numbers()
-    except NumberError as error:
+        validate_env()
+    except EnvError as error:
         raise click.ClickException(str(error)) from None
     from playground.ui.app import serve
 

@@ -20,6 +20,7 @@ from typing import Any
 from playground import CHECKPOINTS_DIR
 from playground.runs.addresses import CLIENT_ADDRESS, half_of, holds_share
 from playground.runs.processes import Child
+from playground.training.environment import is_env_set
 
 from .work import KINDS, LIGHT, QUIET, Refused
 
@@ -291,7 +292,8 @@ class Comparer:
         if self.hosted:  # the cache of whoever owns this machine is nobody else's
             home = str(models_home())
             local |= {"PLAYGROUND_MODELS": home, "HF_HUB_CACHE": home}
-        usual = {"PLAYGROUND_MODEL_MB": "600"} if self.hosted else {}
+        is_default = self.hosted and not is_env_set("MAX_MODEL_MB")
+        usual = {"PLAYGROUND_MAX_MODEL_MB": "600"} if is_default else {}
         inherited = {
             name: value for name, value in os.environ.items() if name.startswith(PASSED_ON)
         }

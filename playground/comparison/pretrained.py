@@ -23,7 +23,7 @@ from typing import Any
 
 from playground import CHECKPOINTS_DIR
 from playground.runs.memory import free_memory
-from playground.training.environment import megabytes
+from playground.training.environment import env_bytes
 from playground.training.files import remove_folder, sweep
 
 from .work import Cancelled, Refused, Tell, in_words
@@ -94,7 +94,7 @@ class Found:
 
 def most_bytes() -> int:
     """How large a model may be that is used here."""
-    return megabytes("MODEL_MB")
+    return env_bytes("MAX_MODEL_MB")
 
 
 def folders_allowed() -> bool:
@@ -367,7 +367,7 @@ def most_kept() -> int | None:
     own = os.environ.get("PLAYGROUND_MODELS")
     if not own or Path(own).absolute() != _cache().absolute():
         return None
-    return megabytes("MODELS_MB")
+    return env_bytes("MODEL_CACHE_MB")
 
 
 def _used(home: Path) -> None:

@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from playground.training.environment import megabytes
+from playground.training.environment import env_bytes
 from playground.training.files import write_file
 from playground.training.manifest import CheckpointError, parse_json
 
@@ -31,7 +31,7 @@ FINENESS = (
     1,
 )  # weights kept in each doubling of the step; the first is kept until the budget is full
 STATE_STRIDE = 16
-BUDGET = megabytes("HISTORY_MB")  # bytes for a run: two thirds weights, one third states
+BUDGET = env_bytes("HISTORY_MB")  # bytes for a run: two thirds weights, one third states
 PASSING = 3  # weights that only the live view needs: so many of the latest stay
 LONGEST_LINE = 10_000  # bytes of metrics.jsonl; it may be anybody's
 WEIGHTS, STATE = ".safetensors", ".state.safetensors"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from playground.models.config import SettingError, plain
 from playground.training.config import RunConfig
-from playground.training.environment import megabytes, number
+from playground.training.environment import env_bytes, env_number
 
 from .processes import usable_cores
 from .run import Refused
@@ -56,16 +56,16 @@ class Limits:
         """Those of a server that is open to others, as the environment says (environment.py has the defaults).
 
         Raises:
-            NumberError: for a variable that is no number.
+            EnvError: for a variable that is no number.
         """
         sizes = {
-            name: int(number(SETTINGS[name]))
+            name: int(env_number(SETTINGS[name]))
             for name in ("d_model", "n_layers", "max_length", "batch_size")
         }
         return cls(
-            **sizes, threads=max(1, usable_cores() // slots()), metrics_bytes=LONGEST_METRICS, minutes=number("MAX_MINUTES"),
+            **sizes, threads=max(1, usable_cores() // slots()), metrics_bytes=LONGEST_METRICS, minutes=env_number("MAX_MINUTES"),
             look_seconds=HOSTED_LOOK, proof_seconds=HOSTED_PROOF,
-            own_bytes=megabytes("RUNS_MB"), all_bytes=megabytes("RUNS_IN_ALL_MB"), on_a_space="SPACE_ID" in os.environ,
+            own_bytes=env_bytes("RUNS_MB"), all_bytes=env_bytes("RUNS_TOTAL_MB"), on_a_space="SPACE_ID" in os.environ,
         )  # fmt: skip
 
     @property
@@ -149,7 +149,7 @@ class Limits:
 
 def slots() -> int:
     """Runs that train at the same time, where nobody says how many."""
-    return int(number("SLOTS")) or max(2, usable_cores())
+    return int(env_number("SLOTS")) or max(2, usable_cores())
 
 
 def kept_by(config: RunConfig) -> int:

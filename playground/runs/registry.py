@@ -28,7 +28,7 @@ import psutil
 
 from playground.models.config import SettingError
 from playground.training.config import MOST_CHANGES, Change, RunConfig, settings_at, with_change
-from playground.training.environment import number
+from playground.training.environment import env_number
 from playground.training.files import sweep, way_out
 from playground.training.manifest import Manifest, read_manifest
 
@@ -107,9 +107,9 @@ class Registry:
         self.limits = limits or Limits.none()
         self.slots = slots or usual_slots()
         self.slots_an_owner = min(slots_an_owner or self.slots, self.slots)
-        self.lease = number("LEASE") if lease is None else lease
-        self.reap = number("REAP") if reap is None else reap
-        self.hung_after = number("HUNG_AFTER") if hung_after is None else hung_after
+        self.lease = env_number("IDLE_TIMEOUT_S") if lease is None else lease
+        self.reap = env_number("RELEASE_AFTER_S") if reap is None else reap
+        self.hung_after = env_number("HANG_TIMEOUT_S") if hung_after is None else hung_after
         self.eyes = Eyes()
         self.prover = (
             Eyes()

@@ -24,14 +24,14 @@ from multiprocessing.connection import Client, Listener
 from types import SimpleNamespace
 
 from playground.training.devices import on_zero
-from playground.training.environment import number
+from playground.training.environment import env_number
 
 from .processes import UNSENT, Child
 from .run import Order
 
 log = logging.getLogger(__name__)
 
-SLICE = number("ZERO_SECONDS")  # seconds of training in a slice
+SLICE = env_number("ZERO_SECONDS")  # seconds of training in a slice
 MARGIN = 15.0  # seconds more that are asked for: to wake the GPU, to score and to save
 LEAVES_WITHIN = 10.0  # seconds for the last words of a slice that is over
 

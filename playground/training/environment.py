@@ -1,63 +1,79 @@
-"""The numbers that the environment may set, each with its default and what it accepts: one place, so that what is no number is told in
-a sentence before anything starts, and not by whatever happens to read it first."""
+"""Environment variables with numbers, validated at start-up, and the secrets of the server."""
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 from dataclasses import dataclass
 
 from playground.models.config import plain, shown
 
+log = logging.getLogger(__name__)
+
+PREFIX = "PLAYGROUND_"
+
 
 @dataclass(frozen=True)
-class Number:
-    """What a variable is when nobody sets it, and the range that it accepts; a `whole` one has no fractions."""
+class EnvNumber:
+    """The default of a variable and the range that it accepts; an `integer` has no fraction."""
 
     default: float
     low: float = 0
     high: float = 1e9
-    whole: bool = False
+    integer: bool = False
 
 
-# The first part of every name is PLAYGROUND_. What they mean stands beside those who read them.
-NUMBERS = {
-    "SLOTS": Number(0, high=1000, whole=True),
-    "THREADS": Number(0, high=256, whole=True),
-    "LEASE": Number(1800),
-    "REAP": Number(600),
-    "HUNG_AFTER": Number(60),
-    "HISTORY_MB": Number(96),
-    "UPLOAD_MB": Number(50),
-    "ROWS_MB": Number(100),
-    "ROWS_IN_ALL_MB": Number(2000),
-    "MODEL_MB": Number(2000),
-    "MODELS_MB": Number(3000),
-    "MAX_D_MODEL": Number(512, whole=True),
-    "MAX_LAYERS": Number(8, whole=True),
-    "MAX_LENGTH": Number(128, whole=True),
-    "MAX_BATCH": Number(512, whole=True),
-    "MAX_MINUTES": Number(15),
-    "RUNS_MB": Number(200),
-    "RUNS_IN_ALL_MB": Number(5000),
-    "ZERO_SECONDS": Number(20, low=1, high=3600),
-    "ADDRESS_MS": Number(500),
-    "OWNER_MS": Number(200),
-    "API_STARTS": Number(10),
-    "API_HEAVY": Number(20),
-    "API_CALLS": Number(600),
-    "API_AT_ONCE": Number(2, low=1, high=1000, whole=True),
-    "API_PROXIES": Number(1, low=1, high=100, whole=True),
+# Without PREFIX. docs/hosting.md says what each means.
+ENV_NUMBERS = {
+    "SLOTS": EnvNumber(0, high=1000, integer=True),
+    "THREADS": EnvNumber(0, high=256, integer=True),
+    "IDLE_TIMEOUT_S": EnvNumber(1800),
+    "RELEASE_AFTER_S": EnvNumber(600),
+    "HANG_TIMEOUT_S": EnvNumber(60),
+    "HISTORY_MB": EnvNumber(96),
+    "UPLOAD_MB": EnvNumber(50),
+    "DATASETS_PER_USER_MB": EnvNumber(100),
+    "DATASETS_TOTAL_MB": EnvNumber(2000),
+    "MAX_MODEL_MB": EnvNumber(2000),
+    "MODEL_CACHE_MB": EnvNumber(3000),
+    "MAX_D_MODEL": EnvNumber(512, integer=True),
+    "MAX_LAYERS": EnvNumber(8, integer=True),
+    "MAX_LENGTH": EnvNumber(128, integer=True),
+    "MAX_BATCH": EnvNumber(512, integer=True),
+    "MAX_MINUTES": EnvNumber(15),
+    "RUNS_MB": EnvNumber(200),
+    "RUNS_TOTAL_MB": EnvNumber(5000),
+    "ZERO_SECONDS": EnvNumber(20, low=1, high=3600),
+    "ADDRESS_MS": EnvNumber(500),
+    "OWNER_MS": EnvNumber(200),
+    "API_STARTS": EnvNumber(10),
+    "API_HEAVY": EnvNumber(20),
+    "API_CALLS": EnvNumber(600),
+    "API_MAX_CONCURRENT": EnvNumber(2, low=1, high=1000, integer=True),
+    "API_PROXIES": EnvNumber(1, low=1, high=100, integer=True),
 }
 
+# Names of version 0.1.0. Version 0.3.0 removes them.
+DEPRECATED_NAMES = {
+    "IDLE_TIMEOUT_S": "LEASE",
+    "RELEASE_AFTER_S": "REAP",
+    "HANG_TIMEOUT_S": "HUNG_AFTER",
+    "DATASETS_PER_USER_MB": "ROWS_MB",
+    "DATASETS_TOTAL_MB": "ROWS_IN_ALL_MB",
+    "MAX_MODEL_MB": "MODEL_MB",
+    "MODEL_CACHE_MB": "MODELS_MB",
+    "RUNS_TOTAL_MB": "RUNS_IN_ALL_MB",
+    "API_MAX_CONCURRENT": "API_AT_ONCE",
+}
 
-# Read by the server alone. Its worker processes parse files of strangers, and do not inherit them.
+# Only the server reads these. Its workers parse untrusted files and do not inherit them.
 SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "OAUTH_CLIENT_SECRET")
 _secrets: dict[str, str] = {}
 
 
 def withhold_secrets() -> None:
-    """Take the secrets out of the environment that child processes inherit. Safe to call again."""
+    """Remove the secrets from the environment that child processes inherit. Idempotent."""
     _secrets.update({name: os.environ.pop(name) for name in SECRETS if name in os.environ})
 
 
@@ -66,52 +82,70 @@ def secret(name: str) -> str:
     return _secrets.get(name) or os.environ.get(name, "")
 
 
-class NumberError(ValueError):
-    """A variable that is set to what it does not accept; the message names it and says what it accepts."""
+class EnvError(ValueError):
+    """An environment variable has a value that it does not accept."""
 
 
-def number(name: str) -> float:
-    """The number that PLAYGROUND_`name` is set to, or its default where it is not set, or to nothing.
+def _variable(name: str) -> tuple[str, str]:
+    """Return the name of the variable that is set, which may be a deprecated one, and its value."""
+    for candidate in (name, DEPRECATED_NAMES.get(name, name)):
+        if value := os.environ.get(PREFIX + candidate, "").strip():
+            return PREFIX + candidate, value
+    return PREFIX + name, ""
+
+
+def env_number(name: str) -> float:
+    """Return the number that PLAYGROUND_`name` is set to, or its default where it is not set.
 
     Raises:
-        NumberError: for what is no such number.
+        EnvError: for a value outside the range of the variable, or one that is no number.
     """
-    about = NUMBERS[name]
-    given = os.environ.get(f"PLAYGROUND_{name}", "").strip()
+    spec = ENV_NUMBERS[name]
+    variable, text = _variable(name)
     try:
-        value = float(given) if given else about.default
+        value = float(text) if text else spec.default
     except ValueError:
         value = math.nan
-    if not about.low <= value <= about.high or (about.whole and value % 1):
-        kind = "a whole number" if about.whole else "a number"
-        bounds = f"from {plain(int(about.low))} to {plain(int(about.high))}"
-        raise NumberError(
-            f"PLAYGROUND_{name} is {shown(given)}; it must be {kind} {bounds}, or be left out for {plain(about.default)}"
+    if not spec.low <= value <= spec.high or (spec.integer and value % 1):
+        kind = "a whole number" if spec.integer else "a number"
+        bounds = f"from {plain(int(spec.low))} to {plain(int(spec.high))}"
+        default = plain(spec.default)
+        raise EnvError(
+            f"{variable} is {shown(text)}; it must be {kind} {bounds}, or be left out for {default}"
         )
     return value
 
 
-def check_numbers() -> None:
-    """Read every one of them, so that a slip is told at the start.
+def validate_env() -> None:
+    """Read every variable, so that an invalid value gives one clear error at start-up.
 
     Raises:
-        NumberError: with a line for each that is wrong.
+        EnvError: with a line for each invalid value.
     """
-    wrong = []
-    for name in NUMBERS:
+    errors = []
+    for name in ENV_NUMBERS:
         try:
-            number(name)
-        except NumberError as error:
-            wrong.append(str(error))
-    if wrong:
-        raise NumberError("\n".join(wrong))
+            env_number(name)
+        except EnvError as error:
+            errors.append(str(error))
+        variable, _ = _variable(name)
+        if variable != PREFIX + name:
+            log.warning("%s is deprecated; set %s%s instead", variable, PREFIX, name)
+    if errors:
+        raise EnvError("\n".join(errors))
 
 
-def is_set(name: str) -> bool:
-    """Whether PLAYGROUND_`name` is set to anything."""
-    return bool(os.environ.get(f"PLAYGROUND_{name}", "").strip())
+def is_env_set(name: str) -> bool:
+    """Return whether PLAYGROUND_`name`, or its deprecated name, has a value."""
+    return bool(_variable(name)[1])
 
 
-def megabytes(name: str) -> int:
-    """Bytes, where the variable says megabytes."""
-    return int(number(name) * 1_000_000)
+def set_env_default(name: str, value: str) -> None:
+    """Set PLAYGROUND_`name` where neither it nor its deprecated name has a value."""
+    if not is_env_set(name):
+        os.environ[PREFIX + name] = value
+
+
+def env_bytes(name: str) -> int:
+    """Return the bytes of a variable in megabytes (10**6 bytes)."""
+    return int(env_number(name) * 1_000_000)

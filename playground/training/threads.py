@@ -13,11 +13,11 @@ from playground.tasks.held_out import training_batch
 
 from .config import MOST_CHANGES
 from .devices import usable_cores
-from .environment import number
+from .environment import env_number
 from .trainer import Trainer
 
 # What is taken instead of trying, for servers with many visitors; 0 tries.
-GIVEN = int(number("THREADS"))
+GIVEN = int(env_number("THREADS"))
 FIRST_AT = 10  # updates before the first try, so that what is made once has been made, and the pace so far is known
 ROUNDS = 5  # tries of each number, in turn
 HOPELESS = (

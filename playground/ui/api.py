@@ -32,7 +32,7 @@ from playground.statistics import wilson
 from playground.tasks import ROWS, TASKS
 from playground.training.config import RunConfig, field_owner, setting_of
 from playground.training.devices import ZERO, on_zero
-from playground.training.environment import number
+from playground.training.environment import env_number
 from playground.training.manifest import CheckpointError
 from playground.training.presets import PRESETS, family_config, preset_config
 
@@ -80,7 +80,7 @@ class Endpoints:
         self.limits = Limits.from_environment(opened)
         self.waiting = Counter[str]()  # calls that wait for a job, by client
         self.looking = Places(LOOKS_AT_ONCE, 4 * LOOKS_AT_ONCE)
-        self.evaluating = Places(int(number("API_AT_ONCE")))  # of everybody together
+        self.evaluating = Places(int(env_number("API_MAX_CONCURRENT")))  # of everybody together
 
     def place(self) -> None:
         """Make the endpoints part of the page that is being built."""

@@ -27,7 +27,7 @@ from playground.runs.limits import Limits
 from playground.runs.processes import Child, warm_up
 from playground.runs.registry import Registry
 from playground.runs.zero import find_lender
-from playground.training.environment import withhold_secrets
+from playground.training.environment import set_env_default, withhold_secrets
 
 from .api import Endpoints, has_mcp
 from .asked import Answerer, asked
@@ -259,8 +259,8 @@ def serve(
     share = share or os.environ.get("GRADIO_SHARE", "").lower() == "true"
     opened = is_open(host or os.environ.get("GRADIO_SERVER_NAME"), share)
     if opened:  # many visitors share one machine
-        for name, value in (("PLAYGROUND_LEASE", "180"), ("PLAYGROUND_HISTORY_MB", "32")):
-            os.environ.setdefault(name, value)
+        set_env_default("IDLE_TIMEOUT_S", "180")
+        set_env_default("HISTORY_MB", "32")
     lender, note = find_lender()
     home = find_home()
     try:

@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response
 
 from playground.runs.addresses import CLIENT_ADDRESS, half_of, holds_share
 from playground.runs.run import Refused
-from playground.training.environment import is_set, number
+from playground.training.environment import env_number, is_env_set
 
 BURST_SECONDS = 10.0  # a full bucket holds the load of so many seconds
 MOST_CLIENTS = 10_000  # remembered; the one that asked longest ago goes first
@@ -42,10 +42,10 @@ def client_of(connection: HTTPConnection) -> str:
     the trusted proxies may be forged. The header counts on a Space, and where API_PROXIES is set.
     """
     address = connection.client.host if connection.client else ""
-    if "SPACE_ID" not in os.environ and not is_set("API_PROXIES"):
+    if "SPACE_ID" not in os.environ and not is_env_set("API_PROXIES"):
         return network_of(address)
     hops = [hop.strip() for hop in connection.headers.get("x-forwarded-for", "").split(",")]
-    return network_of(hops[-min(int(number("API_PROXIES")), len(hops))] or address)
+    return network_of(hops[-min(int(env_number("API_PROXIES")), len(hops))] or address)
 
 
 @lru_cache(maxsize=1000)
@@ -109,7 +109,10 @@ class Limits:
     def from_environment(cls, opened: bool) -> Limits:
         """Read the limits from the environment; a local instance has none by default."""
         return cls(
-            {kind: number(name) if opened or is_set(name) else 0 for kind, name in A_MINUTE.items()}
+            {
+                kind: env_number(name) if opened or is_env_set(name) else 0
+                for kind, name in A_MINUTE.items()
+            }
         )
 
     def take(self, kind: str, client: str, now: float | None = None) -> None:
@@ -151,7 +154,7 @@ class LoadLimits:
         """Read the limits from the environment; a local instance has none by default."""
         return cls(
             *(
-                number(name) if is_open or is_set(name) else 0.0
+                env_number(name) if is_open or is_env_set(name) else 0.0
                 for name in ("ADDRESS_MS", "OWNER_MS")
             )
         )

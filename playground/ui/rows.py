@@ -35,7 +35,7 @@ from playground.runs.registry import Registry
 from playground.runs.run import Refused, fingerprint, size_of
 from playground.tasks import ROWS
 from playground.tasks.rows import CONTENT, MissingRows, RowsError, kept_about, rows_root
-from playground.training.environment import number
+from playground.training.environment import env_number
 from playground.training.files import way_out, write_folder
 
 from .limits import FairPlaces, client_of
@@ -69,8 +69,8 @@ class Bringing:
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
-        self.own_mb = number("ROWS_MB")
-        self.all_mb = number("ROWS_IN_ALL_MB")
+        self.own_mb = env_number("DATASETS_PER_USER_MB")
+        self.all_mb = env_number("DATASETS_TOTAL_MB")
         self._read: OrderedDict[str, tuple[str, Path]] = (
             OrderedDict()
         )  # by owner: content and folder of what was read last

@@ -33,7 +33,7 @@ from playground.models.config import SettingError
 from playground.runs.gather import FILES, gather
 from playground.runs.registry import Registry
 from playground.runs.run import LONGEST_NAME, Refused, Run
-from playground.training.environment import megabytes
+from playground.training.environment import env_bytes
 from playground.training.files import way_out
 from playground.training.manifest import CheckpointError, read_manifest
 
@@ -42,7 +42,7 @@ from .transfer_slots import Transfer, TransferSlots
 from .visit import OWNER
 
 PATH = "/playground/checkpoint"
-LARGEST_UPLOAD = megabytes("UPLOAD_MB")  # bytes, packed
+LARGEST_UPLOAD = env_bytes("UPLOAD_MB")  # bytes, packed
 UNPACKED = 3  # times as large it may be unpacked
 CHECKED_WITHIN = 60  # seconds
 RECEIVED_AT_ONCE, GIVEN_AT_ONCE = 2, 16

@@ -30,7 +30,7 @@ def jain(values):
 
 @pytest.mark.parametrize("seconds", SECONDS)
 def test_sixteen_pages_watch_four_runs_and_are_answered_quickly_and_alike(tmp_path, seconds, record_property):
-    app = AppServer(tmp_path, PLAYGROUND_SLOTS=str(SLOTS), PLAYGROUND_LEASE=str(LEASE), PLAYGROUND_REAP=str(REAP))
+    app = AppServer(tmp_path, PLAYGROUND_SLOTS=str(SLOTS), PLAYGROUND_IDLE_TIMEOUT_S=str(LEASE), PLAYGROUND_RELEASE_AFTER_S=str(REAP))
     try:
         server = psutil.Process(app.process.pid)
         owner = Page(app, new_owner())

@@ -17,7 +17,7 @@ MEDIAN = 1.0  # seconds of a poll: before the limits these were 2 to 10
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory):
-    app = AppServer(tmp_path_factory.mktemp("app"), GRADIO_SERVER_NAME="0.0.0.0", PLAYGROUND_SLOTS="2", PLAYGROUND_LEASE="20")
+    app = AppServer(tmp_path_factory.mktemp("app"), GRADIO_SERVER_NAME="0.0.0.0", PLAYGROUND_SLOTS="2", PLAYGROUND_IDLE_TIMEOUT_S="20")
     yield app
     app.stop()
 

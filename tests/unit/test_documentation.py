@@ -10,7 +10,7 @@ from PIL import Image
 
 from playground.comparison.pretrained import CANONICAL_NAMES
 from playground.hub.names import TAG
-from playground.training.environment import NUMBERS
+from playground.training.environment import DEPRECATED_NAMES, ENV_NUMBERS
 from tests.support.app_server import ROOT, SHIPPED
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -179,10 +179,9 @@ def test_every_variable_of_the_environment_is_told():
     told = set(re.findall(r"^\| `(PLAYGROUND_\w+)`", hosting, re.M))
     renames = re.findall(r"^\| `(PLAYGROUND_\w+)` \| `(PLAYGROUND_\w+)` \|$", hosting, re.M)
     new_name = {old: new for new, old in renames}
-    assert len(new_name) == 9
-    read = {f"PLAYGROUND_{name}" for name in NUMBERS}
+    assert new_name == {f"PLAYGROUND_{old}": f"PLAYGROUND_{new}" for new, old in DEPRECATED_NAMES.items()}
+    read = {f"PLAYGROUND_{name}" for name in ENV_NUMBERS}
     for path in (ROOT / "playground").rglob("*.py"):
         read |= set(re.findall(r"PLAYGROUND_[A-Z_]+[A-Z]", path.read_text(encoding="utf-8")))
-    read = {new_name.get(name, name) for name in read}
     assert read - told == set()
     assert told - read == set()

@@ -81,7 +81,7 @@ def test_weights_are_downloaded_last_to_mark_completeness(served):
 
 
 def test_the_size_is_capped_before_the_download(served, monkeypatch):
-    monkeypatch.setenv("PLAYGROUND_MODEL_MB", "0.1")
+    monkeypatch.setenv("PLAYGROUND_MAX_MODEL_MB", "0.1")
     with served.watch() as seen:
         sentence, again = refusal("gpt2")
     assert "gpt2 has 0." in sentence or "gpt2 has 1" in sentence
@@ -410,7 +410,7 @@ def test_own_model_cache_evicts_the_least_recently_used_model(served, cache, tin
     size = sum(len(content) for path, content in files_of(tiny_gpt2).items())
     for name in ("ada/a", "ada/b", "ada/c", "ada/d"):
         served.put(name, files_of(tiny_gpt2))
-    monkeypatch.setenv("PLAYGROUND_MODELS_MB", str(2.5 * size / 1e6))
+    monkeypatch.setenv("PLAYGROUND_MODEL_CACHE_MB", str(2.5 * size / 1e6))
     find("ada/a", Tell())
     find("ada/b", Tell())
     find("ada/c", Tell())

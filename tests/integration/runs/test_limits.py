@@ -20,7 +20,7 @@ from playground.runs.room import bytes_in, surplus_weights
 from playground.runs.run import EMPTIED, THINNED, Refused, Run, fingerprint
 from playground.training.checkpoint import save_checkpoint
 from playground.training.config import Change, RunConfig
-from playground.training.environment import NUMBERS, NumberError, check_numbers, number
+from playground.training.environment import DEPRECATED_NAMES, ENV_NUMBERS, EnvError, env_number, set_env_default, validate_env
 from playground.training.presets import PRESETS, preset_config
 from playground.training.trainer import Trainer
 from playground.ui.acts import _act
@@ -80,16 +80,28 @@ def done(registry: Registry, owner: str = "ada", name: str = "", **fields) -> Ru
 @pytest.mark.parametrize("given", ["many", "nan", "inf", "-1", "1e30", "2.5", "0x10", "<b>"])
 def test_what_is_no_number_is_told_in_a_sentence(monkeypatch, given):
     monkeypatch.setenv("PLAYGROUND_SLOTS", given)
-    with pytest.raises(NumberError) as told:
-        number("SLOTS")
+    with pytest.raises(EnvError) as told:
+        env_number("SLOTS")
     assert f"PLAYGROUND_SLOTS is {given!r}; it must be a whole number from 0 to 1,000, or be left out for 0" == str(told.value)
 
 
 def test_blank_limit_is_the_default_and_fractions_are_accepted(monkeypatch):
     for given, value in (("", 15), ("  ", 15), (" 0.5 ", 0.5)):
         monkeypatch.setenv("PLAYGROUND_MAX_MINUTES", given)
-        assert number("MAX_MINUTES") == value
-    check_numbers()
+        assert env_number("MAX_MINUTES") == value
+    validate_env()
+
+
+@pytest.mark.parametrize(("name", "old"), DEPRECATED_NAMES.items())
+def test_a_variable_of_version_0_1_0_still_sets_its_limit(monkeypatch, caplog, name, old):
+    monkeypatch.delenv(f"PLAYGROUND_{name}", raising=False)
+    monkeypatch.setenv(f"PLAYGROUND_{old}", "7")
+    set_env_default(name, "9")
+    assert env_number(name) == 7
+    validate_env()
+    assert f"PLAYGROUND_{old} is deprecated; set PLAYGROUND_{name} instead" in caplog.text
+    monkeypatch.setenv(f"PLAYGROUND_{name}", "8")
+    assert env_number(name) == 8
 
 
 def test_every_number_that_is_read_is_one_of_the_table():
@@ -101,16 +113,16 @@ def test_every_number_that_is_read_is_one_of_the_table():
 
 @pytest.mark.parametrize("command", [["app.py", "--port", "1"], ["-m", "playground", "gallery"]])
 def test_the_app_and_the_commands_tell_every_wrong_number_at_the_start(command):
-    environment = os.environ | {"PLAYGROUND_LEASE": "an hour", "PLAYGROUND_MAX_D_MODEL": "1.5"}
+    environment = os.environ | {"PLAYGROUND_IDLE_TIMEOUT_S": "an hour", "PLAYGROUND_MAX_D_MODEL": "1.5"}
     ended = subprocess.run([sys.executable, *command], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
     assert ended.returncode != 0
-    assert "PLAYGROUND_LEASE is 'an hour'; it must be a number from 0" in ended.stderr
+    assert "PLAYGROUND_IDLE_TIMEOUT_S is 'an hour'; it must be a number from 0" in ended.stderr
     assert "PLAYGROUND_MAX_D_MODEL is '1.5'; it must be a whole number from 0" in ended.stderr
     assert "Traceback" not in ended.stderr
 
 
 def test_the_defaults_are_those_of_a_hosted_instance_and_of_none_locally(monkeypatch):
-    for name in NUMBERS:
+    for name in ENV_NUMBERS:
         monkeypatch.delenv(f"PLAYGROUND_{name}", raising=False)
     limits = Limits.hosted()
     assert (limits.d_model, limits.n_layers, limits.max_length, limits.batch_size, limits.minutes) == (512, 8, 128, 512, 15)

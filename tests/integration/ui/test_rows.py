@@ -36,7 +36,9 @@ CAP = 1  # MB
 @pytest.fixture(scope="module")
 def app(tmp_path_factory):
     """Open to all, so that there is a cap."""
-    server = AppServer(tmp_path_factory.mktemp("app"), GRADIO_SERVER_NAME="0.0.0.0", PLAYGROUND_ADDRESS_MS="0", PLAYGROUND_ROWS_MB=str(CAP))
+    server = AppServer(
+        tmp_path_factory.mktemp("app"), GRADIO_SERVER_NAME="0.0.0.0", PLAYGROUND_ADDRESS_MS="0", PLAYGROUND_DATASETS_PER_USER_MB=str(CAP)
+    )
     yield server
     server.stop()
 
@@ -201,7 +203,7 @@ def test_leftovers_of_killed_server_use_no_quota_and_are_removed(tmp_path, monke
         folder.mkdir(parents=True)
         (folder / "sent").write_bytes(bytes(2_000_000))
         os.utime(folder, (0, 0))
-    monkeypatch.setenv("PLAYGROUND_ROWS_IN_ALL_MB", "1")
+    monkeypatch.setenv("PLAYGROUND_DATASETS_TOTAL_MB", "1")
     Bringing(SimpleNamespace(local_owner=""))._check_room(new_owner(), 1000, 1000)
     registry = Registry(tmp_path)
     try:
