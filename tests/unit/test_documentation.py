@@ -148,6 +148,31 @@ def test_readme_has_at_most_900_words():
     assert len(README.split("\n---\n", 1)[1].split()) <= 900
 
 
+PROSE = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")]
+PROSE += sorted((ROOT / "docs").glob("*.md"))
+MAX_WORDS = 26
+OLD_WORDS = re.compile(r"\b(whoever|somebody|nobody|everybody|anybody|errands?|strangers?|visitors?)\b", re.I)
+
+
+def sentences(text):
+    """The sentences and table cells of a document, without front matter and code."""
+    text = re.sub(r"\A---\n.*?\n---\n|^```.*?^```", "", text, flags=re.S | re.M)
+    for part in re.split(r"\n\s*\n|\n(?=\s*[-|#\d])|\|", text):
+        yield from re.split(r"(?<=[.!?:;])\s+", part.strip())
+
+
+@pytest.mark.parametrize("path", PROSE, ids=lambda path: path.name)
+def test_sentences_of_the_documents_are_short(path):
+    found = [each for each in sentences(path.read_text(encoding="utf-8")) if len(each.split()) > MAX_WORDS]
+    assert found == []
+
+
+@pytest.mark.parametrize("path", PROSE, ids=lambda path: path.name)
+def test_documents_use_the_words_of_the_glossary(path):
+    text = path.read_text(encoding="utf-8").split("## Names of version 0.1.0")[0]
+    assert OLD_WORDS.findall(text) == []
+
+
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_command_that_made_each_shipped_checkpoint_is_named(name):
     assert f"--out checkpoints/{name}\n" in (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
