@@ -1,8 +1,7 @@
-"""Scaled dot-product attention and its multi-head form (Vaswani et al. 2017, section 3.2).
+"""Scaled dot-product attention and multi-head attention (Vaswani et al. 2017, section 3.2).
 
-Shapes: B batch, Q queries, M memory (what is looked at), H heads, G heads of keys and values (as many as H, unless query
-heads share them), K numbers a head (of a value: `value_size`, which may differ from `key_size`), D d_model, and before the heads
-are split and after they are joined all their numbers together.
+Letters of shapes: see `models/__init__.py`. Before the heads are split and after they are joined,
+D stands for the numbers of all heads together.
 """
 
 from __future__ import annotations
@@ -24,10 +23,12 @@ def attend(
     may_look: Tensor | None,
     bias_HQM: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """softmax(Q K^T / sqrt(K)) V, equation 1 of the paper: each query's mix of the values, and the weights of the mix.
+    """Compute softmax(Q K^T / sqrt(K)) V, equation 1 of the paper.
 
-    `may_look` is true where a query may look and broadcasts to BHQM; elsewhere the weight is exactly zero. None hides nothing.
-    A bias, where positions are told by one, is added to the scores.
+    The first result is a weighted sum of the values for each query, the second its attention
+    weights. `may_look` is True where a query may attend to a key, and broadcasts to BHQM; all other
+    weights are exactly zero. None allows every pair. A bias is added to the scores, if positions
+    are encoded by one.
     """
     scores_BHQM = query_BHQK @ key_BHMK.transpose(-2, -1) / math.sqrt(query_BHQK.shape[-1])
     if bias_HQM is not None:
@@ -45,34 +46,41 @@ def mix(
     may_look: Tensor | None,
     bias_HQM: Tensor | None = None,
 ) -> Tensor:
-    """The mix of `attend` alone, where nobody asks for the weights: torch's fused kernels, which never write them down (Dao et al. 2022,
-    FlashAttention, section 3.1)."""
+    """Compute attention without returning the weights.
+
+    PyTorch's fused kernels never store them (Dao et al. 2022, FlashAttention, section 3.1).
+    """
     look = may_look
     if bias_HQM is not None:
-        bias_HQM = bias_HQM.to(query_BHQK.dtype)  # the kernel takes no other
+        bias_HQM = bias_HQM.to(query_BHQK.dtype)  # the kernel accepts only the queries' dtype
         look = bias_HQM if may_look is None else bias_HQM.masked_fill(~may_look, -torch.inf)
     return F.scaled_dot_product_attention(query_BHQK, key_BHMK, value_BHMK, attn_mask=look)
 
 
 def padding_mask(tokens_BM: Tensor) -> Tensor:
-    """B11M, true at real tokens: nobody looks at padding (token 0)."""
+    """Return a mask (B11M) that is True at tokens and False at padding (token 0)."""
     return (tokens_BM != 0)[:, None, None, :]
 
 
 def causal_mask(length: int, device: torch.device) -> Tensor:
-    """QM of length x length, true on and below the diagonal: a target position looks at itself and at its past."""
+    """Return a mask (QM) that lets each position attend to itself and to earlier positions.
+
+    It is a square of `length` positions, True on and below the diagonal.
+    """
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()
 
 
 class MultiHeadAttention(nn.Module):
-    """Several small attentions side by side, each in its own projection of the same vectors (section 3.2.2).
+    """Several attention heads in parallel, each with its own projections (section 3.2.2).
 
-    Keys and values are one call of their own, because a decoder computes them once and uses them for many queries. With fewer
-    heads of keys and values than of queries, neighbouring query heads share one: grouped-query attention (Ainslie et al. 2023,
-    section 2.2), or with a single one multi-query attention (Shazeer 2019, section 3). What is kept is then as much smaller.
+    Keys and values have a method of their own, because a decoder computes them once and uses them
+    for many queries. With fewer heads of keys and values than of queries, neighbouring query heads
+    share one. This is grouped-query attention (Ainslie et al. 2023, section 2.2), or with a single
+    head of keys and values multi-query attention (Shazeer 2019, section 3). It makes the key-value
+    cache smaller by the same factor.
     """
 
-    watched = False  # somebody looks on from outside, and wants the weights whether they are asked for or not
+    watched = False  # set by hooks: always compute the attention weights
 
     def __init__(self, config: ModelConfig, relation: Relation | None = None) -> None:
         super().__init__()
@@ -80,13 +88,12 @@ class MultiHeadAttention(nn.Module):
         self.n_heads, self.kv_heads = config.n_heads, config.key_value_heads
         self.sizes = [self.kv_heads * config.key_size, self.kv_heads * config.value_size]
         self.query = nn.Linear(d, config.n_heads * config.key_size, bias=bias)
-        self.key_value = nn.Linear(
-            d, sum(self.sizes), bias=bias
-        )  # two projections in one product: the keys, then the values
+        # One matrix holds two projections: first the keys, then the values.
+        self.key_value = nn.Linear(d, sum(self.sizes), bias=bias)
         self.output = nn.Linear(config.n_heads * config.value_size, d, bias=bias)
-        self.relation = relation or Relation()  # to queries and keys, what positions have to say
-        # Glorot and Bengio 2010; smaller for queries and keys, so that attention begins soft and finds its place sooner, and a little
-        # smaller for values.
+        self.relation = relation or Relation()  # the relative position encoding
+        # Glorot and Bengio 2010. Smaller weights for queries and keys make the first attention
+        # weights nearly uniform, and training is faster. Values start a little smaller, too.
         key_weight, value_weight = self.key_value.weight.split(self.sizes)
         for weight, gain in (
             (self.query.weight, 0.5),
@@ -97,7 +104,7 @@ class MultiHeadAttention(nn.Module):
             nn.init.xavier_uniform_(weight, gain)
 
     def keys_and_values(self, memory_BMD: Tensor, first: int = 0) -> tuple[Tensor, Tensor]:
-        """key_BGMK and value_BGMK of what stands at the positions first, first + 1, ..."""
+        """Return key_BGMK and value_BGMK of the positions `first`, `first` + 1, ..."""
         key_BMD, value_BMD = self.key_value(memory_BMD).split(self.sizes, dim=-1)
         key_BGMK = self.split_heads(key_BMD, self.kv_heads)
         return self.relation.rotate(key_BGMK, first), self.split_heads(value_BMD, self.kv_heads)
@@ -110,17 +117,20 @@ class MultiHeadAttention(nn.Module):
         may_look: Tensor | None,
         weigh: bool = True,
     ) -> tuple[Tensor, Tensor | None]:
-        """What each position gathers (BQD), and where it looked (weights_BHQM); without `weigh` only the first, which is quicker."""
+        """Return the attention output (BQD) and the attention weights (BHQM).
+
+        Without `weigh` the weights are None, and a faster kernel computes the output.
+        """
         query_BHQK = self.split_heads(self.query(x_BQD), self.n_heads)
         query_BHQK = self.relation.rotate(query_BHQK, first=key_BGMK.shape[2] - query_BHQK.shape[2])
         bias_HQM = self.relation.bias(query_BHQK, key_BGMK)
         looked = query_BHQK, self.shared(key_BGMK), self.shared(value_BGMK), may_look, bias_HQM
         mix_BHQK, weights_BHQM = attend(*looked) if weigh or self.watched else (mix(*looked), None)
-        mix_BQD = mix_BHQK.transpose(1, 2).flatten(2)  # the heads' results, one behind the other
+        mix_BQD = mix_BHQK.transpose(1, 2).flatten(2)  # join the heads
         return self.output(mix_BQD), weights_BHQM
 
     def shared(self, x_BGMK: Tensor) -> Tensor:
-        """BGMK -> BHMK: keys or values as each query head meets them."""
+        """Repeat keys or values for each query head: BGMK -> BHMK."""
         return (
             x_BGMK
             if self.kv_heads == self.n_heads
@@ -129,5 +139,5 @@ class MultiHeadAttention(nn.Module):
 
     @staticmethod
     def split_heads(x_BMD: Tensor, n_heads: int) -> Tensor:
-        """BMD -> BHMK: head h owns the h-th slice of every vector."""
+        """Split vectors into heads: BMD -> BHMK. Head h has the h-th slice of every vector."""
         return x_BMD.view(*x_BMD.shape[:2], n_heads, x_BMD.shape[2] // n_heads).transpose(1, 2)

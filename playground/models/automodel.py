@@ -1,11 +1,10 @@
-"""The transformer as transformers' Auto classes know it, so that a published checkpoint loads in one line:
+"""The transformer as a class of transformers, so that its Auto classes load a published checkpoint:
 
     AutoModelForSeq2SeqLM.from_pretrained("ada/reverse-digits", trust_remote_code=True)
 
-A thin wrapper: all that computes is in transformer.py. This file and those that it imports travel to the Hub unchanged. It is
-the only file here that imports transformers, and nothing that trains or draws loads it.
-
-Shapes: B batch, S source, T target, H heads, D d_model, V vocabulary.
+It is a thin wrapper: transformer.py does all computation. This file and those that it imports are
+uploaded to the Hub unchanged. Only publishing imports the `automodel*.py` files, because importing
+transformers is slow.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from .positions import Embedding, sinusoid
 from .transformer import AttentionRecord, Transformer
 
 PAD, SOS, EOS = 0, 1, 2  # the first three tokens of every vocabulary
-UNSCORED = -100  # labels that no loss looks at, by transformers' convention; PAD is another
+UNSCORED = -100  # labels that the loss ignores, by transformers' convention; it ignores PAD, too
 SPECIAL = {
     "pad_token_id": PAD,
     "bos_token_id": SOS,
@@ -49,10 +48,12 @@ SIZES = tuple(field.name for field in dataclasses.fields(ModelConfig))
 
 
 class PlaygroundConfig(PreTrainedConfig):
-    """The fields of `ModelConfig`, and what transformers asks of every model: special tokens, what is tied, two stacks or one.
+    """The fields of `ModelConfig`, and the settings that transformers requires of every model.
+
+    Those are the special tokens, the tied weights, and whether there is an encoder.
 
     Raises:
-        SettingError: a ValueError, for sizes that cannot be.
+        SettingError: a ValueError, for invalid sizes.
     """
 
     model_type = "transformer-playground"
@@ -77,12 +78,12 @@ class PlaygroundConfig(PreTrainedConfig):
         return ModelConfig(**{name: getattr(self, name) for name in SIZES})
 
     def generation(self) -> GenerationConfig:
-        """How answers are written unless somebody asks for more: greedily, as long as there is room. SOS counts, too."""
+        """Return the default generation: greedy, up to the last position. SOS counts, too."""
         return GenerationConfig(**SPECIAL, max_length=self.max_positions + 1, use_cache=True)
 
 
 class Encoder(nn.Module):
-    """The encoder stack as `generate` calls it: once, and what it gives goes into every step."""
+    """The encoder as `generate` calls it: once, for all steps."""
 
     main_input_name = "input_ids"
 
@@ -97,7 +98,7 @@ class Encoder(nn.Module):
         output_attentions: bool | None = None,
         **unused: Any,
     ) -> BaseModelOutput:
-        """The memory (BSD) and, if asked for, each layer's attention (BHSS)."""
+        """Return the memory (BSD) and, if requested, each layer's attention weights (BHSS)."""
         _check_length("input_ids", input_ids, self.transformer.config)
         record = AttentionRecord() if output_attentions else None
         memory_BSD = self.transformer.encode(_masked(input_ids, attention_mask), record)
@@ -106,7 +107,7 @@ class Encoder(nn.Module):
 
 
 class LayerCache(Past):
-    """One decoder layer's part of a cache of transformers, which beam search can reorder."""
+    """One decoder layer's part of a transformers cache, which beam search can reorder."""
 
     def __init__(self, cache: Cache, layer: int) -> None:
         self.cache, self.layer = cache, layer
@@ -119,35 +120,38 @@ class LayerCache(Past):
 
 
 class NoPlaceLeft(StoppingCriteria):
-    """Ends an answer at the last position that the model has a vector for."""
+    """Ends generation at the last position that the model has."""
 
     def __init__(self, max_positions: int) -> None:
         self.max_positions = max_positions
 
     def __call__(self, input_ids: Tensor, scores: Tensor, **unused: Any) -> Tensor:
-        full = (
-            input_ids.shape[1] > self.max_positions
-        )  # the newest token needs no position: nothing is written after it
+        # the newest token needs no position, because nothing follows it
+        full = input_ids.shape[1] > self.max_positions
         return torch.full((len(input_ids),), full, dtype=torch.bool, device=input_ids.device)
 
 
 class PlaygroundForSeq2SeqLM(PreTrainedModel, GenerationMixin):
-    """Sequence in, sequence out: `generate` greedily, sampled or with beams, padded batches, attention on demand.
+    """An encoder-decoder for `generate`: greedy, sampling or beam search, in padded batches.
 
-    A checkpoint of the playground names its weights as `Transformer` does; transformers loads them as those of the base model.
+    Attention weights are returned on request. A checkpoint of the playground names its weights as
+    `Transformer` does; transformers loads them as those of the base model.
     """
 
     config_class = PlaygroundConfig
     base_model_prefix = "transformer"
     main_input_name = "input_ids"
-    accepts_loss_kwargs = False  # the loss is a mean over the batch; transformers' Trainer would else take it for a sum's share
+    # The loss is a mean over the batch. Without this line transformers' Trainer would treat it as a
+    # part of a sum.
+    accepts_loss_kwargs = False
 
     def __init__(self, config: PlaygroundConfig) -> None:
         super().__init__(config)
         self.generation_config = config.generation()
         self.transformer = Transformer(config.sizes())
         tied = {}
-        table = f"transformer.{'source' if config.share_embeddings else 'target'}_embedding.tokens.weight"
+        side = "source" if config.share_embeddings else "target"
+        table = f"transformer.{side}_embedding.tokens.weight"
         if config.share_embeddings:
             tied["transformer.target_embedding.tokens.weight"] = table
         if config.tie_output:
@@ -156,9 +160,10 @@ class PlaygroundForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Sine waves are in no file: from_pretrained makes room for them and asks for their content here.
+        """Fill in the sinusoidal positions, which no file contains.
 
-        What is trained starts as transformer.py has it.
+        `from_pretrained` allocates them and calls this method for their content. The trainable
+        weights are initialized in transformer.py.
         """
         if (
             isinstance(module, Embedding)
@@ -191,29 +196,30 @@ class PlaygroundForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         use_cache: bool | None = None,
         **unused: Any,
     ) -> Seq2SeqLMOutput:
-        """Logits (BTV) of the token that follows each target position; with `labels` (BT), the mean cross-entropy as well.
+        """Return the logits (BTV) of the token that follows each target position.
 
-        Source positions that are PAD or masked are never attended to, labels that are PAD or -100 are not scored. Without
-        `decoder_input_ids` the decoder is given the labels shifted right. Attention comes back as BHSS, BHTT and BHTS for
-        each layer.
+        With `labels` (BT), the mean cross-entropy is returned as well. Source positions that are
+        PAD or masked get no attention, and the loss ignores labels that are PAD or -100. Without
+        `decoder_input_ids` the decoder input is the labels shifted right. Attention weights are
+        BHSS, BHTT and BHTS for each layer.
 
-        With `use_cache` or `past_key_values`, `decoder_input_ids` follow the target positions that the cache holds. The cache
-        grows by them and comes back as `past_key_values`. In training mode there is none: dropout would stay in it.
+        With `use_cache` or `past_key_values`, `decoder_input_ids` follow the target positions of
+        the cache. The cache is extended by them and returned as `past_key_values`. In training mode
+        there is no cache, because dropout would stay in it.
 
         Raises:
-            ValueError: for sequences longer than the model has positions for, or where the source or the target is missing.
+            ValueError: for sequences longer than the model has positions for, or if the source or
+                the target is missing.
         """
         if output_attentions is None:
             output_attentions = self.config.output_attentions
         if encoder_outputs is None:
             if input_ids is None:
-                raise ValueError("there is no source: give input_ids, or encoder_outputs")
+                raise ValueError("no source: pass input_ids or encoder_outputs")
             encoder_outputs = self.get_encoder()(input_ids, attention_mask, output_attentions)
         if decoder_input_ids is None:
             if labels is None:
-                raise ValueError(
-                    "there is no target: give decoder_input_ids, or labels, which they follow from"
-                )
+                raise ValueError("no target: pass decoder_input_ids or labels")
             decoder_input_ids = F.pad(
                 labels.masked_fill(labels == UNSCORED, PAD), (1, 0), value=SOS
             )[:, :-1]
@@ -226,7 +232,7 @@ class PlaygroundForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         memory_BSD = encoder_outputs[0]
         if input_ids is not None:
             source_BS = _masked(input_ids, attention_mask)
-        else:  # a step of `generate`: that a token is there is all that decoding needs to know of the source
+        else:  # a step of `generate`: decoding only needs to know which positions are not padding
             source_BS = (
                 memory_BSD.new_ones(memory_BSD.shape[:2])
                 if attention_mask is None
@@ -263,11 +269,10 @@ class PlaygroundForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         cache: EncoderDecoderCache,
         record: AttentionRecord | None,
     ) -> Tensor:
-        """The vectors (BTD) of the target positions behind those in the cache."""
+        """Return the vectors (BTD) of the target positions that follow those in the cache."""
         layers = range(self.transformer.config.n_layers)
-        across: Any = (
-            cache.cross_attention_cache
-        )  # its type has no keys and values for every kind of layer
+        # Any, because the type has no keys and values for every kind of layer
+        across: Any = cache.cross_attention_cache
         if not cache.is_updated.get(0):
             for layer, (key_BGSK, value_BGSK) in enumerate(
                 self.transformer.memory_keys(memory_BSD)
@@ -283,14 +288,13 @@ class PlaygroundForSeq2SeqLM(PreTrainedModel, GenerationMixin):
     def generate(
         self, *inputs: Any, stopping_criteria: StoppingCriteriaList | None = None, **kwargs: Any
     ) -> Any:
-        """As transformers' own, and no answer outgrows the model's positions, whatever length is asked for."""
+        """Generate as transformers does, but stop at the model's last position."""
         criteria = StoppingCriteriaList(
             [*(stopping_criteria or ()), NoPlaceLeft(self.transformer.config.max_positions)]
         )
         if kwargs.get("max_new_tokens") is not None:
-            kwargs.setdefault(
-                "max_length", None
-            )  # else transformers tells each time which of the two it goes by
+            # without this, transformers warns at each call that both limits are set
+            kwargs.setdefault("max_length", None)
         return super().generate(*inputs, stopping_criteria=criteria, **kwargs)  # type: ignore[misc]
 
     def prepare_inputs_for_generation(  # type: ignore[override]
@@ -302,7 +306,7 @@ class PlaygroundForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         past_key_values: EncoderDecoderCache | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """What a step needs: of the target, the positions that the cache does not hold yet."""
+        """Return the inputs of a step: only the target positions that are not in the cache yet."""
         past_length = 0 if past_key_values is None else int(past_key_values.get_seq_length())
         return {
             "decoder_input_ids": decoder_input_ids[:, past_length:],
@@ -314,16 +318,17 @@ class PlaygroundForSeq2SeqLM(PreTrainedModel, GenerationMixin):
 
 
 def register() -> None:
-    """Let the Auto classes of this process know the classes of this file.
+    """Register the classes of this file with the Auto classes of this process.
 
-    `from_pretrained(..., trust_remote_code=False)` then loads a package with them and never runs the code that it carries.
+    `from_pretrained(..., trust_remote_code=False)` then loads a package with these classes and
+    never runs the code in the package.
     """
     AutoConfig.register(PlaygroundConfig.model_type, PlaygroundConfig, exist_ok=True)
     AutoModelForSeq2SeqLM.register(PlaygroundConfig, PlaygroundForSeq2SeqLM, exist_ok=True)
 
 
 def _masked(input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
-    """The source (BS) with PAD wherever the mask is 0."""
+    """Return the source (BS) with PAD wherever the mask is 0."""
     return input_ids if attention_mask is None else input_ids.masked_fill(attention_mask == 0, PAD)
 
 
@@ -331,5 +336,6 @@ def _check_length(name: str, tokens_BS: Tensor, config: ModelConfig, past_length
     length = past_length + tokens_BS.shape[1]
     if length > config.max_positions:
         raise ValueError(
-            f"{name} has {length} tokens, but the model has max_positions {config.max_positions}; shorten them"
+            f"{name} has {length} tokens, but the model has max_positions {config.max_positions}; "
+            f"shorten the sequence"
         )

@@ -1,8 +1,6 @@
-"""What the published families share as classes of transformers: their configuration, limits and loss.
+"""Common parts of the other published architectures: configuration, limits and loss.
 
-This file travels to the Hub beside the model of a family. It reads no file and opens no connection.
-
-Shapes: B batch, S source, T target, V vocabulary.
+This file is uploaded to the Hub beside the model. It reads no file and opens no connection.
 """
 
 from __future__ import annotations
@@ -18,15 +16,15 @@ from transformers import GenerationConfig, PreTrainedConfig, StoppingCriteria
 from .config import ModelConfig
 
 PAD, SOS, EOS = 0, 1, 2  # the first three tokens of every vocabulary
-UNSCORED = -100  # labels that no loss counts, by the convention of transformers; PAD is another
+UNSCORED = -100  # labels that the loss ignores, by transformers' convention; it ignores PAD, too
 SPECIAL_TOKENS = {"pad_token_id": PAD, "bos_token_id": SOS, "eos_token_id": EOS}
 
 
 class FamilyConfig(PreTrainedConfig):
-    """The fields of a family's sizes, and what transformers requires of every model.
+    """The sizes of an architecture, and the settings that transformers requires of every model.
 
     Raises:
-        SettingError: a ValueError, for sizes that cannot be.
+        SettingError: a ValueError, for invalid sizes.
     """
 
     sizes_class: ClassVar[type[ModelConfig]]
@@ -47,7 +45,7 @@ class FamilyConfig(PreTrainedConfig):
         super().__init__(**(tied | SPECIAL_TOKENS | self.defaults | values))
 
     def sizes(self) -> Any:
-        """Return the sizes as the model takes them."""
+        """Return the sizes as the config of the model."""
         return self.sizes_class(
             **{
                 field.name: getattr(self, field.name)
@@ -57,32 +55,33 @@ class FamilyConfig(PreTrainedConfig):
 
 
 class Seq2SeqConfig(FamilyConfig):
-    """Sizes of a family with an encoder and a decoder."""
+    """Sizes of an architecture with an encoder and a decoder."""
 
     defaults: ClassVar[dict[str, Any]] = {"is_encoder_decoder": True, "decoder_start_token_id": SOS}
 
-    def __init__(
-        self, **values: Any
-    ) -> None:  # transformers writes another one where a class has none
+    # transformers generates an __init__ for a class that defines none
+    def __init__(self, **values: Any) -> None:
         super().__init__(**values)
 
     def generation(self) -> GenerationConfig:
-        """Return the default generation: greedy, as long as there are positions. SOS counts as one."""
+        """Return the default generation: greedy, up to the last position. SOS counts, too."""
         return GenerationConfig(
-            **SPECIAL_TOKENS, decoder_start_token_id=SOS, max_length=self.max_positions + 1, use_cache=False
-        )  # fmt: skip
+            **SPECIAL_TOKENS,
+            decoder_start_token_id=SOS,
+            max_length=self.max_positions + 1,
+            use_cache=False,
+        )
 
 
 class StopAtLastPosition(StoppingCriteria):
-    """Ends an answer at the last position that the model has a vector for."""
+    """Ends generation at the last position that the model has."""
 
     def __init__(self, max_tokens: int) -> None:
         self.max_tokens = max_tokens
 
     def __call__(self, input_ids: Tensor, scores: Tensor, **unused: Any) -> Tensor:
-        full = (
-            input_ids.shape[1] > self.max_tokens
-        )  # the newest token needs no position: nothing follows it
+        # the newest token needs no position, because nothing follows it
+        full = input_ids.shape[1] > self.max_tokens
         return torch.full((len(input_ids),), full, dtype=torch.bool, device=input_ids.device)
 
 
@@ -106,8 +105,9 @@ def cross_entropy(logits_BTV: Tensor, labels_BT: Tensor) -> Tensor:
 
 
 def check_length(name: str, tokens_BS: Tensor, longest: int) -> None:
-    """Raise ValueError for rows with more tokens than the model has positions for."""
+    """Raise ValueError for sequences with more tokens than the model has positions for."""
     if tokens_BS.shape[1] > longest:
         raise ValueError(
-            f"{name} has {tokens_BS.shape[1]} tokens, but the model has positions for {longest}; shorten them"
+            f"{name} has {tokens_BS.shape[1]} tokens, but the model has positions for {longest}; "
+            f"shorten the sequence"
         )

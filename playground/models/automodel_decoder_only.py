@@ -1,8 +1,8 @@
-"""The decoder without an encoder as a class that transformers' Auto classes load.
+"""The decoder-only transformer as a class that transformers' Auto classes load.
 
-This file and those that it imports travel to the Hub unchanged.
+This file and those that it imports are uploaded to the Hub unchanged.
 
-Shapes: B batch, W width of a row, D d_model, V vocabulary.
+New letter of shapes: W the tokens of a sequence that holds source and target.
 """
 
 from __future__ import annotations
@@ -35,25 +35,27 @@ from .sizes import DecoderOnlyConfig
 
 
 class PlaygroundDecoderOnlyConfig(FamilyConfig):
-    """The sizes, as transformers keeps them."""
+    """The sizes in the form of transformers."""
 
     model_type = "transformer-playground-decoder-only"
     sizes_class = DecoderOnlyConfig
 
-    def __init__(
-        self, **values: Any
-    ) -> None:  # transformers writes another one where a class has none
+    # transformers generates an __init__ for a class that defines none
+    def __init__(self, **values: Any) -> None:
         super().__init__(**values)
 
     def generation(self) -> GenerationConfig:
-        """Return the default generation: greedy, an answer as long as there are positions for."""
+        """Return the default generation: greedy, up to the last position."""
         return GenerationConfig(
             **SPECIAL_TOKENS, max_new_tokens=self.max_positions, use_cache=False
         )
 
 
 class PlaygroundDecoderOnlyForCausalLM(PreTrainedModel, GenerationMixin):
-    """Continues a row of source and EOS with the answer: `generate` greedily, sampled or with beams, in batches padded in front."""
+    """Continues a sequence of source and EOS with the target.
+
+    `generate` supports greedy decoding, sampling and beam search, in batches with left padding.
+    """
 
     config_class = PlaygroundDecoderOnlyConfig
     base_model_prefix = "network"
@@ -72,7 +74,7 @@ class PlaygroundDecoderOnlyForCausalLM(PreTrainedModel, GenerationMixin):
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Fill in sine waves, which are in no file. All other weights are."""
+        """Fill in the sinusoidal positions. A file has all weights but these."""
         if (
             isinstance(module, RowEmbedding)
             and "positions" in module._buffers
@@ -85,7 +87,7 @@ class PlaygroundDecoderOnlyForCausalLM(PreTrainedModel, GenerationMixin):
 
     @property
     def longest_row(self) -> int:
-        """Tokens that a row of source and answer may have."""
+        """Return the number of tokens that source and target may have together."""
         return self.network.config.row_width(
             self.network.config.max_positions, self.network.config.max_positions
         )
@@ -104,12 +106,13 @@ class PlaygroundDecoderOnlyForCausalLM(PreTrainedModel, GenerationMixin):
         output_attentions: bool | None = None,
         **unused: Any,
     ) -> CausalLMOutput:
-        """Return logits (BWV) of the token that follows each place; with `labels` (BW), the mean cross-entropy too.
+        """Return the logits (BWV) of the token that follows each position.
 
-        As in transformers, labels are the row itself, with -100 where nothing is scored.
+        With `labels` (BW), the mean cross-entropy is returned as well. As in transformers, labels
+        are the sequence itself, with -100 at positions that the loss ignores.
 
         Raises:
-            ValueError: for rows longer than the model has positions for.
+            ValueError: for sequences longer than the model has positions for.
         """
         check_length("input_ids", input_ids, self.longest_row)
         weights: list[Tensor] | None = [] if output_attentions else None
@@ -126,7 +129,7 @@ class PlaygroundDecoderOnlyForCausalLM(PreTrainedModel, GenerationMixin):
     def generate(
         self, *inputs: Any, stopping_criteria: StoppingCriteriaList | None = None, **kwargs: Any
     ) -> Any:
-        """Generate as transformers does, but no row outgrows the model's positions."""
+        """Generate as transformers does, but stop at the model's last position."""
         stop = StopAtLastPosition(self.longest_row)
         return super().generate(  # type: ignore[misc]
             *inputs,
@@ -141,7 +144,7 @@ class PlaygroundDecoderOnlyForCausalLM(PreTrainedModel, GenerationMixin):
         output_attentions: bool | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """Return what a step needs. Each step reads the whole row again: rows are short."""
+        """Return the inputs of a step: the whole sequence, since there is no cache."""
         return {
             "input_ids": input_ids,
             "attention_mask": attention_mask,
@@ -150,7 +153,7 @@ class PlaygroundDecoderOnlyForCausalLM(PreTrainedModel, GenerationMixin):
 
 
 def register() -> None:
-    """Let the Auto classes of this process load this family without running code of a repository."""
+    """Register the classes with the Auto classes, so that no code of a repository is run."""
     AutoConfig.register(
         PlaygroundDecoderOnlyConfig.model_type, PlaygroundDecoderOnlyConfig, exist_ok=True
     )

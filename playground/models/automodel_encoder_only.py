@@ -1,8 +1,9 @@
-"""The encoder that fills in a whole answer at once, as a class that transformers' Auto classes load.
+"""The encoder-only transformer as a class that transformers' Auto classes load.
 
-This file and those that it imports travel to the Hub unchanged.
+It predicts the whole target in parallel. This file and those that it imports are uploaded to the
+Hub unchanged.
 
-Shapes: B batch, S source, W width of a row, D d_model, V vocabulary.
+New letter of shapes: W the tokens of the input, blanks included.
 """
 
 from __future__ import annotations
@@ -22,19 +23,18 @@ from .sizes import EncoderOnlyConfig
 
 
 class PlaygroundEncoderOnlyConfig(FamilyConfig):
-    """The sizes, as transformers keeps them."""
+    """The sizes in the form of transformers."""
 
     model_type = "transformer-playground-encoder-only"
     sizes_class = EncoderOnlyConfig
 
-    def __init__(
-        self, **values: Any
-    ) -> None:  # transformers writes another one where a class has none
+    # transformers generates an __init__ for a class that defines none
+    def __init__(self, **values: Any) -> None:
         super().__init__(**values)
 
 
 class PlaygroundEncoderOnlyForMaskedLM(PreTrainedModel):
-    """Scores every token at every place of the answer in one pass. The answer ends with the first EOS."""
+    """Scores all tokens at all target positions in one pass; the first EOS ends the target."""
 
     config_class = PlaygroundEncoderOnlyConfig
     base_model_prefix = "network"
@@ -46,7 +46,7 @@ class PlaygroundEncoderOnlyForMaskedLM(PreTrainedModel):
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Fill in sine waves, which are in no file. All other weights are."""
+        """Fill in the sinusoidal positions. A file has all weights but these."""
         if (
             isinstance(module, Embedding)
             and module.kind == "sinusoidal"
@@ -71,9 +71,10 @@ class PlaygroundEncoderOnlyForMaskedLM(PreTrainedModel):
         output_attentions: bool | None = None,
         **unused: Any,
     ) -> MaskedLMOutput:
-        """Return logits (BWV) of each place of the answer, as many as the model has positions for; with `labels`, the loss too.
+        """Return the logits (BWV) of each target position, as many as the model has positions.
 
-        Blanks stand behind the source. They attend to the source, and nothing attends to them.
+        With `labels`, the loss is returned as well. Blanks follow the source. They attend to the
+        source, and no position attends to them.
 
         Raises:
             ValueError: for sequences longer than the model has positions for.
@@ -94,7 +95,7 @@ class PlaygroundEncoderOnlyForMaskedLM(PreTrainedModel):
 
 
 def register() -> None:
-    """Let the Auto classes of this process load this family without running code of a repository."""
+    """Register the classes with the Auto classes, so that no code of a repository is run."""
     AutoConfig.register(
         PlaygroundEncoderOnlyConfig.model_type, PlaygroundEncoderOnlyConfig, exist_ok=True
     )

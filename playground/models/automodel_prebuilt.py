@@ -1,8 +1,6 @@
-"""The encoder-decoder made of PyTorch's own layers, as a class that transformers' Auto classes load.
+"""The encoder-decoder from PyTorch's own layers, as a class that Auto classes load.
 
-This file and those that it imports travel to the Hub unchanged.
-
-Shapes: B batch, S source, T target, D d_model, V vocabulary.
+This file and those that it imports are uploaded to the Hub unchanged.
 """
 
 from __future__ import annotations
@@ -32,19 +30,18 @@ from .sizes import PrebuiltConfig
 
 
 class PlaygroundPrebuiltConfig(Seq2SeqConfig):
-    """The sizes, as transformers keeps them."""
+    """The sizes in the form of transformers."""
 
     model_type = "transformer-playground-prebuilt"
     sizes_class = PrebuiltConfig
 
-    def __init__(
-        self, **values: Any
-    ) -> None:  # transformers writes another one where a class has none
+    # transformers generates an __init__ for a class that defines none
+    def __init__(self, **values: Any) -> None:
         super().__init__(**values)
 
 
 class PrebuiltEncoder(nn.Module):
-    """The encoder as `generate` calls it: once for a source."""
+    """The encoder as `generate` calls it: once, for all steps."""
 
     main_input_name = "input_ids"
 
@@ -63,7 +60,7 @@ class PrebuiltEncoder(nn.Module):
 
 
 class PlaygroundPrebuiltForSeq2SeqLM(PreTrainedModel, GenerationMixin):
-    """Sequence in, sequence out: `generate` greedily, sampled or with beams, in padded batches."""
+    """An encoder-decoder for `generate`: greedy, sampling or beam search, in padded batches."""
 
     config_class = PlaygroundPrebuiltConfig
     base_model_prefix = "network"
@@ -77,7 +74,7 @@ class PlaygroundPrebuiltForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Leave the weights as the network has them: a file holds them all."""
+        """Leave the weights as the network initialized them: a file contains them all."""
 
     def get_encoder(self, modality: str | None = None) -> PrebuiltEncoder:
         return PrebuiltEncoder(self.network)
@@ -97,26 +94,27 @@ class PlaygroundPrebuiltForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         labels: Tensor | None = None,
         **unused: Any,
     ) -> Seq2SeqLMOutput:
-        """Return logits (BTV) of the token that follows each target position; with `labels` (BT), the mean cross-entropy too.
+        """Return the logits (BTV) of the token that follows each target position.
+
+        With `labels` (BT), the mean cross-entropy is returned as well.
 
         Raises:
-            ValueError: for sequences longer than the model has positions for, or where the source or the target is missing.
+            ValueError: for sequences longer than the model has positions for, or if the source or
+                the target is missing.
         """
         if encoder_outputs is None:
             if input_ids is None:
-                raise ValueError("there is no source: give input_ids, or encoder_outputs")
+                raise ValueError("no source: pass input_ids or encoder_outputs")
             encoder_outputs = self.get_encoder()(input_ids, attention_mask)
         if decoder_input_ids is None:
             if labels is None:
-                raise ValueError(
-                    "there is no target: give decoder_input_ids, or labels, which they follow from"
-                )
+                raise ValueError("no target: pass decoder_input_ids or labels")
             decoder_input_ids = shift_right(labels)
         check_length("decoder_input_ids", decoder_input_ids, self.network.config.max_positions + 1)
         memory_BSD = encoder_outputs[0]
         if input_ids is not None:
             source_BS = apply_mask(input_ids, attention_mask)
-        else:  # a step of `generate`: the decoder needs to know only where the source has a token
+        else:  # a step of `generate`: decoding only needs to know which positions are not padding
             source_BS = (
                 memory_BSD.new_ones(memory_BSD.shape[:2])
                 if attention_mask is None
@@ -131,7 +129,7 @@ class PlaygroundPrebuiltForSeq2SeqLM(PreTrainedModel, GenerationMixin):
     def generate(
         self, *inputs: Any, stopping_criteria: StoppingCriteriaList | None = None, **kwargs: Any
     ) -> Any:
-        """Generate as transformers does, but no answer outgrows the model's positions."""
+        """Generate as transformers does, but stop at the model's last position."""
         stop = StopAtLastPosition(self.network.config.max_positions)
         if kwargs.get("max_new_tokens") is not None:
             kwargs.setdefault("max_length", None)
@@ -148,7 +146,7 @@ class PlaygroundPrebuiltForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         attention_mask: Tensor | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """Return what a step needs. Each step reads the whole target again: PyTorch's layers keep no cache."""
+        """Return the inputs of a step: the whole target, since PyTorch's layers have no cache."""
         return {
             "decoder_input_ids": decoder_input_ids,
             "encoder_outputs": encoder_outputs,
@@ -157,7 +155,7 @@ class PlaygroundPrebuiltForSeq2SeqLM(PreTrainedModel, GenerationMixin):
 
 
 def register() -> None:
-    """Let the Auto classes of this process load this family without running code of a repository."""
+    """Register the classes with the Auto classes, so that no code of a repository is run."""
     AutoConfig.register(
         PlaygroundPrebuiltConfig.model_type, PlaygroundPrebuiltConfig, exist_ok=True
     )

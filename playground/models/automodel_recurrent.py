@@ -1,8 +1,8 @@
 """The recurrent encoder-decoder as a class that transformers' Auto classes load.
 
-This file and those that it imports travel to the Hub unchanged.
+This file and those that it imports are uploaded to the Hub unchanged.
 
-Shapes: B batch, S source, T target, L layers, C states of a cell, D d_model, V vocabulary.
+New letter of shapes: C the states of a cell.
 """
 
 from __future__ import annotations
@@ -35,27 +35,26 @@ from .sizes import RecurrentConfig
 
 
 class PlaygroundRecurrentConfig(Seq2SeqConfig):
-    """The sizes, as transformers keeps them."""
+    """The sizes in the form of transformers."""
 
     model_type = "transformer-playground-recurrent"
     sizes_class = RecurrentConfig
 
-    def __init__(
-        self, **values: Any
-    ) -> None:  # transformers writes another one where a class has none
+    # transformers generates an __init__ for a class that defines none
+    def __init__(self, **values: Any) -> None:
         super().__init__(**values)
 
 
 @dataclass
 class RecurrentEncoderOutput(ModelOutput):
-    """The top layer's hidden state at each symbol (BSD), and the states behind the last symbol (BLCD)."""
+    """The top layer's hidden states (BSD), and the states after the last token (BLCD)."""
 
     last_hidden_state: Tensor | None = None
     states_BLCD: Tensor | None = None
 
 
 class RecurrentEncoder(nn.Module):
-    """The encoder as `generate` calls it: once for a source."""
+    """The encoder as `generate` calls it: once, for all steps."""
 
     main_input_name = "input_ids"
 
@@ -74,7 +73,7 @@ class RecurrentEncoder(nn.Module):
 
 
 class PlaygroundRecurrentForSeq2SeqLM(PreTrainedModel, GenerationMixin):
-    """Sequence in, sequence out: `generate` greedily, sampled or with beams, in padded batches."""
+    """An encoder-decoder for `generate`: greedy, sampling or beam search, in padded batches."""
 
     config_class = PlaygroundRecurrentConfig
     base_model_prefix = "network"
@@ -88,7 +87,7 @@ class PlaygroundRecurrentForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Leave the weights as the network has them: a file holds them all."""
+        """Leave the weights as the network initialized them: a file contains them all."""
 
     def get_encoder(self, modality: str | None = None) -> RecurrentEncoder:
         return RecurrentEncoder(self.network)
@@ -109,22 +108,22 @@ class PlaygroundRecurrentForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         output_attentions: bool | None = None,
         **unused: Any,
     ) -> Seq2SeqLMOutput:
-        """Return logits (BTV) of the token that follows each target position; with `labels` (BT), the mean cross-entropy too.
+        """Return the logits (BTV) of the token that follows each target position.
 
-        With an alignment, `output_attentions` gives its weights as those of one layer with one head.
+        With `labels` (BT), the mean cross-entropy is returned as well. `output_attentions` returns
+        the attention weights, if the model has attention, as those of one layer with one head.
 
         Raises:
-            ValueError: for sequences longer than the model was made for, or where the source or the target is missing.
+            ValueError: for sequences longer than `max_positions`, or if the source or the target is
+                missing.
         """
         if encoder_outputs is None:
             if input_ids is None:
-                raise ValueError("there is no source: give input_ids, or encoder_outputs")
+                raise ValueError("no source: pass input_ids or encoder_outputs")
             encoder_outputs = self.get_encoder()(input_ids, attention_mask)
         if decoder_input_ids is None:
             if labels is None:
-                raise ValueError(
-                    "there is no target: give decoder_input_ids, or labels, which they follow from"
-                )
+                raise ValueError("no target: pass decoder_input_ids or labels")
             decoder_input_ids = shift_right(labels)
         check_length("decoder_input_ids", decoder_input_ids, self.network.config.max_positions + 1)
         memory_BSD, states_BLCD = (
@@ -133,7 +132,7 @@ class PlaygroundRecurrentForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         )
         if input_ids is not None:
             source_BS = apply_mask(input_ids, attention_mask)
-        else:  # a step of `generate`: the decoder needs to know only where the source has a token
+        else:  # a step of `generate`: decoding only needs to know which positions are not padding
             source_BS = (
                 memory_BSD.new_ones(memory_BSD.shape[:2])
                 if attention_mask is None
@@ -157,7 +156,7 @@ class PlaygroundRecurrentForSeq2SeqLM(PreTrainedModel, GenerationMixin):
     def generate(
         self, *inputs: Any, stopping_criteria: StoppingCriteriaList | None = None, **kwargs: Any
     ) -> Any:
-        """Generate as transformers does, but no answer outgrows what the model was made for."""
+        """Generate as transformers does, but stop at `max_positions`."""
         stop = StopAtLastPosition(self.network.config.max_positions)
         if kwargs.get("max_new_tokens") is not None:
             kwargs.setdefault("max_length", None)
@@ -175,7 +174,7 @@ class PlaygroundRecurrentForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         output_attentions: bool | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """Return what a step needs. Each step reads the whole target again: answers are short."""
+        """Return the inputs of a step: the whole target, since there is no cache."""
         return {
             "decoder_input_ids": decoder_input_ids,
             "encoder_outputs": encoder_outputs,
@@ -185,7 +184,7 @@ class PlaygroundRecurrentForSeq2SeqLM(PreTrainedModel, GenerationMixin):
 
 
 def register() -> None:
-    """Let the Auto classes of this process load this family without running code of a repository."""
+    """Register the classes with the Auto classes, so that no code of a repository is run."""
     AutoConfig.register(
         PlaygroundRecurrentConfig.model_type, PlaygroundRecurrentConfig, exist_ok=True
     )

@@ -1,4 +1,7 @@
-"""Sizes and choices of the transformer, validated in one place. No torch in here: forms and command lines read it too."""
+"""Sizes and options of the transformer, validated in one place.
+
+This file does not import torch, because forms and command lines use it too.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +10,18 @@ from dataclasses import Field, dataclass, field, fields
 from typing import Any, ClassVar
 
 POSITIONS = ("learned", "sinusoidal", "none", "from-the-end", "rope", "alibi", "t5", "randomised")
-WITHOUT_VECTORS = (
-    "none",
-    "rope",
-    "alibi",
-    "t5",
-)  # positions that are no vectors added to the symbols
-T5_BUCKETS = 32  # relative distances that T5 tells apart
+# positions that add no vectors to the token embeddings
+WITHOUT_VECTORS = ("none", "rope", "alibi", "t5")
+T5_BUCKETS = 32  # relative distances that T5 distinguishes
 
-SCORES_AT_A_TIME = 4_000_000  # attention scores of one layer that may exist at once: 16 MB
+SCORES_AT_A_TIME = 4_000_000  # limit on the attention scores of one layer: 16 MB
 
 
 class SettingError(ValueError):
-    """A setting that cannot be: `field` names it, the message says what was given, what is accepted and the way out."""
+    """An invalid setting.
+
+    `field` names the setting. The message contains the value, what is accepted, and what to do.
+    """
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
@@ -34,17 +36,17 @@ def setting(
     high: float | None = None,
     choices: tuple[str, ...] = (),
 ) -> Any:
-    """A dataclass field with the sentence that explains it and the range that it accepts."""
+    """Define a dataclass field with its description and the range that it accepts."""
     return field(
         default=default, metadata={"help": help, "low": low, "high": high, "choices": choices}
     )
 
 
 def check_settings(config: Any) -> None:
-    """Hold every field of a dataclass of `setting`s against its type, range and choices.
+    """Check every field of a dataclass of `setting`s against its type, range and choices.
 
     Raises:
-        SettingError: for the first field that does not fit. NaN, infinities and booleans posing as numbers are refused.
+        SettingError: for the first invalid field. NaN, infinities and booleans are not numbers.
     """
     for each in fields(config):
         value = getattr(config, each.name)
@@ -57,7 +59,7 @@ def check_setting(each: Field[Any], value: Any) -> Any:
     """Check a value against a setting's type, range and choices; return it as it is saved.
 
     Raises:
-        SettingError: for a value that does not fit.
+        SettingError: for an invalid value.
     """
     name, kind = each.name, type(each.default)
     low, high, choices = each.metadata["low"], each.metadata["high"], each.metadata["choices"]
@@ -85,12 +87,15 @@ def check_setting(each: Field[Any], value: Any) -> Any:
 
 
 def plain(number: float) -> str:
-    """A bound as people write it: 1,000,000 and 0.000000001 rather than powers of ten."""
+    """Format a bound without an exponent: 1,000,000 and 0.000000001."""
     return f"{number:,}" if isinstance(number, int) else f"{number:,.16f}".rstrip("0").rstrip(".")
 
 
 def shown(value: object) -> str:
-    """A value as an error message quotes it, cut short; Python refuses to write out a number of thousands of digits."""
+    """Format a value for an error message, at most 80 characters long.
+
+    Python refuses to convert a number with thousands of digits, so such a number is described.
+    """
     try:
         text = repr(value)
     except ValueError:
@@ -100,102 +105,102 @@ def shown(value: object) -> str:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """An encoder-decoder transformer as in "Attention Is All You Need" (Vaswani et al. 2017), and a few choices since.
+    """An encoder-decoder transformer as in "Attention Is All You Need" (Vaswani et al. 2017).
 
-    The defaults learn the playground's tasks fast: pre-norm, learned positions, an embedding for each side, no dropout
-    (benchmarks/RESULTS.md says what each buys). `ModelConfig.paper_base()` gives the paper's sizes.
+    Options add later variants. The defaults learn the playground's tasks fast: pre-norm, learned
+    positions, separate embeddings for source and target, no dropout (benchmarks/RESULTS.md measures
+    each choice). `ModelConfig.paper_base()` has the paper's sizes.
     """
 
-    unused: ClassVar[frozenset[str]] = (
-        frozenset()
-    )  # settings without a meaning for this family, which keep their defaults
+    # settings that this architecture does not use; they must keep their defaults
+    unused: ClassVar[frozenset[str]] = frozenset()
 
-    d_model: int = setting(
-        64, "Width of every vector that travels through the model.", low=1, high=4096
-    )
+    d_model: int = setting(64, "Width of the model: size of every vector.", low=1, high=4096)
     n_heads: int = setting(
         4,
-        "Attention heads in each layer; d_model divisible by it, or d_k and d_v given.",
+        "Attention heads in each layer; must divide d_model, unless d_k and d_v are set.",
         low=1,
         high=64,
     )
     kv_heads: int = setting(
         0,
-        "Heads of keys and values, shared by query heads in groups of equal size (grouped-query). 1: all share one (multi-query). "
-        "0: each query head has its own.",
+        "Heads of keys and values, each used by an equal number of query heads (grouped-query "
+        "attention). 1: a single one (multi-query attention). 0: one for each query head.",
         low=0,
         high=64,
     )
     d_k: int = setting(
-        0, "Size of a head's queries and keys; 0 is d_model / n_heads.", low=0, high=4096
+        0, "Size of a head's queries and keys; 0 means d_model / n_heads.", low=0, high=4096
     )
-    d_v: int = setting(0, "Size of a head's values; 0 is d_model / n_heads.", low=0, high=4096)
+    d_v: int = setting(0, "Size of a head's values; 0 means d_model / n_heads.", low=0, high=4096)
     n_layers: int = setting(
-        2, "Layers in each stack: so many in the encoder, as many in the decoder.", low=1, high=48
+        2, "Layers in each stack: the same number in encoder and decoder.", low=1, high=48
     )
     d_ff: int = setting(
-        128, "Width inside the feed-forward network of each layer.", low=1, high=16384
+        128, "Width of the hidden layer in the feed-forward networks.", low=1, high=16384
     )
     activation: str = setting(
         "relu",
-        "Between the two products of the feed-forward network: ReLU, GELU, or SwiGLU, whose third matrix makes it half as large again "
-        "(with two thirds of d_ff it is as large as the others).",
+        "Activation of the feed-forward network: ReLU, GELU or SwiGLU. SwiGLU has a third matrix, "
+        "so the network is half as large again; with two thirds of d_ff it has the usual size.",
         choices=("relu", "gelu", "swiglu"),
     )
     dropout: float = setting(
         0.0,
-        "Share of values zeroed after the embedding and each sublayer while training.",
+        "Fraction of values set to zero in training, after the embedding and each sublayer.",
         low=0,
         high=0.9,
     )
     norm: str = setting(
         "pre",
-        "Layer norm before each sublayer (pre) or after its result was added (post, the paper's).",
+        "Layer norm before each sublayer (pre), or after its result was added (post, the paper's).",
         choices=("pre", "post"),
     )
     norm_kind: str = setting(
         "layer",
-        "Layer norm, or RMSNorm, which neither subtracts the mean nor adds a shift.",
+        "Layer norm, or RMSNorm, which does not subtract the mean and has no shift.",
         choices=("layer", "rms"),
     )
     positions: str = setting(
         "learned",
-        "How the model knows where a symbol stands. Vectors added to the symbols: learned, fixed sine waves, learned and counted from the "
-        "source's end, learned at places drawn at random. Inside self-attention: rope, alibi, t5. Or not at all.",
+        "Position encoding. Vectors added to the token embeddings: learned, sinusoidal, learned "
+        "and counted from the source's end, or learned at randomized positions. Inside "
+        "self-attention: rope, alibi, t5. Or none.",
         choices=POSITIONS,
     )
     position_scale: float = setting(
         1.0,
-        "Factor on sinusoidal positions, which must be as loud as the symbols; learned ones do not use it.",
+        "Scale of sinusoidal positions relative to the token embeddings; only they use it.",
         low=0,
         high=100,
     )
     position_range: int = setting(
         0,
-        "Randomised positions only: how many places they are drawn from; 0 is four times max_positions.",
+        "Randomized positions only: the number of positions to sample from; 0 means four times "
+        "max_positions.",
         low=0,
         high=1_000_000,
     )
-    share_embeddings: bool = setting(False, "Source and target use one table of symbol vectors.")
+    share_embeddings: bool = setting(False, "Source and target share one table of embeddings.")
     tie_output: bool = setting(
-        False, "The output layer reuses the target's symbol vectors as its weights."
+        False, "The output layer uses the target's token embeddings as its weights."
     )
     attention_bias: bool = setting(
         True, "Biases in the query, key, value and output projections of attention."
     )
     bias: bool = setting(
         True,
-        "Biases anywhere: without them no projection and no norm adds a constant, those of attention included.",
+        "Biases in all projections and norms, including those of attention.",
     )
     source_vocabulary: int = setting(
-        13, "Tokens that a source may hold, PAD, SOS and EOS included.", low=4, high=1_000_000
+        13, "Tokens in the source vocabulary, including PAD, SOS and EOS.", low=4, high=1_000_000
     )
     target_vocabulary: int = setting(
-        13, "Tokens that a target may hold, PAD, SOS and EOS included.", low=4, high=1_000_000
+        13, "Tokens in the target vocabulary, including PAD, SOS and EOS.", low=4, high=1_000_000
     )
     max_positions: int = setting(
         11,
-        "Tokens that fit in a sequence: the longest, plus one for EOS or SOS.",
+        "Tokens in the longest sequence, including one EOS or SOS.",
         low=2,
         high=1_000_000,
     )
@@ -207,64 +212,69 @@ class ModelConfig:
                 given = shown(getattr(self, each.name))
                 raise SettingError(
                     each.name,
-                    f"{each.name} is {given}, but this family has no use for it; leave it at {each.default}",
+                    f"{each.name} is {given}, but this architecture does not use it; leave it at "
+                    f"{each.default}",
                 )
         if self.d_model % self.n_heads and not (self.d_k and self.d_v):
             fit = [n for n in range(1, min(self.d_model, 64) + 1) if self.d_model % n == 0]
             raise SettingError(
                 "n_heads",
-                f"n_heads is {self.n_heads}, which does not divide d_model {self.d_model}; use one of {', '.join(map(str, fit))}, "
-                f"or give heads sizes of their own by d_k and d_v",
+                f"n_heads is {self.n_heads}, which does not divide d_model {self.d_model}; use one "
+                f"of {', '.join(map(str, fit))}, or set the head sizes d_k and d_v",
             )
         if self.kv_heads and self.n_heads % self.kv_heads:
             fit = [n for n in range(1, self.n_heads + 1) if self.n_heads % n == 0]
             raise SettingError(
                 "kv_heads",
-                f"kv_heads is {self.kv_heads}, which does not divide n_heads {self.n_heads}; use one of {', '.join(map(str, fit))}",
+                f"kv_heads is {self.kv_heads}, which does not divide n_heads {self.n_heads}; use "
+                f"one of {', '.join(map(str, fit))}",
             )
         if self.share_embeddings and self.source_vocabulary != self.target_vocabulary:
             raise SettingError(
                 "share_embeddings",
-                f"share_embeddings needs equal vocabularies, but source_vocabulary is {self.source_vocabulary} and "
-                f"target_vocabulary {self.target_vocabulary}; make them equal or turn share_embeddings off",
+                f"share_embeddings needs equal vocabularies, but source_vocabulary is "
+                f"{self.source_vocabulary} and target_vocabulary {self.target_vocabulary}; make "
+                f"them equal or turn share_embeddings off",
             )
         if self.positions == "sinusoidal" and self.d_model % 2:
             raise SettingError(
                 "d_model",
-                f"d_model is {self.d_model}; sinusoidal positions pair sines with cosines and need it even",
+                f"d_model is {self.d_model}, but sinusoidal positions pair sines with cosines; use "
+                f"an even number",
             )
         if self.positions == "rope" and self.key_size % 2:
             name = "d_k" if self.d_k else "n_heads"
             raise SettingError(
                 name,
-                f"{name} is {getattr(self, name)}, which makes queries and keys of {self.key_size} numbers; rope turns them in pairs and "
-                f"needs an even size: change {name}" + ("" if self.d_k else " or set d_k"),
+                f"{name} is {getattr(self, name)}, so queries and keys have {self.key_size} "
+                f"numbers; rope rotates pairs of numbers and needs an even size: change {name}"
+                + ("" if self.d_k else " or set d_k"),
             )
         if self.positions == "randomised" and self.places < self.max_positions:
             raise SettingError(
                 "position_range",
-                f"position_range is {self.position_range}, but {self.max_positions} different places (max_positions) are to be drawn from "
-                f"it; make it at least as large, or 0",
+                f"position_range is {self.position_range}, which is less than max_positions "
+                f"{self.max_positions}; make it at least as large, or 0",
             )
 
     @property
     def key_size(self) -> int:
-        """Numbers in a head's query or key."""
+        """Return the size of a head's query or key."""
         return self.d_k or self.d_model // self.n_heads
 
     @property
     def value_size(self) -> int:
-        """Numbers in a head's value."""
+        """Return the size of a head's value."""
         return self.d_v or self.d_model // self.n_heads
 
     @property
     def key_value_heads(self) -> int:
-        """Heads that keys and values are made for."""
+        """Return the number of heads of keys and values."""
         return self.kv_heads or self.n_heads
 
     @property
     def places(self) -> int:
-        """Position vectors on each side; 0 where none are added to the symbols."""
+        """Return the number of position vectors on each side; 0 if none are added."""
         if self.positions in WITHOUT_VECTORS:
             return 0
         return (
@@ -274,11 +284,13 @@ class ModelConfig:
         )
 
     def untrained_places(self, source_tokens: int, target_tokens: int) -> dict[str, range]:
-        """For each side, the rows of its table of learned positions that training never reaches, if no source has more than
-        `source_tokens` (EOS included) and no target is given more than `target_tokens` (SOS included). They are as random at
-        the end as at the beginning, so a longer sequence meets noise there.
+        """Return the positions of each side whose learned vectors are never trained.
 
-        Sine waves and relative positions train nothing of the kind, and randomised places are drawn from all rows.
+        No source has more than `source_tokens` (including EOS), no target more than `target_tokens`
+        (including SOS). Vectors after these keep their random initial values, so a longer sequence
+        adds noise.
+
+        Sinusoidal and relative positions have no such vectors; randomized positions train all.
         """
         rows = self.places if self.positions in ("learned", "from-the-end") else 0
         return {
@@ -288,18 +300,28 @@ class ModelConfig:
 
     @classmethod
     def paper_base(cls, vocabulary: int = 30_000, max_positions: int = 5_000) -> ModelConfig:
-        """The sizes of the paper's base model (Vaswani et al. 2017, table 3): 512 wide, 6+6 layers, 8 heads, d_ff 2048, dropout 0.1.
+        """Return the paper's base model (Vaswani et al. 2017, table 3).
 
-        The paper also shares one table between source, target and output (section 3.4). Here that is `share_embeddings` and `tie_output`,
-        which are off: each side has a vocabulary of its own.
+        Its sizes: d_model 512, 6+6 layers, 8 heads, d_ff 2048, dropout 0.1. The paper also uses one
+        table for source, target and output (section 3.4). Here these are `share_embeddings` and
+        `tie_output`. They are off, because each side has its own vocabulary.
         """
         return cls(
-            d_model=512, n_heads=8, n_layers=6, d_ff=2048, dropout=0.1, norm="post", positions="sinusoidal", share_embeddings=False,
-            source_vocabulary=vocabulary, target_vocabulary=vocabulary, max_positions=max_positions,
-        )  # fmt: skip
+            d_model=512,
+            n_heads=8,
+            n_layers=6,
+            d_ff=2048,
+            dropout=0.1,
+            norm="post",
+            positions="sinusoidal",
+            share_embeddings=False,
+            source_vocabulary=vocabulary,
+            target_vocabulary=vocabulary,
+            max_positions=max_positions,
+        )
 
     def parameter_count(self) -> int:
-        """Trainable numbers of the model that this config builds, counted without building it."""
+        """Count the trainable parameters of the model without building it."""
         d, bias = self.d_model, int(self.bias)
         attention, relation, feed_forward, norm = self.part_counts()
         encoder_layer = attention + relation + feed_forward + 2 * norm
@@ -321,7 +343,11 @@ class ModelConfig:
         )
 
     def part_counts(self) -> tuple[int, int, int, int]:
-        """Numbers in an attention, in what positions have to say to one, in a feed-forward network and in a norm."""
+        """Count the parameters of each part of a layer.
+
+        Returns those of an attention, of its relative positions, of a feed-forward network and of a
+        norm.
+        """
         d, bias = self.d_model, int(self.bias)
         queries, shared = (
             self.n_heads * self.key_size,
@@ -337,15 +363,20 @@ class ModelConfig:
         return attention, relation, feed_forward, d + (d * bias if self.norm_kind == "layer" else 0)
 
     def row_width(self, source: int, target: int) -> int:
-        """How many tokens stand in one row that the model works on, for so many of the source and of the target."""
+        """Return the length of the model's input for these source and target lengths."""
         return max(source, target)
 
     def kept_beside(self, source: int, target: int) -> int:
-        """Numbers that a step keeps of one row for its backward pass beside those that every layer keeps of a token or of a pair of
-        tokens in a head."""
+        """Count the extra activations of one example that the backward pass needs.
+
+        They come on top of those that every layer stores for each token and for each pair of tokens
+        in a head.
+        """
         return 0
 
     def rows_at_a_time(self, width: int) -> int:
-        """How many sequences of `width` tokens to run at once without gradients: few enough that the attention scores, a
-        number for each head and pair of tokens, stay small, and never more than 512."""
+        """Return the batch size for sequences of `width` tokens without gradients, at most 512.
+
+        It limits the attention scores, a number for each head and pair of tokens.
+        """
         return max(1, min(512, SCORES_AT_A_TIME // (self.n_heads * width * width)))

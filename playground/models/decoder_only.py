@@ -1,6 +1,6 @@
-"""A decoder without an encoder: it continues a row of symbols, each from those before it (Radford et al. 2018).
+"""A decoder without an encoder: it continues a sequence of tokens (Radford et al. 2018).
 
-Shapes: B batch, W places of a row, P positions, D d_model, V vocabulary.
+New letter of shapes: W the tokens of a sequence that holds source and target.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from .sizes import DecoderOnlyConfig
 
 
 class RowEmbedding(nn.Module):
-    """Token vectors times sqrt(d_model), plus a position counted from the row's first symbol, then dropout.
+    """Token embeddings times sqrt(d_model), plus position embeddings, then dropout.
 
-    Rows may begin with padding, so that what is to be continued ends in the same column everywhere; it counts for nothing.
+    Sequences may begin with padding (left padding), so that all of them end in the same column.
+    Positions count from the first token after it.
     """
 
     def __init__(self, config: DecoderOnlyConfig) -> None:
@@ -46,9 +47,10 @@ class RowEmbedding(nn.Module):
 
 
 class DecoderOnly(nn.Module):
-    """Layers of causal self-attention over the row, and a linear layer that scores the symbol behind each place.
+    """Layers of causal self-attention, and a linear layer that scores the next token.
 
-    A decoder layer without cross-attention has the parts of an encoder layer; what makes it a decoder is the mask.
+    A decoder layer without cross-attention has the parts of an encoder layer. The causal mask makes
+    it a decoder.
     """
 
     def __init__(self, config: DecoderOnlyConfig) -> None:
@@ -65,9 +67,10 @@ class DecoderOnly(nn.Module):
             self.output.weight = self.embedding.tokens.weight
 
     def forward(self, row_BW: Tensor, weights: list[Tensor] | None = None) -> Tensor:
-        """Logits (BWV) of the token that follows each place; each layer's attention (BHWW) is appended to `weights`.
+        """Return the logits (BWV) of the token that follows each position.
 
-        Padding in front sees itself alone, because a place that sees nothing has no weights to share out.
+        Each layer appends its attention weights (BHWW) to `weights`. Left padding attends to itself
+        only; a row of the mask with no True entry would make the softmax NaN.
         """
         width = row_BW.shape[1]
         itself = torch.eye(width, dtype=torch.bool, device=row_BW.device)
@@ -81,5 +84,5 @@ class DecoderOnly(nn.Module):
 
 
 def places(row_BW: Tensor) -> Tensor:
-    """The position of each place in its row (BW), counted from the first symbol on; padding in front has that symbol's."""
+    """Return the position ids (BW), counted from the first token; left padding has position 0."""
     return ((row_BW != 0).cumsum(1) - 1).clamp(min=0)

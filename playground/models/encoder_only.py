@@ -1,6 +1,6 @@
-"""An encoder that writes the answer in place: all of it at once, each symbol from everything that was read.
+"""An encoder that predicts the whole target in parallel, each token from the whole input.
 
-Shapes: B batch, W places of a row, D d_model, V vocabulary.
+New letter of shapes: W the tokens of the input, blanks included.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .sizes import EncoderOnlyConfig
 
 
 class EncoderOnly(nn.Module):
-    """Encoder layers over the row, and a linear layer that scores every symbol at every place."""
+    """Encoder layers, and a linear layer that scores every token at each position."""
 
     def __init__(self, config: EncoderOnlyConfig) -> None:
         super().__init__()
@@ -28,9 +28,10 @@ class EncoderOnly(nn.Module):
     def forward(
         self, row_BW: Tensor, may_look: Tensor, weights: list[Tensor] | None = None
     ) -> Tensor:
-        """Logits (BWV) of the symbol that belongs at each place; each layer's attention (BHWW) is appended to `weights`.
+        """Return the logits (BWV) of the token at each position.
 
-        `may_look` is true at what may be looked at and broadcasts to BHWW.
+        Each layer appends its attention weights (BHWW) to `weights`. `may_look` is the attention
+        mask: True where attention is allowed, broadcast to BHWW.
         """
         x_BWD = self.embedding(row_BW)
         for layer in self.layers:

@@ -1,7 +1,4 @@
-"""What may take the place of the feed-forward network with its ReLU.
-
-Shapes: B batch, S tokens, D d_model, F d_ff.
-"""
+"""Feed-forward networks with another activation than ReLU."""
 
 from __future__ import annotations
 
@@ -12,7 +9,10 @@ from .config import ModelConfig
 
 
 class GeluFeedForward(nn.Module):
-    """D -> F -> D with GELU between, x * P(a standard normal number <= x): a ReLU without the corner (Hendrycks and Gimpel 2016)."""
+    """D -> F -> D with a GELU between (Hendrycks and Gimpel 2016).
+
+    GELU(x) = x * P(a standard normal number <= x), a smooth version of ReLU.
+    """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -26,10 +26,10 @@ class GeluFeedForward(nn.Module):
 
 
 class GatedFeedForward(nn.Module):
-    """SwiGLU (Shazeer 2020, section 2): what is widened passes a gate, Swish(x W) * x V, with Swish(a) = a * sigmoid(a).
+    """SwiGLU (Shazeer 2020, section 2): Swish(x W) * x V, where Swish(a) = a * sigmoid(a).
 
-    The gate is a third matrix. The paper makes d_ff two thirds as large, so that the network weighs what it weighed with two;
-    here d_ff is what was asked for.
+    The gate W is a third matrix. The paper reduces d_ff to two thirds, so that the number of
+    parameters stays that of two matrices. Here d_ff is used as configured.
     """
 
     def __init__(self, config: ModelConfig) -> None:

@@ -1,7 +1,4 @@
-"""The encoder layer and the decoder layer (Vaswani et al. 2017, section 3.1).
-
-Shapes: B batch, S source, T target, M memory or past, H heads, G heads of keys and values, K numbers a head, D d_model, F d_ff.
-"""
+"""The encoder layer and the decoder layer (Vaswani et al. 2017, section 3.1)."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from .rotary import Rotary
 
 
 class FeedForward(nn.Module):
-    """The same two-layer network at every position: D -> F -> D with a ReLU between (section 3.3)."""
+    """The same network at every position: D -> F -> D with a ReLU between (section 3.3)."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -34,7 +31,7 @@ RELATIONS = {"rope": Rotary, "alibi": Alibi, "t5": Buckets}
 
 
 def self_attention(config: ModelConfig, causal: bool) -> MultiHeadAttention:
-    """Attention within one sequence, where relative positions act; `causal` where nobody looks ahead."""
+    """Build attention within one sequence, with relative positions; `causal` in a decoder."""
     relation = (
         RELATIONS[config.positions](config, causal) if config.positions in RELATIONS else Relation()
     )
@@ -42,7 +39,7 @@ def self_attention(config: ModelConfig, causal: bool) -> MultiHeadAttention:
 
 
 class AddAndNorm(nn.Module):
-    """What stands around every sublayer.
+    """The residual connection and the norm around every sublayer.
 
     post, the paper's:             Norm(x + Dropout(Sublayer(x)))
     pre (Xiong et al. 2020):       x + Dropout(Sublayer(Norm(x)))
@@ -55,18 +52,21 @@ class AddAndNorm(nn.Module):
         self.pre = config.norm == "pre"
 
     def before(self, x_BSD: Tensor) -> Tensor:
-        """What the sublayer is given."""
+        """Return the input of the sublayer."""
         return self.norm(x_BSD) if self.pre else x_BSD
 
     def after(self, x_BSD: Tensor, result_BSD: Tensor) -> Tensor:
-        """The sublayer's result added to what went in."""
+        """Add the result of the sublayer to its input."""
         sum_BSD = x_BSD + self.dropout(result_BSD)
         return sum_BSD if self.pre else self.norm(sum_BSD)
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention over the source, then the feed-forward network. With `causal` its relative positions look back only, for a
-    decoder without cross-attention, which has the same parts; the mask is given all the same."""
+    """Self-attention over the source, then the feed-forward network.
+
+    A decoder without cross-attention has the same parts. With `causal` the relative positions are
+    those of the past only; the caller still passes the causal mask.
+    """
 
     def __init__(self, config: ModelConfig, causal: bool = False) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class EncoderLayer(nn.Module):
     def forward(
         self, x_BSD: Tensor, may_look: Tensor, weigh: bool = True
     ) -> tuple[Tensor, Tensor | None]:
-        """The layer's output (BSD) and its attention weights (BHSS), these only where `weigh` asks for them."""
+        """Return the output (BSD) and, with `weigh`, the attention weights (BHSS), else None."""
         y_BSD = self.around_self_attention.before(x_BSD)
         y_BSD, weights_BHSS = self.self_attention(
             y_BSD, *self.self_attention.keys_and_values(y_BSD), may_look, weigh=weigh
@@ -90,14 +90,17 @@ class EncoderLayer(nn.Module):
 
 
 class Past:
-    """Keys and values of the target positions already decoded, one layer's share, in room reserved beforehand."""
+    """Key-value cache of one decoder layer, for the target positions decoded so far.
+
+    The tensors are allocated once, for the longest target.
+    """
 
     def __init__(self, key_BGMK: Tensor, value_BGMK: Tensor) -> None:
         self.key_BGMK, self.value_BGMK = key_BGMK, value_BGMK
         self.length = 0
 
     def extend(self, key_BGTK: Tensor, value_BGTK: Tensor) -> tuple[Tensor, Tensor]:
-        """Append new positions; returns keys and values of everything so far."""
+        """Append new positions; return the keys and values of all positions so far."""
         start, self.length = self.length, self.length + key_BGTK.shape[2]
         self.key_BGMK[:, :, start : self.length] = key_BGTK
         self.value_BGMK[:, :, start : self.length] = value_BGTK
@@ -105,7 +108,7 @@ class Past:
 
 
 class DecoderLayer(nn.Module):
-    """Self-attention over the target so far, cross-attention to the encoder's memory, then the feed-forward network."""
+    """Self-attention over the target so far, cross-attention to the memory, then feed-forward."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -125,10 +128,11 @@ class DecoderLayer(nn.Module):
         past: Past | None = None,
         weigh: bool = True,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """The layer's output (BTD), its self-attention (BHTM) and its cross-attention (BHTS), these only where `weigh` asks for them.
+        """Return the output (BTD) and the weights of self- and cross-attention (BHTM, BHTS).
 
-        `memory` holds the keys and values (BGSK each) that `cross_attention` made of the encoder's output; with a `past`,
-        x_BTD holds the new positions alone.
+        The weights are None without `weigh`. `memory` holds the keys and values (BGSK each) that
+        `cross_attention` computed from the encoder output. With a `past`, x_BTD holds only the new
+        positions.
         """
         y_BTD = self.around_self_attention.before(x_BTD)
         key_BGMK, value_BGMK = self.self_attention.keys_and_values(

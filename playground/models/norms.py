@@ -1,7 +1,4 @@
-"""The two norms that may stand around a sublayer.
-
-Shapes: B batch, S tokens, D d_model.
-"""
+"""Layer norm and RMSNorm."""
 
 from __future__ import annotations
 
@@ -10,12 +7,15 @@ from torch import Tensor, nn
 
 from .config import ModelConfig
 
-EPSILON = 1e-5  # as in nn.LayerNorm: a vector of zeros stays one
+EPSILON = 1e-5  # as in nn.LayerNorm; it keeps a vector of zeros at zero
 
 
 class RMSNorm(nn.Module):
-    """Divides a vector by its root mean square and scales each number (Zhang and Sennrich 2019, section 4, equation 4): layer norm without
-    subtracting the mean and without a shift."""
+    """Divide a vector by its root mean square and scale each number.
+
+    This is layer norm without subtracting the mean and without a shift (Zhang and Sennrich 2019,
+    section 4, equation 4).
+    """
 
     def __init__(self, d_model: int) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class RMSNorm(nn.Module):
 
 
 def norm(config: ModelConfig) -> nn.LayerNorm | RMSNorm:
-    """The norm that the config asks for."""
+    """Build the norm of the config."""
     return (
         RMSNorm(config.d_model)
         if config.norm_kind == "rms"

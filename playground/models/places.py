@@ -1,7 +1,4 @@
-"""Which row of a table of positions a token takes, where that is not simply its number.
-
-Shapes: B batch, S tokens.
-"""
+"""Position ids that are not simply 0, 1, 2, ...: counted from the end, or randomized."""
 
 from __future__ import annotations
 
@@ -10,20 +7,22 @@ from torch import Tensor
 
 
 def from_the_end(tokens_BS: Tensor) -> Tensor:
-    """BS: how many tokens come after each one, padding (token 0) left out: the EOS of a source is at place 0 whatever its length.
+    """Return the number of tokens behind each token (BS), without padding (token 0).
 
-    For sources only. How long an answer will be is not known while it is being written, so targets count from their start.
+    So the EOS of a source has position 0, whatever the length. This is for sources only: during
+    generation the length of the target is not known yet, so targets count from their start.
     """
     real_BS = (tokens_BS != 0).long()
     return (real_BS.sum(1, keepdim=True) - real_BS.cumsum(1)).clamp(min=0)
 
 
 def drawn(tokens_BS: Tensor, n_positions: int, n_places: int) -> Tensor:
-    """BS: places for training, for each sequence drawn at random out of many more and put in order (Ruoss et al. 2023, section
-    3): a model that only ever meets short sequences meets every place, and learns to go by their order.
+    """Sample increasing random positions (BS) for training (Ruoss et al. 2023, section 3).
 
-    The paper draws as many places as there are tokens. Here the tokens may be the beginning of a longer sequence, of any length
-    up to `n_positions`, so that they stand as close together as they will (see `spread`) when the model is asked.
+    A model that trains on short sequences only still trains every position vector, and learns to
+    use their order. The paper samples as many positions as there are tokens. We sample as if the
+    sequence had a random total length up to `n_positions`, so that the gaps in training match those
+    at inference (see `spread`).
     """
     n_rows, n_tokens = tokens_BS.shape
     longest = torch.randint(n_tokens, n_positions + 1, (), device=tokens_BS.device)
@@ -31,13 +30,18 @@ def drawn(tokens_BS: Tensor, n_positions: int, n_places: int) -> Tensor:
         torch.rand(n_rows, n_places, device=tokens_BS.device).argsort(descending=True).argsort()
     )
     place_P = torch.arange(n_places, device=tokens_BS.device)
-    # The `longest` places of lowest rank in order, then the others: so the shape does not follow from what was drawn.
+    # First the `longest` positions of lowest rank in order, then all others. Sorting keeps the
+    # shape independent of the random length.
     return torch.where(rank_BP < longest, place_P, n_places + place_P).sort().values[:, :n_tokens]
 
 
 def spread(
     first: int, n_tokens: int, n_positions: int, n_places: int, device: torch.device
 ) -> Tensor:
-    """S: places when the model is asked, spread evenly as if the sequence were the longest that there is room for: the same for
-    each position whatever the length, so that padding and going symbol by symbol change nothing. (The paper draws here, too.)"""
+    """Return evenly spaced positions (S) for inference.
+
+    They are spaced as if the sequence had the maximum length. A token has the same position
+    whatever the length, so padding and generation step by step change nothing. (The paper samples
+    at inference, too.)
+    """
     return torch.arange(first, first + n_tokens, device=device) * n_places // n_positions

@@ -1,8 +1,7 @@
-"""Where a symbol stands, as a vector added to what it is (Vaswani et al. 2017, sections 3.4 and 3.5).
+"""Token embeddings and absolute position embeddings (Vaswani et al. 2017, sections 3.4 and 3.5).
 
-Other ways to tell a model are in places.py (other rows of the table) and in relative.py and rotary.py (inside self-attention).
-
-Shapes: B batch, S tokens, P positions, D d_model, d half of it (a sine and a cosine share a rate).
+`places.py` has other position ids for the same table; `relative.py` and `rotary.py` encode
+positions inside self-attention.
 """
 
 from __future__ import annotations
@@ -17,9 +16,10 @@ from .places import drawn, from_the_end, spread
 
 
 def sinusoid(n_positions: int, d_model: int) -> Tensor:
-    """The paper's sine waves (PD): even dimensions sin, odd ones cos, wavelengths from 2 pi to 10000 * 2 pi.
+    """Return the paper's sine waves (PD).
 
-    The rates 10000^(-2i/D) are computed in log space, exp(-2i/D * ln 10000): no large power is ever formed.
+    Even dimensions are sines, odd ones cosines, with wavelengths from 2 pi to 10000 * 2 pi. The
+    rates 10000^(-2i/D) are computed in log space, exp(-2i/D * ln 10000), without large powers.
     """
     rate_d = torch.exp(torch.arange(0, d_model, 2) * (-math.log(10_000.0) / d_model))
     angle_Pd = torch.arange(n_positions)[:, None] * rate_d
@@ -27,10 +27,11 @@ def sinusoid(n_positions: int, d_model: int) -> Tensor:
 
 
 class Embedding(nn.Module):
-    """Token vectors times sqrt(d_model), plus position vectors where there are any, then dropout.
+    """Token embeddings times sqrt(d_model), plus position embeddings, then dropout.
 
-    Token vectors start at a standard deviation of d_model^-0.5, so that they are N(0, 1) once scaled. Learned positions
-    start at N(0, 1) as well: a position must be as loud as a symbol for attention to find it.
+    Token embeddings start with a standard deviation of d_model^-0.5, so they are N(0, 1) after
+    scaling. Learned position embeddings start at N(0, 1) as well: they need the same scale as token
+    embeddings, or attention cannot pick them up.
     """
 
     positions: Tensor | None
@@ -50,15 +51,16 @@ class Embedding(nn.Module):
             self.positions = nn.Parameter(torch.randn(config.places, config.d_model))
 
     def forward(self, tokens_BS: Tensor, first: int = 0) -> Tensor:
-        """Vectors (BSD) of tokens that stand at the positions first, first + 1, ...
+        """Return the vectors (BSD) of tokens at the positions `first`, `first` + 1, ...
 
         Raises:
-            ValueError: for positions that the model does not have.
+            ValueError: for more positions than the model has.
         """
         needed = first + tokens_BS.shape[1]
         if needed > self.max_positions:
             raise ValueError(
-                f"{needed} positions are needed, but the model has max_positions {self.max_positions}"
+                f"the sequence needs {needed} positions, but the model has max_positions "
+                f"{self.max_positions}; shorten it"
             )
         x_BSD = self.tokens(tokens_BS) * self.scale
         positions_SD = self.placed(tokens_BS, first)
@@ -67,11 +69,11 @@ class Embedding(nn.Module):
         return self.dropout(x_BSD)
 
     def placed(self, tokens_BS: Tensor, first: int = 0) -> Tensor | None:
-        """The position vectors of the tokens: SD, or BSD where each sequence has its own; None where none are added."""
+        """Return the position vectors: SD, BSD if each sequence has its own, or None."""
         return None if self.positions is None else self.positions[self.rows(tokens_BS, first)]
 
     def rows(self, tokens_BS: Tensor, first: int = 0) -> Tensor | slice:
-        """Which rows of `positions` the tokens take: S, the same for every sequence, or BS."""
+        """Return the indices of the tokens in `positions`: S for all sequences together, or BS."""
         n_tokens, device = tokens_BS.shape[1], tokens_BS.device
         if self.kind == "from-the-end" and self.side == "source":
             return from_the_end(tokens_BS)
@@ -83,7 +85,7 @@ class Embedding(nn.Module):
 
 
 def token_table(vocabulary: int, d_model: int) -> nn.Embedding:
-    """A table of token vectors with standard deviation d_model^-0.5."""
+    """Build a table of token embeddings with standard deviation d_model^-0.5."""
     table = nn.Embedding(vocabulary, d_model)
     nn.init.normal_(table.weight, std=d_model**-0.5)
     return table

@@ -1,7 +1,4 @@
-"""The encoder-decoder transformer made of torch's own layers, as most tutorials build it.
-
-Shapes: B batch, S source, T target, H heads, D d_model, V vocabulary.
-"""
+"""The encoder-decoder transformer from PyTorch's own layers, as most tutorials build it."""
 
 from __future__ import annotations
 
@@ -22,9 +19,10 @@ from .transformer import AttentionRecord
 class Prebuilt(nn.Module):
     """`nn.TransformerEncoder` and `nn.TransformerDecoder` between embeddings and a linear layer.
 
-    Source and target have tables of their own for symbols and for positions, which are learned; the target's has a row more, for
-    a whole answer between SOS and EOS. With the same weights it computes what the transformer from scratch computes. While training
-    it differs in dropout: torch's layers also drop attention weights and values inside the feed-forward network.
+    Source and target have separate tables of token embeddings and learned position embeddings. The
+    target has one position more, for a whole target between SOS and EOS. With the same weights the
+    model computes what the transformer from scratch computes. In training it differs in dropout:
+    PyTorch's layers also drop attention weights and values inside the feed-forward network.
     """
 
     def __init__(self, config: PrebuiltConfig) -> None:
@@ -37,9 +35,13 @@ class Prebuilt(nn.Module):
         self.target_positions = nn.Embedding(config.max_positions + 1, d)
         self.dropout = nn.Dropout(config.dropout)
         sizes: dict[str, Any] = {
-            "d_model": d, "nhead": config.n_heads, "dim_feedforward": config.d_ff, "dropout": config.dropout,
-            "batch_first": True, "norm_first": pre,
-        }  # fmt: skip
+            "d_model": d,
+            "nhead": config.n_heads,
+            "dim_feedforward": config.d_ff,
+            "dropout": config.dropout,
+            "batch_first": True,
+            "norm_first": pre,
+        }
         final_norms = [nn.LayerNorm(d) if pre else None for _ in range(2)]
         encoder_layer, decoder_layer = (
             nn.TransformerEncoderLayer(**sizes),
@@ -50,30 +52,26 @@ class Prebuilt(nn.Module):
         )
         self.decoder = nn.TransformerDecoder(decoder_layer, config.n_layers, final_norms[1])
         self.output = nn.Linear(d, config.target_vocabulary)
-        for stack in (
-            self.encoder,
-            self.decoder,
-            self.output,
-        ):  # torch copies one layer: without this all begin with equal weights
+        # PyTorch copies one layer, so without this all layers would start with equal weights.
+        for stack in (self.encoder, self.decoder, self.output):
             for weight in stack.parameters():
                 if weight.dim() > 1:
                     nn.init.xavier_uniform_(weight)
 
     def forward(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
-        """Logits (BTV) of the token that follows each target position."""
+        """Return the logits (BTV) of the token that follows each target position."""
         return self.output(self.decode(target_BT, self.encode(source_BS), source_BS))
 
     def encode(self, source_BS: Tensor) -> Tensor:
-        """The memory (BSD): a vector for each source position that knows about the whole source."""
+        """Return the memory (BSD): a vector for each source position, computed from all of them."""
         x_BSD = self._embedded(source_BS, self.source_tokens, self.source_positions)
         return self.encoder(x_BSD, src_key_padding_mask=source_BS == 0)
 
     def decode(self, target_BT: Tensor, memory_BSD: Tensor, source_BS: Tensor) -> Tensor:
-        """A vector (BTD) for each target position, made from its past and from the memory."""
+        """Return a vector (BTD) for each target position, from the target so far and the memory."""
         x_BTD = self._embedded(target_BT, self.target_tokens, self.target_positions)
-        hidden = ~causal_mask(
-            target_BT.shape[1], target_BT.device
-        )  # torch's masks are true where one may not look
+        # PyTorch's masks are True where attention is not allowed.
+        hidden = ~causal_mask(target_BT.shape[1], target_BT.device)
         return self.decoder(
             x_BTD,
             memory_BSD,
@@ -85,7 +83,7 @@ class Prebuilt(nn.Module):
     def forward_with_attention(
         self, source_BS: Tensor, target_BT: Tensor
     ) -> tuple[Tensor, AttentionRecord]:
-        """Logits as from `forward`, and the attention of every layer and head on the way to them."""
+        """Return the logits of `forward` and the attention weights of all layers."""
         record = AttentionRecord()
         with (
             _asked(self.encoder, "self_attn", record.encoder_attention),
@@ -101,7 +99,11 @@ class Prebuilt(nn.Module):
 
 @contextmanager
 def _asked(stack: nn.Module, name: str, weights: list[Tensor]) -> Iterator[None]:
-    """While the block lasts, each layer's attention `name` appends its weights (BHQM) to `weights`. Torch's layers ask for none."""
+    """Record the attention weights of a stack during a `with` block.
+
+    Each layer's attention `name` appends its weights (BHQM) to `weights`. PyTorch's layers do not
+    request them themselves.
+    """
 
     def ask(
         _: nn.Module, given: tuple[Any, ...], named: dict[str, Any]

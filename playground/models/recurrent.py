@@ -1,6 +1,6 @@
-"""Sequence to sequence before the transformer: one network reads symbol by symbol, another writes.
+"""Recurrent encoder-decoders, the sequence-to-sequence models before the transformer.
 
-Shapes: B batch, S source, T target, G gates times D, D d_model (the hidden state's size), V vocabulary.
+New meaning of a letter in shapes: G the gates of a cell times D. D is the size of the hidden state.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from torch import Tensor, nn
 
 from .sizes import GATES, RecurrentConfig
 
-State = tuple[Tensor, ...]  # what a cell carries on; the first of them is its hidden state (BD)
+State = tuple[Tensor, ...]  # the state of a cell; the first tensor is its hidden state (BD)
 
 
 class Cell(nn.Module):
-    """One step of a recurrent network: from an input and a state to the next state. Subclasses say what happens in between.
+    """One step of a recurrent network: from an input and a state to the next state.
 
-    `given` may be computed for all symbols at once, because it does not depend on the state.
+    Subclasses define the step. `given` may be computed for all positions at once, because it does
+    not depend on the state.
     """
 
     name: ClassVar[str]
@@ -32,14 +33,13 @@ class Cell(nn.Module):
         self.kept = nn.Linear(d_model, gates * d_model)
         nn.init.xavier_uniform_(self.given.weight)
         for weight in self.kept.weight.chunk(gates):
-            nn.init.orthogonal_(
-                weight
-            )  # keeps the length of what passes many times (Saxe et al. 2014)
+            # An orthogonal matrix keeps the norm of a vector over many steps (Saxe et al. 2014).
+            nn.init.orthogonal_(weight)
         nn.init.zeros_(self.given.bias)
         nn.init.zeros_(self.kept.bias)
 
     def forward(self, given_BG: Tensor, state: State) -> State:
-        """The next state; `given_BG` is what `given` made of the input."""
+        """Return the next state; `given_BG` is the input after `given`."""
         raise NotImplementedError
 
 
@@ -53,7 +53,9 @@ class RNNCell(Cell):
 
 
 class LSTMCell(Cell):
-    """A memory c beside h, which gates write, forget and show (Hochreiter and Schmidhuber 1997; forgetting: Gers et al. 2000).
+    """An LSTM: a memory cell c beside h, with input, forget and output gates.
+
+    From Hochreiter and Schmidhuber 1997; the forget gate is from Gers et al. 2000.
 
     i, f, o = sigmoid(...), g = tanh(...), each of W x + U h + b
     c' = f * c + i * g
@@ -65,9 +67,8 @@ class LSTMCell(Cell):
 
     def __init__(self, inputs: int, d_model: int) -> None:
         super().__init__(inputs, d_model)
-        nn.init.ones_(
-            self.given.bias[d_model : 2 * d_model]
-        )  # it begins by remembering (Jozefowicz et al. 2015)
+        # A forget gate that starts open keeps the memory (Jozefowicz et al. 2015).
+        nn.init.ones_(self.given.bias[d_model : 2 * d_model])
 
     def forward(self, given_BG: Tensor, state: State) -> State:
         hidden_BD, memory_BD = state
@@ -77,7 +78,9 @@ class LSTMCell(Cell):
 
 
 class GRUCell(Cell):
-    """Reset and update gates on the hidden state itself (Cho et al. 2014; the reset inside the product, as torch has it).
+    """A GRU: reset and update gates on the hidden state itself (Cho et al. 2014).
+
+    As in PyTorch, the reset gate acts after the product with U.
 
     r, z = sigmoid(W x + U h + b)
     n = tanh(W x + b + r * (U h + b))
@@ -99,7 +102,10 @@ CELLS: dict[str, type[Cell]] = {cell.name: cell for cell in (RNNCell, LSTMCell, 
 
 
 class AdditiveAttention(nn.Module):
-    """Scores by a small network, v tanh(W query + U memory) (Bahdanau et al. 2015, section 3.1 and appendix A.1.2)."""
+    """Attention scores from a small network, v tanh(W query + U memory).
+
+    From Bahdanau et al. 2015, section 3.1 and appendix A.1.2.
+    """
 
     def __init__(self, d_model: int) -> None:
         super().__init__()
@@ -110,20 +116,27 @@ class AdditiveAttention(nn.Module):
     def forward(
         self, query_BD: Tensor, memory_BSD: Tensor, seen_BSD: Tensor, may_look_BS: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """What one query gathers (BD) and where it looked (BS); `seen_BSD` is U memory, the same for every query."""
+        """Return the weighted sum of the memory (BD) and the attention weights (BS) of one query.
+
+        `seen_BSD` is U memory, the same for every query.
+        """
         score_BS = self.score((self.query(query_BD)[:, None] + seen_BSD).tanh())[..., 0]
         weights_BS = score_BS.masked_fill(~may_look_BS, -torch.inf).softmax(-1)
         return (weights_BS[:, None] @ memory_BSD)[:, 0], weights_BS
 
 
 class Recurrent(nn.Module):
-    """An encoder whose last states begin the decoder (Sutskever et al. 2014), which may look back at every state on the way.
+    """A recurrent encoder whose last states initialize the decoder (Sutskever et al. 2014).
 
-    none       what was read is carried in the last states alone
-    additive   before each step, the state of the top layer looks at the source, and what it finds goes into the step's input
-               (Bahdanau et al. 2015; their encoder reads in both directions, this one forwards)
-    dot        after each step, the state itself is the query: tanh(W [context; state]) is what the output layer sees (Luong et
-               al. 2015, equation 5 with the dot score; without their input feeding)
+    `alignment` selects the decoder's attention to the encoder's hidden states:
+
+    none       no attention: only the last states carry the source
+    additive   before each step the top layer's state attends to the source, and the result becomes
+               a part of the step's input (Bahdanau et al. 2015; their encoder reads in both
+               directions, this one forwards)
+    dot        after each step the state itself is the query, and the output layer gets
+               tanh(W [context; state]) (Luong et al. 2015, equation 5 with the dot score, without
+               their input feeding)
     """
 
     attention: AdditiveAttention
@@ -149,7 +162,10 @@ class Recurrent(nn.Module):
     def forward(
         self, source_BS: Tensor, target_BT: Tensor, weights: list[Tensor] | None = None
     ) -> Tensor:
-        """Logits (BTV) of the token that follows each target position; where it looked (B1TS) is appended to `weights`."""
+        """Return the logits (BTV) of the token that follows each target position.
+
+        The attention weights (B1TS), if there are any, are appended to `weights`.
+        """
         memory_BSD, states = self.encode(source_BS)
         logits_BTV, _, weights_BTS = self.decode(target_BT, memory_BSD, states, source_BS)
         if weights is not None and weights_BTS is not None:
@@ -157,7 +173,10 @@ class Recurrent(nn.Module):
         return logits_BTV
 
     def encode(self, source_BS: Tensor) -> tuple[Tensor, list[State]]:
-        """The top layer's hidden state at each symbol (BSD), and each layer's state behind the last one; padding changes none."""
+        """Return the top layer's hidden states (BSD) and each layer's state after the last token.
+
+        Padding changes no state.
+        """
         x_BSD = self.dropout(self.source_tokens(source_BS))
         real_BS1 = (source_BS != 0)[..., None]
         states = []
@@ -176,7 +195,7 @@ class Recurrent(nn.Module):
         return x_BSD, states
 
     def start(self, batch_size: int) -> State:
-        """The state of a cell that has read nothing."""
+        """Return the initial state of a cell: zeros."""
         return (self.output.weight.new_zeros(batch_size, self.config.d_model),) * CELLS[
             self.config.cell
         ].n_states
@@ -184,7 +203,10 @@ class Recurrent(nn.Module):
     def decode(
         self, target_BT: Tensor, memory_BSD: Tensor, states: list[State], source_BS: Tensor
     ) -> tuple[Tensor, list[State], Tensor | None]:
-        """Logits (BTV), each layer's state behind the last symbol, and where each step looked (BTS; None without alignment)."""
+        """Return the logits (BTV), each layer's last state, and the attention weights (BTS).
+
+        Without attention (`alignment` "none") the weights are None.
+        """
         x_BTD, may_look_BS = self.dropout(self.target_tokens(target_BT)), source_BS != 0
         if self.config.alignment == "additive":
             hidden_BTD, states, weights_BTS = self._looking_before(
@@ -202,7 +224,7 @@ class Recurrent(nn.Module):
         return self.output(combined_BTD), states, weights_BTS
 
     def _through(self, x_BTD: Tensor, states: list[State]) -> tuple[Tensor, list[State]]:
-        """The decoder's layers one above the other, each over the whole target."""
+        """Run the decoder's layers one after the other, each over the whole target."""
         after = []
         for cell, state in zip(cast(Iterable[Cell], self.decoder_cells), states, strict=True):
             hidden = []
@@ -216,7 +238,7 @@ class Recurrent(nn.Module):
     def _looking_before(
         self, x_BTD: Tensor, memory_BSD: Tensor, states: list[State], may_look_BS: Tensor
     ) -> tuple[Tensor, list[State], Tensor]:
-        """Step by step through all layers, because each step's input holds what the last state found in the source."""
+        """Decode step by step: each input contains the attention output of the previous state."""
         seen_BSD = self.attention.memory(memory_BSD)
         hidden, weights = [], []
         for x_BD in x_BTD.unbind(1):

@@ -1,9 +1,7 @@
-"""Positions told inside self-attention, by a bias on the scores that depends on how far apart query and key stand.
+"""Relative position encoding: a bias on the attention scores that depends on the distance.
 
-Queries are always the last of the positions that have keys: all of them when a sequence is read at once, the newest one when
-a decoder goes symbol by symbol. So how many there are of each says where they stand.
-
-Shapes: B batch, P positions, Q queries, M memory, H heads, G heads of keys and values, K numbers a head, R relative distances told apart.
+The queries are always the last of the positions that have keys. In training they are all positions;
+in generation with a cache they are the newest. So the two lengths determine the positions.
 """
 
 from __future__ import annotations
@@ -15,27 +13,31 @@ from torch import Tensor, nn
 
 from .config import T5_BUCKETS, ModelConfig
 
-FARTHEST = 128  # positions; from there on T5 tells no distances apart
+FARTHEST = 128  # positions; T5 does not distinguish larger distances
 
 
 class Relation(nn.Module):
-    """What self-attention is told of where queries and keys stand. This one tells nothing: positions came with the vectors."""
+    """Relative position encoding inside self-attention. The base class adds none.
+
+    With absolute positions it stays like this: their vectors are added to the embeddings.
+    """
 
     def rotate(self, x_BHPK: Tensor, first: int = 0) -> Tensor:
-        """Queries or keys at the positions first, first + 1, ..., rotated by those positions."""
+        """Rotate queries or keys by the angles of their positions, `first`, `first` + 1, ..."""
         return x_BHPK
 
     def bias(self, query_BHQK: Tensor, key_BGMK: Tensor) -> Tensor | None:
-        """What is added to the scores (HQM)."""
+        """Return the bias that is added to the attention scores (HQM), or None."""
         return None
 
 
 class Alibi(Relation):
-    """Attention with linear biases (Press et al. 2022, section 3): the farther the key, the lower its score, by a slope that no
-    training changes, steep in some heads and shallow in others.
+    """Attention with linear biases (Press et al. 2022, section 3).
 
-    The paper's model only looks back. In our encoder both sides count alike, so a head cannot tell left from right; what tells
-    a sequence from its mirror image is the EOS at its end.
+    The farther the key, the lower its score. The slope is fixed, steep in some heads and shallow in
+    others. The paper's model is causal. In this encoder both directions count alike, so a head
+    cannot tell left from right. Only the EOS at the end distinguishes a sequence from its mirror
+    image.
     """
 
     def __init__(self, config: ModelConfig, causal: bool) -> None:
@@ -46,8 +48,11 @@ class Alibi(Relation):
         return -self.slopes(query_BHQK.device)[:, None, None] * offsets(query_BHQK, key_BGMK).abs()
 
     def slopes(self, device: torch.device) -> Tensor:
-        """H: 2^(-8/n), 2^(-16/n), ... for n heads, a power of two. For other numbers of heads, those of the next smaller power of
-        two, and as many as are missing out of the next larger one's, every other one (as in the authors' code)."""
+        """Return the slope of each head (H): 2^(-8/n), 2^(-16/n), ... for n heads, a power of two.
+
+        Other numbers of heads get the slopes of the next smaller power of two, then every other
+        slope of the next larger one, as many as are missing (as in the authors' code).
+        """
         whole = 2 ** (self.n_heads.bit_length() - 1)
         exponent_h = torch.arange(1, whole + 1, device=device) * (8 / whole)
         between_h = (2 * torch.arange(self.n_heads - whole, device=device) + 1) * (4 / whole)
@@ -55,10 +60,12 @@ class Alibi(Relation):
 
 
 class Buckets(Relation):
-    """T5's relative positions (Raffel et al. 2020, section 2.1): one learned number for each head and distance, added to the score.
+    """T5's relative positions (Raffel et al. 2020, section 2.1).
 
-    Small distances are told apart one by one, larger ones in ever wider buckets. The encoder uses half of the buckets for
-    either side, the decoder, which only looks back, all for its past. Each layer here learns numbers of its own; T5's layers share.
+    A learned number for each head and distance is added to the score. Every small distance has a
+    number of its own; larger distances share buckets, the wider the farther. The encoder uses half
+    of the buckets for each direction, the causal decoder uses all of them for the past. Each layer
+    here learns its own numbers; in T5 the layers share them.
     """
 
     def __init__(self, config: ModelConfig, causal: bool) -> None:
@@ -71,22 +78,24 @@ class Buckets(Relation):
 
 
 def offsets(query_BHQK: Tensor, key_BGMK: Tensor) -> Tensor:
-    """QM: how many positions a key stands to the right of a query; below zero where it comes earlier."""
+    """Return key position minus query position (QM); it is negative if the key comes first."""
     n_queries, n_keys = query_BHQK.shape[2], key_BGMK.shape[2]
     place_M = torch.arange(n_keys, device=key_BGMK.device)
     return place_M - place_M[n_keys - n_queries :, None]
 
 
 def bucket(offset_QM: Tensor, causal: bool) -> Tensor:
-    """The bucket (QM) of each distance: below `exact` the distance itself, beyond on a logarithmic scale up to FARTHEST."""
+    """Return the bucket (QM) of each relative position.
+
+    Below `exact` the bucket is the distance itself; from there on the scale is logarithmic, up to
+    `FARTHEST`.
+    """
     n_buckets = T5_BUCKETS if causal else T5_BUCKETS // 2
     distance_QM = (-offset_QM).clamp(min=0) if causal else offset_QM.abs()
     exact = n_buckets // 2
-    share_QM = (distance_QM.clamp(min=1) / exact).log() / math.log(
-        FARTHEST / exact
-    )  # 0 at `exact`, 1 at FARTHEST
+    # 0 at `exact`, 1 at FARTHEST
+    share_QM = (distance_QM.clamp(min=1) / exact).log() / math.log(FARTHEST / exact)
     wide_QM = (exact + (share_QM * (n_buckets - exact)).long()).clamp(max=n_buckets - 1)
     bucket_QM = torch.where(distance_QM < exact, distance_QM, wide_QM)
-    return (
-        bucket_QM if causal else bucket_QM + (offset_QM > 0) * n_buckets
-    )  # what comes later has the second half
+    # keys behind the query use the second half
+    return bucket_QM if causal else bucket_QM + (offset_QM > 0) * n_buckets

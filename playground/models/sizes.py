@@ -1,6 +1,7 @@
-"""Sizes of the families beside the encoder-decoder. No torch in here: forms and command lines read it too.
+"""Sizes of the other architectures, beside the encoder-decoder.
 
-What a family does not use it refuses, so that no setting seems to do what it does not.
+This file does not import torch, because forms and command lines use it too. Settings that an
+architecture does not use are rejected.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from .config import POSITIONS, SCORES_AT_A_TIME, ModelConfig, SettingError, sett
 
 
 def all_but(*used: str) -> frozenset[str]:
-    """The settings of the transformer from scratch without these and without those that follow from the task."""
+    """Return the settings of the transformer from scratch without `used` and those of the task."""
     return frozenset(each.name for each in fields(ModelConfig)) - {
         *used,
         "source_vocabulary",
@@ -22,32 +23,32 @@ def all_but(*used: str) -> frozenset[str]:
 
 
 def attention_count(d: int, bias: bool = True) -> int:
-    """Numbers in the query, key, value and output projections of one attention."""
+    """Count the parameters of one attention: query, key, value and output projections."""
     return 4 * d * d + (4 * d if bias else 0)
 
 
 def feed_forward_count(d: int, d_ff: int) -> int:
-    """Numbers in a position-wise network D -> F -> D with biases."""
+    """Count the parameters of a feed-forward network D -> F -> D with biases."""
     return 2 * d * d_ff + d_ff + d
 
 
 @dataclass(frozen=True)
 class OneVocabularyConfig(ModelConfig):
-    """Sizes of a model that has one table of symbols for what it reads and what it writes."""
+    """Sizes of a model with one table of token embeddings for source and target."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.source_vocabulary != self.target_vocabulary:
             raise SettingError(
                 "target_vocabulary",
-                f"target_vocabulary is {self.target_vocabulary}, but this family reads and writes the same symbols; make it "
-                f"{self.source_vocabulary}, as source_vocabulary is",
+                f"target_vocabulary is {self.target_vocabulary}, but this architecture has a "
+                f"single vocabulary; make it {self.source_vocabulary}, equal to source_vocabulary",
             )
 
 
 @dataclass(frozen=True)
 class PrebuiltConfig(ModelConfig):
-    """Sizes of the encoder-decoder made of torch's own layers."""
+    """Sizes of the encoder-decoder from PyTorch's own layers."""
 
     unused: ClassVar[frozenset[str]] = all_but(
         "d_model", "n_heads", "n_layers", "d_ff", "dropout", "norm"
@@ -67,16 +68,32 @@ class PrebuiltConfig(ModelConfig):
         )
 
 
-# What the families with one stack of our own layers can be made of.
+# Settings of the architectures with a single stack of our own layers.
 OF_ONE_STACK = (
-    "d_model", "n_heads", "kv_heads", "d_k", "d_v", "n_layers", "d_ff", "activation", "dropout", "norm", "norm_kind",
-    "positions", "position_scale", "attention_bias", "bias",
-)  # fmt: skip
+    "d_model",
+    "n_heads",
+    "kv_heads",
+    "d_k",
+    "d_v",
+    "n_layers",
+    "d_ff",
+    "activation",
+    "dropout",
+    "norm",
+    "norm_kind",
+    "positions",
+    "position_scale",
+    "attention_bias",
+    "bias",
+)
 
 
 @dataclass(frozen=True)
 class EncoderOnlyConfig(ModelConfig):
-    """One stack of encoder layers over the source, and a symbol read off at each place (as in BERT; Devlin et al. 2019)."""
+    """One stack of encoder layers, as in BERT (Devlin et al. 2019).
+
+    It predicts a token at each position.
+    """
 
     unused: ClassVar[frozenset[str]] = all_but(*OF_ONE_STACK)
 
@@ -92,7 +109,7 @@ class EncoderOnlyConfig(ModelConfig):
 
 @dataclass(frozen=True)
 class DecoderOnlyConfig(OneVocabularyConfig):
-    """One stack of layers that look back only, over a row of question and answer (as in GPT; Radford et al. 2018)."""
+    """One stack of causal layers over source and target (as in GPT; Radford et al. 2018)."""
 
     unused: ClassVar[frozenset[str]] = all_but(*OF_ONE_STACK, "tie_output")
 
@@ -116,7 +133,7 @@ class DecoderOnlyConfig(OneVocabularyConfig):
 
 
 def one_stack_count(config: ModelConfig) -> int:
-    """Numbers in a stack of the playground's own encoder layers and the norm that closes it."""
+    """Count the parameters of a stack of our own encoder layers with its final norm."""
     attention, relation, feed_forward, norm = config.part_counts()
     return config.n_layers * (attention + relation + feed_forward + 2 * norm) + (
         norm if config.norm == "pre" else 0
@@ -124,12 +141,13 @@ def one_stack_count(config: ModelConfig) -> int:
 
 
 def check_positions(config: ModelConfig) -> None:
-    """Refuse positions that need to know where a source ends and an answer begins."""
+    """Reject positions that depend on where a source ends and a target begins."""
     if config.positions in ("from-the-end", "randomised"):
+        others = [each for each in POSITIONS if each not in ("from-the-end", "randomised")]
         raise SettingError(
             "positions",
             f"positions is {config.positions!r}, which only the encoder-decoder has; choose one of "
-            f"{', '.join(each for each in POSITIONS if each not in ('from-the-end', 'randomised'))}",
+            f"{', '.join(others)}",
         )
 
 
@@ -142,24 +160,23 @@ class RecurrentConfig(ModelConfig):
 
     unused: ClassVar[frozenset[str]] = all_but("d_model", "n_layers", "dropout")
 
-    n_heads: int = setting(1, "Where a recurrent model looks, it looks in one way.", low=1, high=64)
+    n_heads: int = setting(1, "Recurrent models have a single attention head.", low=1, high=64)
     cell: str = setting(
         "gru",
-        "What carries the past from symbol to symbol: a plain recurrent cell, LSTM or GRU.",
+        "Type of the recurrent cell: plain RNN, LSTM or GRU.",
         choices=tuple(GATES),
     )
     alignment: str = setting(
         "none",
-        "How a recurrent decoder looks back at the source: not at all, by a small network (additive) or by a product (dot).",
+        "Attention of the decoder to the source: none, additive (a small network) or dot product.",
         choices=("none", "additive", "dot"),
     )
 
     def parameter_count(self) -> int:
         d, gates = self.d_model, GATES[self.cell]
         cell = gates * (2 * d * d + 2 * d)
-        wider = (
-            gates * d * d if self.alignment == "additive" else 0
-        )  # the first decoder cell is given the context too
+        # the input of the first decoder cell contains the context, too
+        wider = gates * d * d if self.alignment == "additive" else 0
         looking = {"none": 0, "additive": 2 * d * d + d + d, "dot": 2 * d * d + d}[self.alignment]
         symbols = (self.source_vocabulary + self.target_vocabulary) * d
         return (
@@ -167,9 +184,8 @@ class RecurrentConfig(ModelConfig):
         )
 
     def kept_beside(self, source: int, target: int) -> int:
-        return (
-            source * target * self.d_model if self.alignment == "additive" else 0
-        )  # its small network's inside, for each pair
+        # the hidden layer of the additive attention, for each pair of positions
+        return source * target * self.d_model if self.alignment == "additive" else 0
 
     def rows_at_a_time(self, width: int) -> int:
         return max(1, min(512, SCORES_AT_A_TIME // (self.d_model * width)))
@@ -177,7 +193,7 @@ class RecurrentConfig(ModelConfig):
 
 @dataclass(frozen=True)
 class BertSizes(OneVocabularyConfig):
-    """What is ours to choose of transformers' BertConfig."""
+    """The settings of transformers' BertConfig that can be chosen here."""
 
     unused: ClassVar[frozenset[str]] = all_but("d_model", "n_heads", "n_layers", "d_ff", "dropout")
 
@@ -193,7 +209,7 @@ class BertSizes(OneVocabularyConfig):
 
 @dataclass(frozen=True)
 class GPT2Sizes(OneVocabularyConfig):
-    """What is ours to choose of transformers' GPT2Config."""
+    """The settings of transformers' GPT2Config that can be chosen here."""
 
     unused: ClassVar[frozenset[str]] = all_but("d_model", "n_heads", "n_layers", "d_ff", "dropout")
 
@@ -208,7 +224,7 @@ class GPT2Sizes(OneVocabularyConfig):
 
 @dataclass(frozen=True)
 class BartSizes(OneVocabularyConfig):
-    """What is ours to choose of transformers' BartConfig."""
+    """The settings of transformers' BartConfig that can be chosen here."""
 
     unused: ClassVar[frozenset[str]] = all_but("d_model", "n_heads", "n_layers", "d_ff", "dropout")
 
@@ -216,7 +232,6 @@ class BartSizes(OneVocabularyConfig):
         d, norm = self.d_model, 2 * self.d_model
         encoder_layer = attention_count(d) + feed_forward_count(d, self.d_ff) + 2 * norm
         decoder_layer = 2 * attention_count(d) + feed_forward_count(d, self.d_ff) + 3 * norm
-        tables = (
-            self.source_vocabulary + 2 * (self.max_positions + 2)
-        ) * d  # the first two positions of each table are never used
+        # the first two positions of each table are never used
+        tables = (self.source_vocabulary + 2 * (self.max_positions + 2)) * d
         return tables + 2 * norm + self.n_layers * (encoder_layer + decoder_layer)

@@ -1,7 +1,7 @@
-"""The encoder-decoder transformer: `encode` reads the source, `decode` makes a vector for each target position, `output` scores every
-symbol there (`project`: as log-probabilities).
+"""The encoder-decoder transformer (Vaswani et al. 2017, section 3.1).
 
-Shapes: B batch, S source, T target, H heads, G heads of keys and values, K numbers a head, D d_model, V vocabulary.
+`encode` turns the source into the memory, `decode` computes a vector for each target position, and
+`output` turns each vector into a score for every token (`project`: into log-probabilities).
 """
 
 from __future__ import annotations
@@ -21,24 +21,25 @@ from .positions import Embedding, token_table
 
 @dataclass
 class AttentionRecord:
-    """The attention weights of one forward pass, a tensor for each layer. Rows sum to one."""
+    """The attention weights of one forward pass, a tensor for each layer.
 
-    encoder_attention: list[Tensor] = field(
-        default_factory=list
-    )  # BHSS: where source positions look in the source
-    decoder_attention: list[Tensor] = field(
-        default_factory=list
-    )  # BHTT: where target positions look in their own past
-    cross_attention: list[Tensor] = field(
-        default_factory=list
-    )  # BHTS: where target positions look in the source
+    For each query the weights sum to one.
+    """
+
+    # BHSS: source positions attend to the source
+    encoder_attention: list[Tensor] = field(default_factory=list)
+    # BHTT: target positions attend to the target so far
+    decoder_attention: list[Tensor] = field(default_factory=list)
+    # BHTS: target positions attend to the source
+    cross_attention: list[Tensor] = field(default_factory=list)
 
 
 class Transformer(nn.Module):
-    """Encoder and decoder stacks over embeddings, and a linear layer that scores every symbol.
+    """Encoder and decoder stacks over embeddings, and a linear layer that scores every token.
 
-    Sources are B rows of S tokens, targets B rows of T tokens, padded with 0. With pre-norm a final norm closes each
-    stack, because nothing else would; with post-norm there is none, as in the paper.
+    Sources are BS, targets BT, both padded with token 0. With pre-norm each stack ends with a final
+    norm, because the sum of its residual connections is not normalized. With post-norm there is
+    none, as in the paper.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -62,11 +63,11 @@ class Transformer(nn.Module):
             self.output.weight = target_tokens.weight
 
     def forward(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
-        """Logits (BTV) of the token that follows each target position."""
+        """Return the logits (BTV) of the token that follows each target position."""
         return self.output(self.decode(target_BT, self.encode(source_BS), source_BS))
 
     def encode(self, source_BS: Tensor, record: AttentionRecord | None = None) -> Tensor:
-        """The memory (BSD): a vector for each source position that knows about the whole source."""
+        """Return the memory (BSD): a vector for each source position, computed from all of them."""
         x_BSD = self.source_embedding(source_BS)
         may_look = padding_mask(source_BS)
         for layer in self.encoder_layers:
@@ -82,9 +83,10 @@ class Transformer(nn.Module):
         source_BS: Tensor,
         record: AttentionRecord | None = None,
     ) -> Tensor:
-        """A vector (BTD) for each target position, made from its past and from the memory.
+        """Return a vector (BTD) for each target position, from the target so far and the memory.
 
-        The target needs no padding mask: its padding stands behind every symbol, where the causal mask hides it.
+        The target needs no padding mask: its padding comes after every token, where the causal mask
+        hides it.
         """
         may_look_back = causal_mask(target_BT.shape[1], target_BT.device)
         return self._decode(
@@ -96,26 +98,29 @@ class Transformer(nn.Module):
         )
 
     def project(self, x_BTD: Tensor) -> Tensor:
-        """Log-probabilities (BTV) of the next token."""
+        """Return the log-probabilities (BTV) of the next token."""
         return self.output(x_BTD).log_softmax(-1)
 
     def forward_with_attention(
         self, source_BS: Tensor, target_BT: Tensor
     ) -> tuple[Tensor, AttentionRecord]:
-        """Logits as from `forward`, and the attention of every layer and head on the way to them."""
+        """Return the logits of `forward` and the attention weights of all layers."""
         record = AttentionRecord()
         x_BTD = self.decode(target_BT, self.encode(source_BS, record), source_BS, record)
         return self.output(x_BTD), record
 
-    # Decoding symbol by symbol: what does not change is computed once, what is past is kept.
+    # Generation, one token at a time: keys and values are computed once and then cached.
 
     def memory_keys(self, memory_BSD: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """Each decoder layer's keys and values of the memory (BGSK); they serve every target position."""
+        """Return the keys and values (BGSK) of the memory for each decoder layer.
+
+        They stay the same for all target positions.
+        """
         crossings = [cast(DecoderLayer, layer).cross_attention for layer in self.decoder_layers]
         return [attention.keys_and_values(memory_BSD) for attention in crossings]
 
     def empty_past(self, batch_size: int, n_positions: int) -> list[Past]:
-        """Room for the keys and values of `n_positions` target positions, for each decoder layer."""
+        """Allocate the caches of all decoder layers, for `n_positions` target positions."""
         weight, shape_BGM = (
             self.output.weight,
             (batch_size, self.config.key_value_heads, n_positions),
@@ -131,9 +136,9 @@ class Transformer(nn.Module):
         past: Sequence[Past],
         record: AttentionRecord | None = None,
     ) -> Tensor:
-        """The vectors (BTD) of the next target positions, one as a rule; `past` grows by them. They equal those of `decode`.
+        """Return the vectors (BTD) of the next target positions, usually one; they extend `past`.
 
-        `may_look_across` is the padding mask of the source.
+        The vectors equal those of `decode`. `may_look_across` is the padding mask of the source.
         """
         n_tokens, first = token_BT.shape[1], past[0].length
         may_look_back = None

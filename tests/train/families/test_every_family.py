@@ -82,7 +82,7 @@ def test_settings_without_a_meaning_are_refused_by_name(name):
     other = {"n_heads": 2, "d_ff": 64, "norm": "post", "positions": "sinusoidal", "share_embeddings": True, "attention_bias": False}
     for setting, value in other.items():
         if setting in config.unused:
-            with pytest.raises(SettingError, match=f"{setting} is .* this family has no use for it") as caught:
+            with pytest.raises(SettingError, match=f"{setting} is .* this architecture does not use it") as caught:
                 config(**{setting: value})
             assert caught.value.field == setting
 

@@ -59,7 +59,7 @@ def test_numeric_field_accepts_its_range_and_rejects_values_outside(name):
 
 def test_heads_that_do_not_divide_the_width_are_told_which_numbers_do():
     with pytest.raises(
-        SettingError, match=r"n_heads is 5, which does not divide d_model 12; use one of 1, 2, 3, 4, 6, 12, or give .* d_k and d_v$"
+        SettingError, match=r"n_heads is 5, which does not divide d_model 12; use one of 1, 2, 3, 4, 6, 12, or set .* d_k and d_v$"
     ) as caught:
         ModelConfig(d_model=12, n_heads=5)
     assert caught.value.field == "n_heads"
@@ -84,9 +84,9 @@ def test_sine_waves_need_an_even_width():
     [
         ({"kv_heads": 3}, "kv_heads", "kv_heads is 3, which does not divide n_heads 4; use one of 1, 2, 4$"),
         ({"kv_heads": 8}, "kv_heads", "does not divide n_heads 4"),
-        ({"positions": "rope", "d_k": 5}, "d_k", "d_k is 5, which makes queries and keys of 5 numbers; .* change d_k$"),
-        ({"positions": "rope", "d_model": 12}, "n_heads", "n_heads is 4, which makes queries and keys of 3 numbers; .* or set d_k$"),
-        ({"positions": "randomised", "position_range": 10}, "position_range", "10, but 11 different places .* or 0$"),
+        ({"positions": "rope", "d_k": 5}, "d_k", "d_k is 5, so queries and keys have 5 numbers; .* change d_k$"),
+        ({"positions": "rope", "d_model": 12}, "n_heads", "n_heads is 4, so queries and keys have 3 numbers; .* or set d_k$"),
+        ({"positions": "randomised", "position_range": 10}, "position_range", "10, which is less than max_positions 11; .* or 0$"),
         ({"d_model": 10, "d_k": 4}, "n_heads", "does not divide d_model 10"),
     ],
 )

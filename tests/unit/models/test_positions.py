@@ -55,7 +55,7 @@ def test_a_position_beyond_the_last_one_is_refused(kind, side, training):
     for first, length in ((0, 11), (10, 1)):
         assert embed(torch.full((2, length), 5), first=first).shape == (2, length, 64)
     for first, length in ((0, 12), (11, 1), (9, 3), (400, 1)):
-        with pytest.raises(ValueError, match=f"{first + length} positions are needed, but the model has max_positions 11"):
+        with pytest.raises(ValueError, match=f"needs {first + length} positions, but the model has max_positions 11"):
             embed(torch.full((2, length), 5), first=first)
 
 
