@@ -190,12 +190,23 @@ def test_no_large_file_is_kept():
     assert [str(path) for path in kept if path.stat().st_size > 1_000_000] == []
 
 
+def anchors(path):
+    """The anchors that GitHub gives to the headings of a document."""
+    headings = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def test_every_link_in_the_documents_leads_somewhere():
-    for document in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / ".github").glob("*.md")):
-        for target in re.findall(r"\]\(([^)#\s]+)\)", document.read_text(encoding="utf-8")):
-            if target.startswith("../../actions/workflows/"):  # of the repository's page on GitHub
+    documents = (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / ".github").glob("*.md"))
+    assert len(documents) > 10
+    for document in documents:
+        for target in re.findall(r"\]\(([^)\s]+)\)", document.read_text(encoding="utf-8")):
+            if target.startswith(("https://", "../../actions/workflows/")):  # the latter on GitHub
                 continue
-            assert target.startswith("https://") or (document.parent / target).exists(), f"{document.name} links {target}"
+            file, _, anchor = target.partition("#")
+            path = document.parent / file if file else document
+            assert path.exists(), f"{document.name} links {target}"
+            assert not anchor or anchor in anchors(path), f"{document.name} links {target}"
 
 
 def test_every_variable_of_the_environment_is_told():
