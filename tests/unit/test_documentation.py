@@ -135,9 +135,7 @@ def test_animation_of_the_readme_shows_a_run_of_ten_seconds():
 
 def test_badges_agree_with_the_repository():
     badges = {Path(picture).stem: picture for picture in PICTURES if picture.endswith(".svg")}
-    assert set(badges) == {"badge", "licence", "python"}
-    workflow = re.fullmatch(r"\.\./\.\./actions/(workflows/\w+\.yml)/badge\.svg", badges["badge"])
-    assert (ROOT / ".github" / workflow[1]).is_file()
+    assert set(badges) == {"ci", "licence", "python"}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     licence, python = ((ROOT / badges[name]).read_text() for name in ("licence", "python"))
     assert f"licence: {project['license']}<" in licence
@@ -201,7 +199,7 @@ def test_every_link_in_the_documents_leads_somewhere():
     assert len(documents) > 10
     for document in documents:
         for target in re.findall(r"\]\(([^)\s]+)\)", document.read_text(encoding="utf-8")):
-            if target.startswith(("https://", "../../actions/workflows/")):  # the latter on GitHub
+            if target.startswith("https://"):
                 continue
             file, _, anchor = target.partition("#")
             path = document.parent / file if file else document
