@@ -1,4 +1,7 @@
-"""Floor 0: what is learned. Vocabulary, Batch, Task, the held-out set; importing this alone loads no torch."""
+"""Tasks to learn: vocabulary, batches, tasks and the held-out set.
+
+Importing this package alone does not import torch.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,11 @@ from .vocabulary import EOS, PAD, SOS, UnknownSymbol, Vocabulary
 if TYPE_CHECKING:
     from .task import Task
 
-ROWS = "rows"  # the task of rows that somebody brought: rows.py reads them, lookup.py is the task
+ROWS = "rows"  # the task of a dataset from the user: rows.py reads it, lookup.py is the task
 
 
 def load_task(name: str, symbols: int = 10) -> Task:
-    """The task registered under `name`, over the first `symbols` symbols of 0-9 a-z A-Z."""
+    """Return the task registered under `name`, with the first `symbols` of 0-9 a-z A-Z."""
     if name not in TASKS:
         raise ValueError(f"task is {name!r}; choose one of {', '.join(TASKS)}")
     module, attribute = TASKS[name].origin.split(":")

@@ -1,4 +1,4 @@
-"""Addition, digit by digit, in the base that the number of symbols gives: ten symbols, decimal numbers."""
+"""Addition, digit by digit. The number of symbols is the base: ten symbols, decimal numbers."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from torch import Tensor
 from .task import Task
 from .vocabulary import SPECIAL
 
-FIRST = len(SPECIAL)  # the token of the digit 0
+FIRST = len(SPECIAL)  # the token id of the digit 0
 
 
 class Addition(Task):
     """Add two numbers: 3 8 + 7 5 -> 1 1 3.
 
-    A source of L symbols holds a number of L // 2 digits, a plus sign and a number of the digits that are left; zeros may stand
-    in front. The sum has one digit more than the longer number, so that its length gives nothing away: 1 2 + 3 4 -> 0 4 6.
+    A source of L symbols is a number of L // 2 digits, a plus sign and a number of the remaining
+    digits, both with leading zeros. The sum has one digit more than the longer number, so its
+    length reveals nothing: 1 2 + 3 4 -> 0 4 6.
     """
 
     name = "addition"
@@ -23,7 +24,7 @@ class Addition(Task):
 
     @property
     def plus(self) -> int:
-        """The token of the plus sign, which stands behind the digits."""
+        """Return the token id of the plus sign, which follows those of the digits."""
         return FIRST + self.symbols
 
     def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
@@ -35,7 +36,7 @@ class Addition(Task):
         sum_lengths_B = torch.maximum(plus_B, second_B) + (plus_B < lengths_B)
         digit_BL = sequence_BL - FIRST
         carry_B = torch.zeros_like(lengths_B)
-        sum_BL = torch.zeros_like(sequence_BL)  # the lowest digit first
+        sum_BL = torch.zeros_like(sequence_BL)  # the least significant digit first
         for place in range(width):
             for last_B, digits_B in ((plus_B - 1, plus_B), (lengths_B - 1, second_B)):
                 at_B1 = (last_B - place).clamp(min=0)[:, None]
@@ -65,11 +66,13 @@ class Addition(Task):
     def problem(self, tokens: list[int]) -> str:
         if tokens.count(self.plus) == 1 and self.plus not in (tokens[0], tokens[-1]):
             return ""
-        return f"a question of this task is two numbers with one + between them, as in {self.question()}"
+        return (
+            f"a source of this task is two numbers with one + between them, as in {self.question()}"
+        )
 
 
 class AdditionReversed(Addition):
-    """Add two numbers and write the sum from its last digit to its first: 3 8 + 7 5 -> 3 1 1 (as in Lee et al. 2023)."""
+    """Add two numbers, the sum reversed: 3 8 + 7 5 -> 3 1 1 (as in Lee et al. 2023)."""
 
     name = "addition-reversed"
     lowest_first = True

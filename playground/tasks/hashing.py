@@ -1,4 +1,7 @@
-"""A hash of sequences on whole padded batches, the same on every device and in every version: the held-out split rests on it."""
+"""A hash of the sequences of padded batches, equal on every device and in every version.
+
+The held-out split depends on it.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +13,21 @@ _MIX = -4658895280553007687  # 0xBF58476D1CE4E5B9 as int64: splitmix64's first m
 
 
 def scramble(x: Tensor) -> Tensor:
-    """One round of splitmix64 (Steele, Lea and Flood 2014) on int64, which wraps as unsigned arithmetic does."""
+    """Run a round of splitmix64 (Steele, Lea and Flood 2014) on int64.
+
+    int64 wraps around as unsigned arithmetic does.
+    """
     x = (x ^ ((x >> 30) & 0x3FFFFFFFF)) * _MIX
     return x ^ ((x >> 27) & 0x1FFFFFFFFF)
 
 
 def column_keys(width: int, device: torch.device) -> Tensor:
-    """An odd number for each column, so that order counts."""
+    """Return an odd number for each position, so that the order counts."""
     return scramble((torch.arange(width, device=device) + 1) * _GOLDEN) | 1
 
 
 def sequence_hash(sequence_BL: Tensor, lengths_B: Tensor) -> Tensor:
-    """64 bits for each row (B, int64). Only the symbols count, not the padding."""
+    """Return 64 bits for each sequence (B, int64). Only the symbols count, not the padding."""
     column_L = torch.arange(sequence_BL.shape[1], device=sequence_BL.device)
     symbols_BL = torch.where(column_L < lengths_B[:, None], sequence_BL, 0)
     return scramble(

@@ -1,7 +1,7 @@
-"""Which sequences train and which are held out: a fixed hash of the sequence decides, one in sixteen is held out.
+"""The split into training and held-out sequences. A hash of the sequence holds out one in sixteen.
 
-The decision needs no list and no memory of what was drawn: the same sequence falls on the same side in every run, for
-every seed and on every device, so a model can never have trained on what it is scored on.
+The decision needs no list and no record of the sampled sequences. A sequence is on the same side in
+every run, for every seed and on every device, so no model trains on the sequences that evaluate it.
 """
 
 from __future__ import annotations
@@ -15,21 +15,23 @@ from .hashing import sequence_hash
 from .task import Batch, Task, make_batch
 
 HELD_OUT_SHARE = 1 / 16
-EVALUATION_SEED = (
-    20170612  # any constant; scores compare across runs because all are asked the same sequences
-)
-CHUNK = 1_000_000  # symbols made at a time, to bound the memory
+# Any constant; scores of runs are comparable because all are evaluated on the same sequences.
+EVALUATION_SEED = 20170612
+CHUNK = 1_000_000  # maximum number of symbols generated together, to limit the memory
 
 
 def is_held_out(sequence_BL: Tensor, lengths_B: Tensor) -> Tensor:
-    """True for rows that belong to the held-out set (B booleans). Only the symbols count, by their `Task.marks`, not the padding."""
+    """Return True for held-out sequences (B booleans).
+
+    Only the symbols count, by their `Task.marks`, not the padding.
+    """
     return (sequence_hash(sequence_BL, lengths_B) & 15) == 0
 
 
 def training_batch(
     task: Task, batch_size: int, min_length: int, max_length: int, generator: torch.Generator
 ) -> Batch:
-    """A fresh batch on the generator's device, drawn as the task draws; held-out rows get weight 0."""
+    """Sample a new batch on the generator's device; held-out sequences get loss weight 0."""
     sequence_BL, lengths_B = task.draw(batch_size, min_length, max_length, generator)
     weight_B = (~is_held_out(task.marks(sequence_BL), lengths_B)).float()
     return make_batch(task, sequence_BL, lengths_B, weight_B)
@@ -37,9 +39,10 @@ def training_batch(
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Distinct held-out sequences, shared out over the lengths.
+    """Distinct held-out sequences, distributed over the lengths.
 
-    available   by length: how many distinct held-out sequences there are (None: more than are counted, see Task.enumerable)
+    available   by length, the number of distinct held-out sequences; None if there are too many to
+                count (see `Task.enumerable`)
     """
 
     batch: Batch
@@ -51,12 +54,14 @@ class HeldOut:
 
 
 def held_out_set(task: Task, n: int, min_length: int, max_length: int) -> HeldOut:
-    """`n` distinct held-out sequences, the same at every call: each length gets its share, and what short lengths cannot
-    fill goes to the longer ones. Fewer than `n` come back only where fewer exist; a short length may have none.
+    """Return `n` distinct held-out sequences, the same at every call.
 
-    Where a task has kinds (`Task.kinds`), every length holds as many of each kind, so that a
-    constant answer scores no more than its share of the kinds, and a length that has a single kind
-    holds none. If no length has two kinds, there is nothing to even out.
+    Each length gets an equal part. If a short length has too few, the longer ones get more.
+    Fewer than `n` are returned only if fewer exist; a short length may have none.
+
+    If a task has strata (`Task.kinds`), every length has equally many sequences of each stratum, so
+    a constant target scores no more than the fraction of its stratum. A length with a single
+    stratum has no sequences. If no length has two strata, the sequences are not stratified.
     """
     even = _even_set(task, n, min_length, max_length, evened=True)
     return even if len(even.lengths_B) else _even_set(task, n, min_length, max_length, evened=False)
@@ -79,7 +84,10 @@ def _even_set(task: Task, n: int, min_length: int, max_length: int, evened: bool
 def _distinct(
     task: Task, length: int, n: int, generator: torch.Generator, evened: bool
 ) -> tuple[Tensor, int | None]:
-    """Up to `n` distinct held-out sequences of one length in random order, and how many there are."""
+    """Return up to `n` distinct held-out sequences of one length, and how many there are.
+
+    The order is random.
+    """
     count = task.count(length)
     rows = max(1, CHUNK // length)
     if count <= max(task.enumerable, 2 * n / HELD_OUT_SHARE):
@@ -94,7 +102,7 @@ def _distinct(
     if evened and task.all_kinds:
         return _drawn_evenly(task, length, n, generator), None
     kept_NL = torch.empty(0, length, dtype=torch.long)
-    while len(kept_NL) < n:  # more than 2 n are there to be found
+    while len(kept_NL) < n:  # there are more than 2 n, so the loop ends
         parts, found = [kept_NL], len(kept_NL)
         while found < n:
             drawn_NL = task.fill(torch.full((min(rows, 64 * n),), length), length, generator)
@@ -105,7 +113,10 @@ def _distinct(
 
 
 def _drawn_evenly(task: Task, length: int, n: int, generator: torch.Generator) -> Tensor:
-    """Up to `n` distinct held-out sequences, as many of each kind, out of draws; fewer where a kind hardly has any more."""
+    """Sample up to `n` distinct held-out sequences, equally many of each stratum.
+
+    Fewer are returned if a stratum is so rare that sampling yields no more of it.
+    """
     rows = min(max(1, CHUNK // length), max(4096, 64 * n))
     kept_NL = chosen_NL = torch.empty(0, length, dtype=torch.long)
     while True:
@@ -118,7 +129,7 @@ def _drawn_evenly(task: Task, length: int, n: int, generator: torch.Generator) -
 
 
 def _one_of_each(task: Task, sequence_NL: Tensor) -> Tensor:
-    """As many sequences of each kind as the rarest has, the kinds in turn; all of them where the task has no kinds."""
+    """Return equally many sequences of each stratum, in turn; all of them without strata."""
     kinds_N = task.kinds(sequence_NL)
     if kinds_N is None:
         return sequence_NL
@@ -133,7 +144,7 @@ def _one_of_each(task: Task, sequence_NL: Tensor) -> Tensor:
 
 
 def _held_out_rows(task: Task, sequence_NL: Tensor) -> Tensor:
-    """The held-out ones among sequences of full length."""
+    """Return the held-out sequences among sequences of full length."""
     return sequence_NL[
         is_held_out(task.marks(sequence_NL), torch.full((len(sequence_NL),), sequence_NL.shape[1]))
     ]

@@ -1,7 +1,8 @@
-"""The task of rows that somebody brought: sources are drawn from the rows, answers are looked up.
+"""The task of a user's dataset: sources are sampled from its pairs, targets are looked up.
 
-Rows stay packed; a batch unpacks its own. The hash that holds sequences out decides here too, from the text of the symbols: a
-source is always on the same side, in whatever file it came and whatever other symbols that has.
+Pairs stay packed in memory; only those of a batch are padded. The same hash decides here which
+sources are held out. It uses the text of the symbols, so a source is on the same side in every
+dataset, whatever other symbols the dataset has.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ from .rows import PARTS, RowsError, content_of, marks_of, rows_file
 from .task import Task
 from .vocabulary import Vocabulary
 
-AT_ONCE = 100_000  # rows unpacked together while all are looked through
+AT_ONCE = 100_000  # pairs that are padded together while all are hashed
 
 
 class Table:
-    """Rows as tensors: tokens one behind the other, where each row begins, and how long it is."""
+    """Pairs as tensors: tokens one after the other, the start of each sequence, and its length."""
 
     def __init__(self, content: str, vocabulary: tuple[str, ...]) -> None:
         path = rows_file(content)
         try:
             parts = safetensors.torch.load_file(path)
             if content_of(vocabulary, [parts[name].numpy().tobytes() for name in PARTS]) != content:
-                raise ValueError("its content is not what it was kept under")
+                raise ValueError("its SHA-256 is not the one it was stored under")
         except (
             safetensors.SafetensorError,
             OSError,
@@ -39,7 +40,7 @@ class Table:
             RuntimeError,
         ) as error:
             raise RowsError(
-                f"{path} is broken ({error}); remove its folder and bring the rows again"
+                f"{path} is damaged ({error}); remove its folder and add the dataset again"
             ) from None
         self.source, self.target = (parts[name].view(torch.int16) for name in ("source", "target"))
         self.source_lengths_N, self.target_lengths_N = (
@@ -70,21 +71,21 @@ class Table:
         )
 
     def find(self, sequence_BL: Tensor, lengths_B: Tensor) -> Tensor:
-        """The row of each source; -1 for what is in no row."""
+        """Return the index of each source's pair; -1 for a source that is not in the dataset."""
         hash_B = sequence_hash(sequence_BL, lengths_B)
         place_B = torch.searchsorted(self.hash_N, hash_B).clamp(max=len(self) - 1)
         return torch.where(self.hash_N[place_B] == hash_B, self.by_hash_N[place_B], -1)
 
     def of_length(self, length: int) -> Tensor:
-        """The rows whose source has this length."""
+        """Return the indices of the pairs whose source has this length."""
         return (self.source_lengths_N == length).nonzero()[:, 0]
 
 
 class RowsTask(Task):
-    """Give each source the target of its row."""
+    """Give each source the target of its pair."""
 
     name = "rows"
-    enumerable = 10**12  # rows are never drawn to be found
+    enumerable = 10**12  # held-out pairs are always listed, never sampled
 
     def __init__(self, content: str, vocabulary: tuple[str, ...], longest_answer: int) -> None:
         super().__init__()
@@ -98,11 +99,16 @@ class RowsTask(Task):
 
     @cached_property
     def table(self) -> Table:
-        """The rows. Raises MissingRows where they are not kept here, RowsError where they are broken."""
+        """Return the pairs.
+
+        Raises:
+            MissingRows: if the dataset is not stored here.
+            RowsError: if it is damaged.
+        """
         return Table(self.content, tuple(self.vocabulary.symbols))
 
     def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
-        """The targets of these sources; nothing, a length of 0, for a source that is in no row."""
+        """Return the targets of these sources; a target of length 0 for unknown sources."""
         row_B = self.table.find(sequence_BL.cpu(), lengths_B.cpu())
         target_BL = self.table.targets(row_B.clamp(min=0), self.longest_answer)
         answer_lengths_B = torch.where(row_B >= 0, self.table.target_lengths_N[row_B], 0)
@@ -112,26 +118,27 @@ class RowsTask(Task):
         return self.longest_answer
 
     def prepare(self, min_length: int, max_length: int) -> None:
-        """Look the rows up that train.
+        """Find the training pairs of these lengths.
 
         Raises:
-            MissingRows: where the rows are not kept here.
-            RowsError: where they are broken, or none of these lengths trains or is held out.
+            MissingRows: if the dataset is not stored here.
+            RowsError: if it is damaged, or has no training or no held-out pairs of these lengths.
         """
         lengths_N, held_N = self.table.source_lengths_N, self.table.held_out_N
         asked_N = (lengths_N >= min_length) & (lengths_N <= max_length)
         train_N = (asked_N & ~held_N).nonzero()[:, 0]
         if not len(train_N) or not bool((asked_N & held_N).any()):
             raise RowsError(
-                f"of {min_length} to {max_length} symbols there are {len(train_N):,} rows to learn from and "
-                f"{int((asked_N & held_N).sum()):,} held out; both are needed, so allow more lengths"
+                f"lengths {min_length} to {max_length} have {len(train_N):,} training pairs and "
+                f"{int((asked_N & held_N).sum()):,} held-out pairs; both are needed, so allow more "
+                f"lengths"
             )
         self._training[min_length, max_length] = train_N
 
     def draw(
         self, n: int, min_length: int, max_length: int, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
-        """`n` of the rows that train, every row equally often."""
+        """Sample `n` training pairs, each with equal probability."""
         if (min_length, max_length) not in self._training:
             self.prepare(min_length, max_length)
         train_N = self._training[min_length, max_length]
@@ -153,7 +160,7 @@ class RowsTask(Task):
         return self._marks_V.to(sequence_BL.device)[sequence_BL]
 
     def question(self) -> str:
-        """The source of the first row; any symbols where the rows are not here."""
+        """Return the first source; an arbitrary one if the dataset is not stored here."""
         try:
             return " ".join(
                 self.vocabulary.decode(self.table.sources(torch.tensor([0]))[0].tolist())
@@ -162,7 +169,7 @@ class RowsTask(Task):
             return super().question()
 
     def right(self, tokens: list[int]) -> list[int] | None:
-        """The target of the row with this source; None where there is no such row, or the rows are not here."""
+        """Return the target of this source; None if it is unknown or there is no dataset."""
         try:
             known = (
                 int(self.table.find(torch.tensor([tokens]), torch.tensor([len(tokens)]))[0]) >= 0
@@ -178,7 +185,7 @@ class RowsTask(Task):
 
 
 def _unpacked(tokens: Tensor, begins_B: Tensor, lengths_B: Tensor, width: int | None) -> Tensor:
-    """Rows of `width` tokens (or as many as the longest has), PAD behind their length (BL)."""
+    """Return padded sequences (BL) of `width` tokens, by default the length of the longest."""
     column_L = torch.arange(int(lengths_B.max()) if width is None else width)
     place_BL = (begins_B[:, None] + column_L).clamp(max=len(tokens) - 1)
     return torch.where(column_L < lengths_B[:, None], tokens[place_BL].long(), 0)

@@ -1,7 +1,8 @@
-"""Rows that somebody brought: a source and a target each, read, checked and packed. No torch in here: forms read it too.
+"""Datasets from users: pairs of a source and a target, read, checked and packed.
 
-Symbols are single characters where no row has a blank inside, else words apart by blanks; whoever brings the rows may choose.
-Rows come from anybody: sizes are bounded, and what is wrong is told by the number of its line.
+This file does not import torch, because forms use it too. Symbols are single characters if no line
+contains a space between symbols, else words separated by spaces; the user may choose. The data is
+untrusted: sizes are limited, and errors are reported with line numbers.
 """
 
 from __future__ import annotations
@@ -27,24 +28,24 @@ MOST_SYMBOLS = 512
 LONGEST_ROW = 128  # symbols of a source or a target
 LONGEST_SYMBOL = 40  # characters
 LONGEST_FIELD = 10_000  # characters
-NAMED = 5  # lines that a report names
-COUNTED = 20_000  # rows up to which the held-out ones are counted here
+NAMED = 5  # lines that an error report lists
+COUNTED = 20_000  # up to this many pairs the held-out ones are counted here
 RESERVED = {*SPECIAL, *(f"<{name}>" for name in SPECIAL)}
 CONTENT = re.compile(r"[0-9a-f]{64}")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _FILE, _ABOUT = "rows.safetensors", "rows.json"
 
-Lines = Callable[
-    [], Iterable[tuple[int, Sequence[str]]]
-]  # from the beginning at every call: a line's number, its fields
+# Yields the number and the fields of each line; every call starts at the first line.
+Lines = Callable[[], Iterable[tuple[int, Sequence[str]]]]
 
 
 class RowsError(ValueError):
-    """Rows that cannot be taken; the message says which lines, what is wrong and what to do.
+    """An invalid dataset; the message contains the lines, the problem and what to do.
 
-    lines     what is wrong with the first of the lines that cannot be taken, a sentence each; `count` is how many there are
-    columns   the columns that may be named, where it is about those
-    rows      what was readable, to be shown beside what is wrong
+    lines     the problems of the first invalid lines, a sentence each; `count` is the number of all
+              invalid lines
+    columns   the columns that can be selected, if the error is about columns
+    rows      the valid pairs, for a preview next to the error
     """
 
     def __init__(
@@ -61,15 +62,16 @@ class RowsError(ValueError):
 
 
 class MissingRows(RowsError):
-    """The rows of a task are not kept here; the message says which, and how to bring them."""
+    """A task's dataset is not stored here; the message says which one and how to add it."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Distinct sources, each with its target. Numbers are tokens, one row behind the other.
+    """Distinct sources, each with its target, as token ids in flat arrays.
 
-    duplicates       rows that stood there before, left out
-    contradictions   rows whose source had stood there with another target; the first is kept. `contradicted` are the first lines
+    duplicates       number of omitted pairs that were equal to an earlier one
+    contradictions   number of omitted pairs whose source had an earlier, different target;
+                     `contradicted` has the first line numbers
     """
 
     vocabulary: tuple[str, ...]
@@ -80,27 +82,26 @@ class Rows:
     duplicates: int = 0
     contradictions: int = 0
     contradicted: tuple[int, ...] = ()
-    origin: dict[str, str] = field(
-        default_factory=dict, compare=False, repr=False
-    )  # of rows from the Hub: dataset, license
+    # for data from the Hub: dataset and license
+    origin: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.source_lengths)
 
     @cached_property
     def content(self) -> str:
-        """The SHA-256 under which these rows are kept: the same rows have the same, from whatever kind of file."""
+        """Return the SHA-256 that identifies the pairs, whatever the format of their file."""
         return content_of(self.vocabulary, [self._bytes(name) for name in PARTS])
 
     def preview(self, n: int = 8) -> list[tuple[list[str], list[str]]]:
-        """The first rows as symbols, source and target."""
+        """Return the first pairs as symbols, source and target."""
         return [
             (list(self._symbols(self.source, s)), list(self._symbols(self.target, t)))
             for s, t in self._places(n)
         ]
 
     def held_out(self) -> int | None:
-        """How many rows are held out; None where there are too many to count here."""
+        """Return the number of held-out pairs; None if there are too many to count here."""
         if len(self) > COUNTED:
             return None
         marks = marks_of(self.vocabulary)
@@ -110,41 +111,51 @@ class Rows:
         )
 
     def settings(self) -> dict[str, Any]:
-        """The settings of a run on these rows."""
+        """Return the settings of a run on this dataset."""
         return {
-            "task": "rows", "rows": self.content, "vocabulary": " ".join(self.vocabulary), "longest_answer": max(self.target_lengths),
-            "min_length": min(self.source_lengths), "max_length": max(self.source_lengths),
-        }  # fmt: skip
+            "task": "rows",
+            "rows": self.content,
+            "vocabulary": " ".join(self.vocabulary),
+            "longest_answer": max(self.target_lengths),
+            "min_length": min(self.source_lengths),
+            "max_length": max(self.source_lengths),
+        }
 
     def files(self) -> dict[str, bytes]:
-        """The rows as files to keep."""
+        """Return the files that store the dataset."""
         about = {
-            "rows": len(self), "vocabulary": list(self.vocabulary), "longest_source": max(self.source_lengths),
-            "longest_target": max(self.target_lengths), "duplicates": self.duplicates, "contradictions": self.contradictions,
-        } | ({"origin": self.origin} if self.origin else {})  # fmt: skip
+            "rows": len(self),
+            "vocabulary": list(self.vocabulary),
+            "longest_source": max(self.source_lengths),
+            "longest_target": max(self.target_lengths),
+            "duplicates": self.duplicates,
+            "contradictions": self.contradictions,
+        } | ({"origin": self.origin} if self.origin else {})
         return {
             _FILE: _packed({name: self._bytes(name) for name in PARTS}),
             _ABOUT: json.dumps(about, indent=1).encode() + b"\n",
         }
 
     def in_words(self) -> list[str]:
-        """What was found in the rows, a sentence each."""
+        """Summarize the dataset, a sentence each."""
         held, size = self.held_out(), len(self.vocabulary)
         told = [
-            f"{len(self):,} rows of {size} different symbols; sources have {_span(self.source_lengths)} of them, "
-            f"targets {_span(self.target_lengths)}",
-            f"{_count(held, 'row')} {'is' if held == 1 else 'are'} held out, chosen by a hash of the source" if held is not None
-            else "one row in sixteen is held out, chosen by a hash of the source",
-        ]  # fmt: skip
+            f"{len(self):,} pairs with {size} different symbols; sources have "
+            f"{_span(self.source_lengths)} symbols, targets {_span(self.target_lengths)}",
+            f"{_count(held, 'pair')} {'is' if held == 1 else 'are'} held out, chosen by a hash of "
+            "the source"
+            if held is not None
+            else "one pair in sixteen is held out, chosen by a hash of the source",
+        ]
         if self.duplicates:
-            was = "was" if self.duplicates == 1 else "were"
-            told.append(f"{_count(self.duplicates, 'row')} stood there before and {was} left out")
+            was = "was a duplicate and was" if self.duplicates == 1 else "were duplicates and were"
+            told.append(f"{_count(self.duplicates, 'pair')} {was} left out")
         if self.contradictions:
             where = ", ".join(f"{line:,}" for line in self.contradicted)
             more = " and more" if self.contradictions > len(self.contradicted) else ""
             told.append(
-                f"{_count(self.contradictions, 'row')} gave a source another target than a row before (line {where}{more}); "
-                "the first is kept"
+                f"{_count(self.contradictions, 'pair')} had another target than an earlier pair "
+                f"with the same source (line {where}{more}); the first target is used"
             )
         return told
 
@@ -164,16 +175,16 @@ class Rows:
             s, t = s + source, t + target
 
 
-PARTS = {
+PARTS = {  # with their types in the safetensors format
     "source": "U16",
     "target": "U16",
     "source_lengths": "U8",
     "target_lengths": "U8",
-}  # as safetensors calls their types
+}
 
 
 def content_of(vocabulary: Sequence[str], parts: Iterable[bytes]) -> str:
-    """The SHA-256 of rows: their symbols, then their tensors, each behind its size."""
+    """Return the SHA-256 of a dataset: its symbols, then its tensors, each after its size."""
     digest = hashlib.sha256()
     for part in (" ".join(vocabulary).encode(), *parts):
         digest.update(len(part).to_bytes(8, "little"))
@@ -182,7 +193,10 @@ def content_of(vocabulary: Sequence[str], parts: Iterable[bytes]) -> str:
 
 
 def _packed(parts: dict[str, bytes]) -> bytes:
-    """A safetensors file: the size of its header, the header as JSON, the tensors. Written by hand, since its own writers want torch."""
+    """Build a safetensors file: the size of the header, the header as JSON, the tensors.
+
+    It is written here, because the writers of the library need torch.
+    """
     header: dict[str, Any] = {}
     end = 0
     for name, data in parts.items():
@@ -199,31 +213,31 @@ def _packed(parts: dict[str, bytes]) -> bytes:
 
 
 def rows_root() -> Path:
-    """Where rows are kept on this machine: in the folder of the checkpoints."""
+    """Return the folder of datasets on this machine, inside the folder of checkpoints."""
     return Path(os.environ.get("PLAYGROUND_CHECKPOINTS", CHECKPOINTS_DIR)) / "rows"
 
 
 def rows_file(content: str) -> Path:
-    """The file that holds the rows of this content, if it is kept.
+    """Return the file of the dataset with this SHA-256.
 
     Raises:
-        MissingRows: where it is not.
+        MissingRows: if it is not stored here.
     """
     path = rows_root() / content / _FILE
     if not CONTENT.fullmatch(content) or not path.is_file():
         raise MissingRows(
-            f"the rows that this task is made of ({content[:12]}…) are not kept here; bring them with "
-            "`python -m playground rows FILE`, where the same rows are known by their content"
+            f"the dataset of this task ({content[:12]}…) is not stored here; add it with "
+            "`python -m playground rows FILE`, which recognizes the same data by its SHA-256"
         )
     return path
 
 
 def kept_rows(content: str) -> Rows:
-    """The rows of this content.
+    """Load the dataset with this SHA-256.
 
     Raises:
-        MissingRows: where they are not kept here.
-        RowsError: where what is kept is broken.
+        MissingRows: if it is not stored here.
+        RowsError: if the stored files are damaged.
     """
     path = rows_file(content)
     try:
@@ -245,20 +259,20 @@ def kept_rows(content: str) -> Rows:
             parts["target_lengths"],
         )
         if rows.content != content:
-            raise ValueError("its content is not what it was kept under")
+            raise ValueError("its SHA-256 is not the one it was stored under")
     except (OSError, ValueError, KeyError, TypeError, MemoryError, OverflowError) as error:
         raise RowsError(
-            f"the rows {content[:12]}… are broken ({error}); remove them and bring them again"
+            f"the dataset {content[:12]}… is damaged ({error}); remove it and add it again"
         ) from None
     return rows
 
 
 def kept_about(content: str) -> dict[str, Any]:
-    """What stands beside the rows of this content: `rows`, `vocabulary`, `longest_source`, `longest_target` and more.
+    """Load the metadata of a dataset: `rows`, `vocabulary`, `longest_source` and more.
 
     Raises:
-        MissingRows: where they are not kept here.
-        RowsError: where what is kept is broken.
+        MissingRows: if the dataset is not stored here.
+        RowsError: if the stored files are damaged.
     """
     path = rows_file(content).with_name(_ABOUT)
     try:
@@ -268,16 +282,20 @@ def kept_about(content: str) -> dict[str, Any]:
             type(about[name]) is int and about[name] > 0
             for name in ("rows", "longest_source", "longest_target")
         ):
-            raise ValueError("its numbers are none")
+            raise ValueError("its counts must be positive whole numbers")
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise RowsError(
-            f"{path.parent.name[:12]}…/{_ABOUT} is broken ({error}); remove its folder and bring the rows again"
+            f"{path.parent.name[:12]}…/{_ABOUT} is damaged ({error}); remove its folder and add "
+            f"the dataset again"
         ) from None
     return dict(about)
 
 
 def origin_of(content: str) -> dict[str, str]:
-    """Return the `dataset` on the Hub that these rows are from, and its `license` where it names one; empty where that is unknown."""
+    """Return the `dataset` on the Hub that the pairs come from, and its `license` if it has one.
+
+    The result is empty if the origin is unknown.
+    """
     try:
         origin = kept_about(content).get("origin")
     except RowsError:
@@ -294,15 +312,16 @@ def origin_of(content: str) -> dict[str, str]:
 
 
 def check_vocabulary(text: str) -> tuple[str, ...]:
-    """Symbols apart by single blanks, as a tuple.
+    """Parse symbols separated by single spaces.
 
     Raises:
-        RowsError: for what is no such list of symbols.
+        RowsError: for an invalid list of symbols.
     """
     symbols = text.split(" ")
     if not 1 <= len(symbols) <= MOST_SYMBOLS or len(set(symbols)) < len(symbols):
         raise RowsError(
-            f"it must hold 1 to {MOST_SYMBOLS} different symbols, apart by single blanks"
+            f"the vocabulary must be 1 to {MOST_SYMBOLS} different symbols, separated by single "
+            f"spaces"
         )
     for symbol in symbols:
         if problem := _problem_of_symbol(symbol):
@@ -311,11 +330,14 @@ def check_vocabulary(text: str) -> tuple[str, ...]:
 
 
 def read_rows(lines: Lines, words: bool | None = None) -> Rows:
-    """Check and pack rows. `words`: whether symbols are words apart by blanks (True) or single characters (False); None: as found.
+    """Check and pack the pairs of a file.
+
+    `words`: True if symbols are words separated by spaces, False if they are single characters;
+    None to detect it.
 
     Raises:
-        RowsError: when a line cannot be taken (all such lines are counted, the first named), or when there are too few rows to
-            learn from some and be asked others.
+        RowsError: for invalid lines (all are counted, the first are listed), or if either no pair
+            or every pair is held out.
     """
     bad = _Bad()
     spaced = False
@@ -323,7 +345,7 @@ def read_rows(lines: Lines, words: bool | None = None) -> Rows:
     for number, fields in lines():
         total += 1
         if total > MOST_ROWS:
-            raise RowsError(f"there are more than {MOST_ROWS:,} rows; leave some out")
+            raise RowsError(f"there are more than {MOST_ROWS:,} pairs; leave some out")
         if problem := _problem_of_line(fields):
             bad.add(number, problem)
         else:
@@ -335,22 +357,22 @@ def read_rows(lines: Lines, words: bool | None = None) -> Rows:
     rows = packed.rows()
     bad.refuse(total, rows if len(rows) else None)
     if not len(rows):
-        raise RowsError("there are no rows; give a source and its target on each line")
+        raise RowsError("the dataset is empty; write a source and its target on each line")
     held = rows.held_out()
     if held in (0, len(rows)):
-        which = f"of these {len(rows):,} distinct rows {'each' if held else 'none'}"
+        which = f"{'all' if held else 'none'} of these {len(rows):,} distinct pairs are held out"
         if len(rows) == 1:
-            which = "the only distinct row" if held else "not even the only distinct row"
+            which = f"the only distinct pair is {'' if held else 'not '}held out"
         raise RowsError(
-            f"{which} is held out, so that there is nothing to "
-            f"{'ask' if not held else 'learn from'}; a hash of the source holds one in sixteen out: give more rows, 100 or so at least",
+            f"{which}, so there is nothing to {'train on' if held else 'evaluate'}; a hash of the "
+            "source holds out one pair in sixteen: add more pairs, at least about 100",
             rows=rows,
         )
     return rows
 
 
 class _Bad:
-    """Lines that cannot be taken: all are counted, the first ones keep what is wrong with them."""
+    """Invalid lines: all are counted, and the problems of the first ones are stored."""
 
     def __init__(self) -> None:
         self.numbers: set[int] = set()
@@ -367,7 +389,7 @@ class _Bad:
     def refuse(self, total: int, readable: Rows | None) -> None:
         if self.numbers:
             more = f"; and {len(self.numbers) - NAMED:,} more" if len(self.numbers) > NAMED else ""
-            count = f"{len(self.numbers):,} of {_count(total, 'line')} cannot be taken"
+            count = f"{len(self.numbers):,} of {_count(total, 'line')} cannot be used"
             told = [problem for _, problem in self.told]
             raise RowsError(
                 f"{count}: {'; '.join(told)}{more}",
@@ -378,7 +400,10 @@ class _Bad:
 
 
 class _Packed:
-    """Rows on their way into arrays. Tokens are numbered as they come, and anew at the end, in the order of the symbols."""
+    """Collects pairs into arrays.
+
+    Symbols are numbered as they occur, and again at the end, in sorted order.
+    """
 
     def __init__(self, words: bool, bad: _Bad) -> None:
         self.words, self.bad = words, bad
@@ -402,11 +427,12 @@ class _Packed:
                 tokens.append(array("H", map(self.numbers.__getitem__, symbols)))
             except KeyError:
                 if problem := self.learn(number, symbols):
-                    self.bad.add(number, f"holds a symbol that cannot be: {problem}")
+                    self.bad.add(number, f"has an invalid symbol: {problem}")
                     return
                 tokens.append(array("H", map(self.numbers.__getitem__, symbols)))
         source, target = tokens
-        # Two sources with one 64-bit hash would count as one: among a million rows once in 40 million files.
+        # Two sources with the same 64-bit hash would count as one. With a million pairs that
+        # happens in one of 40 million files.
         key, value = hash(source.tobytes()), hash(target.tobytes())
         known = self.targets.get(key)
         if known is None:
@@ -423,7 +449,7 @@ class _Packed:
                 self.contradicted.append(number)
 
     def learn(self, number: int, symbols: Sequence[str]) -> str:
-        """Number the symbols that are new; what is wrong with one, if something is."""
+        """Number the new symbols; return the problem of an invalid one, if there is any."""
         for symbol in symbols:
             if symbol in self.numbers:
                 continue
@@ -431,12 +457,13 @@ class _Packed:
                 return problem
             if len(self.numbers) == MOST_SYMBOLS:
                 other = (
-                    "choose single characters, if that is meant"
+                    "or choose single characters as symbols"
                     if self.words
-                    else "apart by blanks, words may be symbols"
+                    else "or separate words by spaces to use words as symbols"
                 )
                 raise RowsError(
-                    f"line {number:,} brings more than {MOST_SYMBOLS} different symbols; use fewer ({other})"
+                    f"there are more than {MOST_SYMBOLS} different symbols, from line {number:,} "
+                    f"on; use fewer, {other}"
                 )
             self.numbers[symbol] = len(self.numbers)
         return ""
@@ -448,13 +475,19 @@ class _Packed:
             array("H", map(token.__getitem__, tokens)) for tokens in (self.source, self.target)
         )
         return Rows(
-            tuple(vocabulary), source, self.source_lengths, target, self.target_lengths,
-            self.duplicates, self.contradictions, tuple(self.contradicted),
-        )  # fmt: skip
+            tuple(vocabulary),
+            source,
+            self.source_lengths,
+            target,
+            self.target_lengths,
+            self.duplicates,
+            self.contradictions,
+            tuple(self.contradicted),
+        )
 
 
 def _problem_of_line(fields: Sequence[str]) -> str:
-    """What is wrong with a line whatever its symbols are; empty where nothing is."""
+    """Return the problem of a line, whatever its symbols are; empty if there is none."""
     if len(fields) != 2:
         return (
             "has no tab between source and target"
@@ -468,32 +501,36 @@ def _problem_of_line(fields: Sequence[str]) -> str:
             and 0 < len(text) <= LONGEST_FIELD
             and not text.isspace()
         ):
-            continue  # as nearly all are
+            continue  # the usual case
         if len(text) > LONGEST_FIELD:
             return f"has a {name} of {len(text):,} characters, above {LONGEST_FIELD:,}"
         if found := _CONTROL.search(text):
-            return f"holds the control character U+{ord(found[0]):04X}"
+            return f"has the control character U+{ord(found[0]):04X}"
         if not text.strip():
             return f"has no {name}"
     return ""
 
 
 def _problem_of_symbol(symbol: str) -> str:
-    """Why this cannot be a symbol; empty where it can."""
+    """Return why a text cannot be a symbol; empty if it can."""
     if not symbol or len(symbol) > LONGEST_SYMBOL:
-        return f"{symbol[:LONGEST_SYMBOL]!r} begins one of {len(symbol):,} characters; 1 to {LONGEST_SYMBOL} are possible"
+        return (
+            f"{symbol[:LONGEST_SYMBOL]!r} is the start of a symbol of {len(symbol):,} characters; "
+            f"1 to {LONGEST_SYMBOL} are accepted"
+        )
     if not symbol.isprintable() or len(symbol.split()) != 1:
-        return f"{symbol!a} holds a character that cannot be printed"
+        return f"{symbol!a} contains a character that cannot be printed"
     return (
-        f"{symbol} is what the playground calls a special token; write it otherwise"
-        if symbol in RESERVED
-        else ""
+        f"{symbol} is the name of a special token; use another symbol" if symbol in RESERVED else ""
     )
 
 
 def marks_of(vocabulary: Sequence[str]) -> list[int]:
-    """For each token the 64 bits (signed) that stand for it in the hash that holds sources out: of its symbol's own text, since a
-    symbol's token changes with what other symbols the rows have. 0 for the special ones."""
+    """Return for each token a signed 64-bit number, from which the held-out hash is computed.
+
+    It is the hash of the symbol's text, since the token id depends on the other symbols of the
+    dataset. Special tokens have 0.
+    """
     digests = (hashlib.sha256(symbol.encode()).digest() for symbol in vocabulary)
     return [0] * len(SPECIAL) + [
         int.from_bytes(digest[:8], "little", signed=True) for digest in digests
@@ -501,7 +538,7 @@ def marks_of(vocabulary: Sequence[str]) -> list[int]:
 
 
 def _is_held_out(marks: Iterable[int]) -> bool:
-    """What held_out.is_held_out says of a sequence, in Python's own numbers."""
+    """Return what `held_out.is_held_out` returns, computed without torch."""
     key = sum(
         mark * (_scramble((at + 1) * 0x9E3779B97F4A7C15 % 2**64) | 1)
         for at, mark in enumerate(marks)

@@ -1,4 +1,4 @@
-"""Tasks on sequences of symbols. The value of a symbol is its place in 0-9 a-z A-Z."""
+"""Tasks on sequences of symbols. The value of a symbol is its index in 0-9 a-z A-Z."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .hashing import column_keys, scramble, sequence_hash
 from .task import Task
 from .vocabulary import SPECIAL
 
-FIRST = len(SPECIAL)  # the token of the symbol 0
+FIRST = len(SPECIAL)  # the token id of the symbol 0
 
 
 def _columns(sequence_BL: Tensor) -> Tensor:
@@ -17,7 +17,7 @@ def _columns(sequence_BL: Tensor) -> Tensor:
 
 
 def _real(sequence_BL: Tensor, lengths_B: Tensor) -> Tensor:
-    """True where a symbol stands, False behind the length."""
+    """Return True at symbols, False at padding."""
     return _columns(sequence_BL) < lengths_B[:, None]
 
 
@@ -87,12 +87,12 @@ class SwapHalves(Task):
 
 
 class Caesar(Task):
-    """Write for each symbol the one three further on, and begin again behind the last: 3 1 9 -> 6 4 2."""
+    """Replace each symbol by the third one after it, cyclically: 3 1 9 -> 6 4 2."""
 
     name = "caesar"
 
     def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
-        shift = min(3, self.symbols - 1)  # three of three symbols would be a copy
+        shift = min(3, self.symbols - 1)  # with three symbols, a shift of three would be a copy
         return (sequence_BL - FIRST + shift) % self.symbols + FIRST, lengths_B
 
     def alignment(self, length: int) -> list[int]:
@@ -100,15 +100,14 @@ class Caesar(Task):
 
 
 class Dedupe(Task):
-    """Write each symbol the first time it comes, and leave out every repeat: 3 1 4 1 3 -> 3 1 4."""
+    """Write each symbol where it first occurs, without repetitions: 3 1 4 1 3 -> 3 1 4."""
 
     name = "dedupe"
 
     def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
         real_BL = _real(sequence_BL, lengths_B)
-        sorted_BL, origin_BL = torch.where(real_BL, sequence_BL, -1).sort(
-            dim=1, stable=True
-        )  # equal symbols stand in their order
+        # a stable sort keeps equal symbols in their order
+        sorted_BL, origin_BL = torch.where(real_BL, sequence_BL, -1).sort(dim=1, stable=True)
         first_BL = torch.ones_like(real_BL)
         first_BL[:, 1:] = sorted_BL[:, 1:] != sorted_BL[:, :-1]
         kept_BL = torch.zeros_like(real_BL).scatter(1, origin_BL, first_BL) & real_BL
@@ -118,7 +117,7 @@ class Dedupe(Task):
 
 
 class Histogram(Task):
-    """Write for each symbol how often it stands in the sequence: 3 1 3 -> 2 1 2 (as in Weiss et al. 2021)."""
+    """Write how often each symbol occurs: 3 1 3 -> 2 1 2 (as in Weiss et al. 2021)."""
 
     name = "histogram"
 
@@ -143,16 +142,17 @@ class Parity(Task):
 
 
 class Brackets(Task):
-    """Write 1 if every bracket has its partner, else 0: ( ( ) ) -> 1.
+    """Write 1 if the brackets are balanced, else 0: ( ( ) ) -> 1.
 
-    Of sources of even length about half are balanced, a quarter have as many closing as opening brackets, in any order,
-    and a quarter are any brackets at all. Among all sequences the balanced ones would be rare. Scores rest on as many
-    balanced as other ones of each length; sequences of 1 to 10 brackets hold out only 2 balanced ones, those of 1 to 16 hold out 127.
+    Among random sequences balanced ones would be rare. So about half of the sources of even length
+    are balanced, a quarter have equally many opening and closing brackets in random order, and a
+    quarter are random. The evaluation uses equally many balanced and unbalanced ones of each
+    length. Of lengths 1 to 10 only 2 balanced sequences are held out, of lengths 1 to 16 127.
     """
 
     name = "brackets"
-    open, close = 5, 6  # behind 0 and 1, in which it answers
-    all_kinds = (FIRST, FIRST + 1)  # not balanced, balanced
+    open, close = 5, 6  # token ids after those of 0 and 1, the symbols of the target
+    all_kinds = (FIRST, FIRST + 1)  # unbalanced, balanced
 
     def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
         depth_BL = self._steps(sequence_BL, lengths_B).cumsum(1)
@@ -166,7 +166,8 @@ class Brackets(Task):
         lot_BL = torch.where(real_BL, torch.rand(shape, generator=generator, device=device), 2.0)
         rank_BL = lot_BL.argsort(1).argsort(1)
         evened_BL = torch.where(rank_BL < lengths_B[:, None] // 2, self.open, self.close)
-        # Begun behind the place where it is deepest, a sequence with as many of each kind never goes below where it began.
+        # A sequence with equally many of each becomes balanced if it is rotated to start after its
+        # lowest depth.
         depth_BL = torch.where(real_BL, self._steps(evened_BL, lengths_B).cumsum(1), width)
         turned_BL = (_columns(any_BL) + depth_BL.argmin(1, keepdim=True) + 1) % lengths_B[
             :, None
@@ -184,20 +185,18 @@ class Brackets(Task):
         ]
 
     def problem(self, tokens: list[int]) -> str:
-        return (
-            ""
-            if min(tokens) >= self.open
-            else f"a question of this task holds brackets only; type ( and ), as in {self.question()}"
-        )
+        if min(tokens) >= self.open:
+            return ""
+        return f"a source of this task has brackets only; type ( and ), as in {self.question()}"
 
     def _steps(self, sequence_BL: Tensor, lengths_B: Tensor) -> Tensor:
-        """1 where a bracket opens, -1 where one closes, 0 elsewhere."""
+        """Return 1 at opening brackets, -1 at closing ones, 0 elsewhere."""
         step_BL = (sequence_BL == self.open).long() - (sequence_BL == self.close).long()
         return torch.where(_real(sequence_BL, lengths_B), step_BL, 0)
 
 
 class OddsFirst(Task):
-    """Write the odd symbols, then the even ones, each kind in its order: 3 4 1 2 -> 3 1 4 2."""
+    """Write the odd symbols, then the even ones, in the original order: 3 4 1 2 -> 3 1 4 2."""
 
     name = "odds-first"
 
@@ -210,9 +209,10 @@ class OddsFirst(Task):
 
 
 class RandomMapping(Task):
-    """Write the answer that chance has fixed for this very sequence: 3 1 4 -> 1 7 4.
+    """Write a random sequence that is fixed for each source: 3 1 4 -> 1 7 4.
 
-    The control: an answer says nothing about any other, so that on held-out sequences nothing beats chance.
+    This is the control. A target contains no information about any other target, so on held-out
+    sequences no model is better than chance.
     """
 
     name = "random"

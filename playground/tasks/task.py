@@ -1,7 +1,7 @@
-"""A task: sequences of symbols and the answer to each.
+"""A task: sequences of symbols and the target of each.
 
-Shapes: B rows of a batch, L symbols of the longest sequence, S source tokens,
-T target tokens (S and T count EOS; targets also SOS).
+Letters of shapes: in this package L is the number of symbols of the longest sequence, N counts
+sequences, and W is L + 1. S and T include EOS; T includes SOS, too.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from .vocabulary import EOS, PAD, SOS, SPECIAL, Vocabulary
 
 
 class Task:
-    """A rule from sequences to sequences. To add one: a subclass with a name and `answer`, and a line in `TASKS` (about.py).
+    """A rule that maps sequences to sequences.
 
-    `answer` works on a whole batch of padded rows at once. The rule "drop the first symbol", as an example:
+    To add a task, write a subclass with a name and `answer`, and add it to `TASKS` (about.py).
+    `answer` processes a whole padded batch at once. An example is the rule "drop the first symbol":
+
 
         class Tail(Task):
             name, example = "tail", ("3 1 4", "1 4")
@@ -29,8 +31,8 @@ class Task:
 
     name: str
     example: tuple[str, str]
-    all_kinds: tuple[int, ...] = ()  # every value of `kinds`; empty where the task has none
-    enumerable = 200_000  # up to this many sources of a length are listed rather than drawn
+    all_kinds: tuple[int, ...] = ()  # every value of `kinds`; empty if the task has no strata
+    enumerable = 200_000  # up to this many sources of a length are listed instead of sampled
 
     def __init__(self, symbols: int = 10) -> None:
         self.about = TASKS.get(self.name, UNLISTED)
@@ -40,26 +42,36 @@ class Task:
         self.vocabulary = Vocabulary(self.about.alphabet(symbols))
 
     def answer(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
-        """The right answer to each row and its length; what stands behind the length in a row is ignored."""
+        """Return the target of each sequence and its length; padding may hold any token."""
         raise NotImplementedError
 
     def answer_length(self, length: int) -> int:
-        """The longest answer to a sequence of `length` symbols. Where it is longer than the sequence, raise max_positions."""
+        """Return the maximum target length for a source of `length` symbols.
+
+        If a target is longer than its source, `max_positions` must be larger.
+        """
         return self.about.answer_length(length)
 
     def alignment(self, length: int) -> list[int] | None:
-        """The source position that each answer position depends on, where the rule has just one; else None."""
+        """Return the source position that determines each target position; None if not unique."""
         return None
 
-    # Which sources there are, and how they are drawn
+    # The set of sources, and how they are sampled
 
     def prepare(self, min_length: int, max_length: int) -> None:
-        """Make sure that there are sources of these lengths to draw. Raises RowsError where there are none, as rows may be missing."""
+        """Check that sources of these lengths exist.
+
+        Raises:
+            RowsError: if there are none, since a dataset may lack them.
+        """
 
     def draw(
         self, n: int, min_length: int, max_length: int, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
-        """`n` sources and their lengths, on the generator's device: every length equally often, in rows of `max_length` symbols."""
+        """Sample `n` sources and their lengths on the generator's device, padded to `max_length`.
+
+        Every length has equal probability.
+        """
         low = max(min_length, self.about.shortest)
         lengths_B = torch.randint(
             low, max_length + 1, (n,), generator=generator, device=generator.device
@@ -67,7 +79,7 @@ class Task:
         return self.fill(lengths_B, max_length, generator), lengths_B
 
     def fill(self, lengths_B: Tensor, width: int, generator: torch.Generator) -> Tensor:
-        """A source of each length, in rows of `width` symbols: here, every symbol equally often."""
+        """Sample a source of each length, padded to `width`; here symbols are uniform."""
         shape = (len(lengths_B), width)
         return torch.randint(
             len(SPECIAL),
@@ -78,28 +90,33 @@ class Task:
         )
 
     def count(self, length: int) -> int:
-        """How many distinct sources of this length there are."""
+        """Return the number of distinct sources of this length."""
         return self.about.sources(self.symbols, length) if length >= self.about.shortest else 0
 
     def listed(self, number_N: Tensor, length: int) -> Tensor:
-        """The sources of this length with these numbers, of 0 to `count` - 1 (NL)."""
+        """Return the sources (NL) of this length with these numbers, from 0 to `count` - 1."""
         return number_N[:, None] // self.symbols ** torch.arange(length) % self.symbols + len(
             SPECIAL
         )
 
     def marks(self, sequence_BL: Tensor) -> Tensor:
-        """A number for each symbol (BL, int64), by whose hash a source is held out or not: its token, unless that may change."""
+        """Return a number for each symbol (BL, int64); the hash of these holds a source out.
+
+        It is the token id, unless the ids may change.
+        """
         return sequence_BL
 
     def kinds(self, sequence_NL: Tensor) -> Tensor | None:
-        """The kind of each source of full length, one of `all_kinds`, where scores should rest on every kind alike although some are
-        rare; else None."""
+        """Return the stratum of each source of full length, one of `all_kinds`, or None.
+
+        The evaluation uses equally many sources of each stratum, although some may be rare.
+        """
         return None
 
-    # One source at a time, as a person types it
+    # Single sources, as a user types them
 
     def question(self) -> str:
-        """A short source that may be asked: the task's example, where its symbols are there."""
+        """Return a short valid source: the task's example, if the vocabulary has its symbols."""
         example = getattr(self, "example", ("", ""))[0]
         return (
             example
@@ -108,22 +125,22 @@ class Task:
         )
 
     def problem(self, tokens: list[int]) -> str:
-        """Why these symbols are no question of this task, as a sentence; empty where they are one."""
+        """Return why these symbols are not a source of this task; empty if they are one."""
         return ""
 
     def right(self, tokens: list[int]) -> list[int] | None:
-        """The right answer to one source; None where nobody knows it."""
+        """Return the target of one source; None if it is unknown."""
         answer_BL, lengths_B = self.answer(torch.tensor([tokens]), torch.tensor([len(tokens)]))
         return answer_BL[0, : int(lengths_B[0])].tolist()
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows ready for a model, padded with PAD.
+    """Examples for a model, padded with PAD.
 
     source_BS   the sequence and EOS
-    target_BT   SOS, the answer and EOS
-    weight_B    1.0 for rows that train, 0.0 for rows that belong to the held-out set
+    target_BT   SOS, the target sequence and EOS
+    weight_B    1.0 for training examples, 0.0 for held-out ones
     """
 
     source_BS: Tensor
@@ -132,16 +149,16 @@ class Batch:
 
     @property
     def decoder_input_BT(self) -> Tensor:
-        """The target shifted right: what the decoder has written so far."""
+        """Return the target shifted right: the input of the decoder."""
         return self.target_BT[:, :-1]
 
     @property
     def labels_BT(self) -> Tensor:
-        """What the decoder should write next."""
+        """Return the tokens that the decoder should predict."""
         return self.target_BT[:, 1:]
 
     def rows(self, pick: Tensor) -> Batch:
-        """Some of the rows: a boolean mask or row numbers."""
+        """Select examples by a boolean mask or by indices."""
         return Batch(self.source_BS[pick], self.target_BT[pick], self.weight_B[pick])
 
     def to(self, device: torch.device) -> Batch:
@@ -149,7 +166,7 @@ class Batch:
 
 
 def end_with_eos(sequence_BL: Tensor, lengths_B: Tensor) -> Tensor:
-    """Rows one token wider: the symbols, EOS right behind them, PAD behind that."""
+    """Append EOS to each sequence; the result is one token wider, padded with PAD."""
     column_W = torch.arange(sequence_BL.shape[1] + 1, device=sequence_BL.device)
     lengths_B1 = lengths_B[:, None]
     wider_BW = torch.nn.functional.pad(sequence_BL, (0, 1))
@@ -160,7 +177,10 @@ def end_with_eos(sequence_BL: Tensor, lengths_B: Tensor) -> Tensor:
 def make_batch(
     task: Task, sequence_BL: Tensor, lengths_B: Tensor, weight_B: Tensor | None = None
 ) -> Batch:
-    """Sources and targets of the given sequences. Widths depend on L only, never on the data, as a captured graph needs."""
+    """Build a batch of these sequences and their targets.
+
+    Widths depend only on L, never on the data, because a CUDA graph needs fixed shapes.
+    """
     answer_BL, answer_lengths_B = task.answer(sequence_BL, lengths_B)
     target_BT = torch.nn.functional.pad(
         end_with_eos(answer_BL, answer_lengths_B), (1, 0), value=SOS

@@ -1,10 +1,10 @@
-"""Symbols and their numbers.
+"""Symbols and their token ids.
 
 Every vocabulary begins with the same three special tokens, so a padding mask
-needs to know nothing about the task:
+does not depend on the task:
 
-    0 PAD   fills a row up to the width of its batch; never attended to, never scored
-    1 SOS   start of sequence; the first token that the decoder is given
+    0 PAD   fills a sequence up to the width of its batch; no attention, no loss
+    1 SOS   start of sequence; the first input of the decoder
     2 EOS   end of sequence; ends every source and every target
 """
 
@@ -17,25 +17,25 @@ from functools import cached_property
 
 PAD, SOS, EOS = 0, 1, 2
 SPECIAL = ("PAD", "SOS", "EOS")
-MOST_NAMED = 12  # symbols that are named one by one where a person asks what to type
+MOST_NAMED = 12  # symbols that are listed one by one in messages
 ALPHABET = string.digits + string.ascii_lowercase + string.ascii_uppercase
 
 
 class UnknownSymbol(ValueError):
-    """Text holds something that is no symbol of this vocabulary."""
+    """A text contains a symbol that is not in the vocabulary."""
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The symbols of a task; symbol i has the token number i + 3.
+    """The symbols of a task; symbol i has the token id i + 3.
 
     >>> Vocabulary("0123456789").encode("3 1 4")
     [6, 4, 7]
     >>> Vocabulary(("cat", "dog")).encode("dog cat")
     [4, 3]
 
-    Where every symbol is one character, blanks and commas between symbols are optional. Where some are longer they are
-    words, and stand apart by blanks.
+    If every symbol is a single character, spaces and commas between symbols are optional.
+    Otherwise symbols are words, separated by spaces.
     """
 
     symbols: str | tuple[str, ...]
@@ -45,38 +45,42 @@ class Vocabulary:
 
     @cached_property
     def numbers(self) -> dict[str, int]:
-        """The token number of each symbol."""
+        """Return the token id of each symbol."""
         return {symbol: token for token, symbol in enumerate(self.symbols, start=len(SPECIAL))}
 
     @cached_property
     def compact(self) -> bool:
-        """Whether every symbol is one character."""
+        """Return whether every symbol is a single character."""
         return all(len(symbol) == 1 for symbol in self.symbols)
 
     def split(self, text: str) -> list[str]:
-        """Text as what should be symbols."""
+        """Split a text into symbols, known or not."""
         if not self.compact:
             return text.split()
         apart = text if "," in self.numbers else text.replace(",", " ")
         return [sign for sign in apart if not sign.isspace()]
 
     def encode(self, text: str) -> list[int]:
-        """Token numbers of `text`, without SOS and EOS.
+        """Return the token ids of `text`, without SOS and EOS.
 
         Raises:
-            UnknownSymbol: naming the symbol and what is accepted.
+            UnknownSymbol: for an unknown symbol; the message names it and the accepted ones.
         """
         tokens = []
         for symbol in self.split(text):
             if symbol not in self.numbers:
                 raise UnknownSymbol(
-                    f"{symbol[:40]!r} is not a symbol of this task; use {self.describe()}, as in {self.example()}"
+                    f"{symbol[:40]!r} is not a symbol of this task; use {self.describe()}, as in "
+                    f"{self.example()}"
                 )
             tokens.append(self.numbers[symbol])
         return tokens
 
     def decode(self, tokens: Iterable[int]) -> list[str]:
-        """Symbols up to the first EOS; PAD and SOS, which only a wrong answer holds there, keep their names."""
+        """Return the symbols up to the first EOS.
+
+        PAD and SOS, which only a wrong prediction contains, keep their names.
+        """
         symbols = []
         for token in tokens:
             if token == EOS:
@@ -85,11 +89,11 @@ class Vocabulary:
         return symbols
 
     def name(self, token: int) -> str:
-        """The symbol of one token number, or the name of a special token."""
+        """Return the symbol of a token id, or the name of a special token."""
         return SPECIAL[token] if token < len(SPECIAL) else self.symbols[token - len(SPECIAL)]
 
     def describe(self) -> str:
-        """What a person may type, in a few characters: `0–9`, `0–9 a–c`, `0–9 +`, `cat dog and 40 more`."""
+        """Describe the symbols briefly: `0–9`, `0–9 a–c`, `0–9 +`, `cat dog and 40 more`."""
         kinds = [
             kind
             for kind in (string.digits, string.ascii_lowercase, string.ascii_uppercase)
@@ -106,10 +110,10 @@ class Vocabulary:
         return " ".join([*ranges, *others[:MOST_NAMED], *more])
 
     def _holds_a_range_of(self, kind: str) -> bool:
-        """Whether the symbols of this kind follow one on another: then two of them name them all."""
+        """Return whether the symbols of this kind are consecutive, so that two name them all."""
         found = "".join(symbol for symbol in self.symbols if len(symbol) == 1 and symbol in kind)
         return bool(found) and found in kind
 
     def example(self) -> str:
-        """A short sequence in this vocabulary."""
+        """Return a short sequence in this vocabulary."""
         return " ".join(self.symbols[i % len(self.symbols)] for i in (3, 1, 4))

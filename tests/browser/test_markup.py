@@ -175,7 +175,7 @@ def test_rows_that_somebody_brings(page):
     expect(page.locator(".bring")).to_be_visible()
     lines = "\n".join(f"{one} {other}\t{other}" for one in PAYLOADS for other in PAYLOADS[:9])
     page.fill(".bring .text", lines + f"\n{'y' * 40}{PAYLOADS[2]}\tx")
-    expect(page.locator(".bring .problem li").first).to_contain_text("begins one of")
+    expect(page.locator(".bring .problem li").first).to_contain_text("is the start of a symbol")
     page.fill(".bring .text", lines + f"\n{PAYLOADS[2]}\u202e\tx")
     expect(page.locator(".bring .problem li").first).to_contain_text("pwn(2)")
     page.fill(".bring .text", lines)

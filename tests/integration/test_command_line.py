@@ -190,7 +190,7 @@ def test_inspect_command_writes_each_figure_with_its_data(trained, tmp_path):
         (("train", "--task", "sing"), "choose one of reverse, copy"),
         (("train", "--task", "rows"), "--task is ''; the task rows needs"),
         (("train", "--task", "nowhere.tsv"), "nowhere.tsv cannot be read"),
-        (("train", "--task", "README.md"), "lines cannot be taken: line 1 has no tab"),
+        (("train", "--task", "README.md"), "lines cannot be used: line 1 has no tab"),
         (("train", "--task", "addition", "--length", "2"), "addition has no sequence of fewer than 3 symbols"),
         (("train", "--columns", "a,b"), "name the rows with --task"),
         (("rows", "hub:nothing"), "'nothing' is no dataset"),
@@ -349,7 +349,7 @@ def test_rows_are_checked_trained_on_asked_and_scored(tmp_path):
     here = {"PLAYGROUND_CHECKPOINTS": str(tmp_path / "kept")}
     shown = interpreter("rows", tmp_path / "rows.csv", "--columns", "from,to", **here)
     assert shown.stdout.splitlines()[1] == "w1 w0 → w0 end"
-    assert "225 rows of 16 different symbols" in shown.stderr
+    assert "225 pairs with 16 different symbols" in shown.stderr
     out = tmp_path / "model"
     done = playground("train", "--task", tmp_path / "rows.csv", "--columns", "from,to", "--steps", "20", "--out", out, *TINY, **here)
     assert done.returncode == 0, done.stderr
@@ -360,7 +360,7 @@ def test_rows_are_checked_trained_on_asked_and_scored(tmp_path):
     for command in (("evaluate", out), ("train", "--resume", out, "--steps", "25")):
         lost = playground(*command, **elsewhere)
         assert (lost.returncode, lost.stdout) == (2, "")
-        assert "are not kept here; bring them with `python -m playground rows FILE`" in lost.stderr
+        assert "is not stored here; add it with `python -m playground rows FILE`" in lost.stderr
     playground("rows", tmp_path / "rows.csv", "--columns", "from,to", "--json", **elsewhere)
     assert playground("train", "--resume", out, "--steps", "25", **elsewhere).returncode == 0
 

@@ -62,8 +62,8 @@ def test_text_csv_and_files_of_the_same_rows_are_the_same_rows(tmp_path):
         ("a,b,c\n1,2,3\n", ["a"], "columns are a; name two"),
         ("a,b\n1,2\n", ["a", "a"], "both columns are a"),
         ("", [], "there are 0 columns \\(none\\)"),
-        ("a,b\n1,2\n3\n4,5\n\n,6\n", [], "2 of 4 lines cannot be taken: line 3 has no target; line 6 has no source"),
-        ('a,b\n"1\n1",2\nx\x01,5\n', [], "line 4 holds the control character U\\+0001"),
+        ("a,b\n1,2\n3\n4,5\n\n,6\n", [], "2 of 4 lines cannot be used: line 3 has no target; line 6 has no source"),
+        ('a,b\n"1\n1",2\nx\x01,5\n', [], "line 4 has the control character U\\+0001"),
         ("a" * 200_000 + ",b\n1,2\n", [], "line of names cannot be read \\(field larger"),
         ("a,b\n" + "1" * 200_000 + ",2\n", [], "line 2 is no line of a CSV file \\(field larger"),
     ],
@@ -78,11 +78,11 @@ def test_a_table_that_cannot_be_taken_says_why(table, columns, says):
     [
         (b"\xff\xfea\x00\t\x00b\x00", "UTF-16 text; save it as UTF-8"),
         (b"a\tb\nc\td\n\xe9\tx\n", "line 3 is not UTF-8 text \\(byte 0xe9\\)"),
-        (b"a\x00\tb\n", "line 1 holds the control character U\\+0000"),
+        (b"a\x00\tb\n", "line 1 has the control character U\\+0000"),
         (b"PK\x03\x04\x14\x00", "line 1 has no tab"),
         (b"a\tb\n" * (LARGEST // 4 + 1), "the file has 50,000,00. bytes; at most 50,000,000"),
         ("a\u202e\tb\n".encode(), "cannot be printed"),
-        (b"", "there are no rows"),
+        (b"", "the dataset is empty"),
     ],
     ids=["utf-16", "latin-1", "nul", "zip", "large", "bidi", "empty"],
 )
@@ -157,7 +157,7 @@ def test_a_run_on_rows_resumes_is_asked_and_is_read_without_them(tmp_path, monke
     assert "not known" in reply["note"]
     assert "'w99' is not a symbol" in view.answer(family, "w99")["error"]
     lost, _ = load_trainer(tmp_path / "c", steps=5)
-    with pytest.raises(RowsError, match=f"{rows.content[:12]}.* are not kept here"):
+    with pytest.raises(RowsError, match=f"{rows.content[:12]}.* is not stored here"):
         lost.step()
     keep(rows)
     view = View(manifest.config.task.load(), manifest.config, torch.device("cpu"))

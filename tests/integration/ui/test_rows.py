@@ -133,14 +133,14 @@ def test_nothing_that_was_sent_is_run(app, tmp_path):
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (b"", "there are no rows"),
+        (b"", "the dataset is empty"),
         (b"\xff\xfea\0\t\0", "save it as UTF-8"),
         (b"a\tb\n\x80\tc\n", "line 2 is not UTF-8 text"),
-        (b"a\tb\n", "is held out, so that there is nothing to"),
+        (b"a\tb\n", "held out, so there is nothing to"),
         (b"a\t" + b"b" * 1_000_000, "of 1,000,000 characters, above 10,000"),
         (b"\0\tb", "the control character U+0000"),
         ("".join(f"{n:x}\t{chr(0x4E00 + n)}\n" for n in range(600)).encode(), "more than 512 different symbols"),
-        (b"EOS x\ty\n", "what the playground calls a special token"),
+        (b"EOS x\ty\n", "is the name of a special token"),
     ],
 )
 def test_hostile_rows_are_answered_with_a_sentence_and_nothing_stays(app, data, says):
@@ -412,7 +412,7 @@ def test_kept_rows_are_read_again_and_broken_ones_refused(kept, tmp_path):
             kept_rows(kept)
     for broken in (b"", b"[]", b'{"vocabulary": ["a", "a"]}', b'{"vocabulary": ["a"], "rows": -1}', b"[" * 100_000):
         (folder / "rows.json").write_bytes(broken)
-        with pytest.raises(RowsError, match="is broken"):
+        with pytest.raises(RowsError, match="is damaged"):
             kept_about(kept)
 
 

@@ -465,5 +465,5 @@ def test_model_card_escapes_symbols_and_builds_without_the_dataset(tmp_path, mon
         assert ("held-out sequence |" in text) == rows_shown
         for snippet in re.findall("```python\n(.*?)```\n", text, re.DOTALL):
             compile(snippet, "card", "exec")
-    with pytest.raises(RowsError, match="are not kept here"):
+    with pytest.raises(RowsError, match="is not stored here"):
         card_of(tmp_path / "package", bare)

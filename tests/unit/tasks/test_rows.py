@@ -111,32 +111,32 @@ def test_all_bad_lines_are_counted_and_the_first_five_named():
     with pytest.raises(RowsError) as caught:
         rows_of(fields)
     assert str(caught.value).startswith(
-        "9 of 59 lines cannot be taken: line 3 has no tab between source and target; line 7 holds the control character U+0000; "
+        "9 of 59 lines cannot be used: line 3 has no tab between source and target; line 7 has the control character U+0000; "
         "line 11 has 2 tabs; one is expected; line 20 has no source; line 21 has no target; and 4 more"
     )
     only = [("x", "PAD") if number == 4 else ("a b c d", f"w{number % 7} x") for number in range(1, 60)]
-    with pytest.raises(RowsError, match="line 4 holds a symbol that cannot be: PAD is what the playground calls a special token"):
+    with pytest.raises(RowsError, match="line 4 has an invalid symbol: PAD is the name of a special token"):
         rows_of(only)
     with pytest.raises(RowsError, match="line 22 has a source of 200 symbols, above 128"):
         rows_of([("x" * 200, "y") if number == 22 else (f"{number}", "y") for number in range(1, 60)])
-    with pytest.raises(RowsError, match=r"'\\u200b' holds a character that cannot be printed"):
+    with pytest.raises(RowsError, match=r"'\\u200b' contains a character that cannot be printed"):
         rows_of([("q", "\u200b")])
 
 
 def test_too_many_symbols_and_rows_too_few_to_split_are_refused():
-    with pytest.raises(RowsError, match="line 512 brings more than 512 different symbols"):
+    with pytest.raises(RowsError, match="more than 512 different symbols, from line 512"):
         rows_of([(f"w{number} a", "a") for number in range(600)])
-    with pytest.raises(RowsError, match=r"of these 3 distinct rows none is held out.*give more rows"):
+    with pytest.raises(RowsError, match=r"none of these 3 distinct pairs are held out.*add more pairs"):
         rows_of([("a", "b"), ("b", "c"), ("c", "d"), ("a", "b")])
-    with pytest.raises(RowsError, match="the only distinct row is held out"):
+    with pytest.raises(RowsError, match="the only distinct pair is not held out"):
         rows_of([("a", "b")])
-    with pytest.raises(RowsError, match="there are no rows"):
+    with pytest.raises(RowsError, match="the dataset is empty"):
         rows_of([])
 
 
 def test_a_single_held_out_row_is_named_in_the_singular():
     rows = next(rows for n in range(2, 60) if (rows := split_or_none(numbers(n))) is not None and rows.held_out() == 1)
-    assert "1 row is held out" in " ".join(rows.in_words())
+    assert "1 pair is held out" in " ".join(rows.in_words())
 
 
 def split_or_none(pairs):
@@ -148,8 +148,8 @@ def test_duplicates_and_contradictions_are_told_with_their_lines():
     rows = rows_of([*numbers(100), numbers(1)[0], ("zero zero one", "9 9 9"), ("zero zero one", "8")])
     assert (len(rows), rows.duplicates, rows.contradictions, rows.contradicted) == (100, 1, 2, (102, 103))
     told = " ".join(rows.in_words())
-    assert "1 row stood there before and was left out" in told
-    assert "2 rows gave a source another target than a row before (line 102, 103); the first is kept" in told
+    assert "1 pair was a duplicate and was left out" in told
+    assert "2 pairs had another target than an earlier pair with the same source (line 102, 103); the first target is used" in told
     assert rows.preview(2)[1] == (["zero", "zero", "one"], ["1", "0", "0"])
 
 
@@ -228,7 +228,7 @@ def test_rows_of_other_lengths_are_left_out_and_too_few_are_refused(tmp_path, mo
     assert (batch.source_BS == EOS).float().argmax(1).unique().tolist() == [2]
     assert set(held_out_set(run.task.load(), 50, 2, 4).available) == {2, 3, 4}
     assert held_out_set(run.task.load(), 50, 2, 4).available[4] == 0
-    with pytest.raises(RowsError, match="of 1 to 1 symbols there are 0 rows to learn from and 0 held out"):
+    with pytest.raises(RowsError, match="lengths 1 to 1 have 0 training pairs and 0 held-out pairs"):
         run.task.load().prepare(1, 1)
 
 
@@ -237,7 +237,7 @@ def test_rows_that_are_not_here_are_named_with_the_way_to_bring_them(kept, tmp_p
     task = task_of(kept)
     assert task.vocabulary.encode("nine 9") == [task.vocabulary.numbers["nine"], task.vocabulary.numbers["9"]]
     assert task.right([3, 4]) is None
-    with pytest.raises(MissingRows, match=rf"{kept.content[:12]}…\) are not kept here; bring them with `python -m playground rows FILE`"):
+    with pytest.raises(MissingRows, match=rf"{kept.content[:12]}…\) is not stored here; add it with `python -m playground rows FILE`"):
         task.prepare(3, 3)
     keep(kept)
     task.prepare(3, 3)
@@ -248,7 +248,7 @@ def test_rows_that_are_not_what_was_kept_are_refused(kept, harm):
     path = rows_root() / kept.content / "rows.safetensors"
     data = path.read_bytes()
     path.write_bytes({"cut": data[:-5], "changed": data[:-1] + b"\x01", "grown": data + b"x", "no tensors": b"hello"}[harm])
-    with pytest.raises(RowsError, match=r"is broken .* bring the rows again"):
+    with pytest.raises(RowsError, match=r"is damaged .* add the dataset again"):
         task_of(kept).prepare(3, 3)
     keep(kept)  # mends it
     task_of(kept).prepare(3, 3)
