@@ -33,12 +33,12 @@ class Disk:
     def free(self):
         return os.statvfs(self.folder).f_bavail * PAGE
 
-    def leave(self, free):
+    def leave(self, free, pause=0.3):
         """Fill the disk until only so many bytes are free."""
         self.clear()
         with open(self.filler, "wb") as file:
             taken = 0
-            for wait in (0, 0.3):  # a file that is being replaced meanwhile gives back the room of the one before
+            for wait in (0, pause):  # a file that is being replaced meanwhile gives back the room of the one before
                 time.sleep(wait)
                 taken = max(PAGE, taken + self.free() - free)
                 os.posix_fallocate(file.fileno(), 0, taken)
@@ -145,7 +145,7 @@ def test_a_disk_that_fills_while_metrics_are_written_pauses_the_run(registry, di
     weights = -(-size[".safetensors"] // PAGE) * PAGE
     while True:  # a line needs a new page of the disk every thirty steps or so
         state = 0 if (run.step + 1) % 8 else 40 * PAGE
-        disk.leave(weights + state)
+        disk.leave(weights + state, pause=0.1)
         if state:
             assert one_step(registry, run), run.message
         elif not one_step(registry, run):

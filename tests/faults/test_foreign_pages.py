@@ -70,7 +70,7 @@ def environment(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def local(tmp_path_factory, environment):
-    app = AppServer(tmp_path_factory.mktemp("local"), **environment)
+    app = AppServer(tmp_path_factory.mktemp("local"), **environment, PLAYGROUND_HOSTS="play.example.org")
     yield app
     app.stop()
 
@@ -99,26 +99,25 @@ def send(app, method, path, body=b"", **headers):
 # C1: a link takes over the app
 
 
-@pytest.mark.parametrize("which", ["local", "opened"])
-def test_a_link_cannot_run_a_script_on_the_apps_origin(which, site, request):
-    app = request.getfixturevalue(which)
+def test_a_link_cannot_run_a_script_on_the_apps_origin(local, opened, site):
     path = find_browser()
     if path is None:
         pytest.skip("no Chromium or Chrome on the path")
 
-    def follow_link():
+    def follow_links():
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
-            page = browser.new_page()
-            response = page.goto(f"{app.url}/gradio_api/file={site.url}/x.png", wait_until="load")
-            found = response.status, page.title()
+            found = []
+            for app in (local, opened):
+                page = browser.new_page()
+                response = page.goto(f"{app.url}/gradio_api/file={site.url}/x.png", wait_until="load")
+                found.append((response.status, "ran on" in page.title()))
             browser.close()
             return found
 
     with ThreadPoolExecutor(1) as thread:  # the browser tests' event loop may be running in this one
-        status, title = thread.submit(follow_link).result()
-    assert "ran on" not in title
-    assert status == 404
+        found = thread.submit(follow_links).result()
+    assert found == [(404, False)] * 2
     assert site.requests == []
 
 
@@ -186,16 +185,12 @@ def test_a_forwarded_host_is_not_reflected_into_the_page(app):
     assert "no-cache" in answer["cache-control"]
 
 
-def test_configured_hosts_are_served_and_others_refused(tmp_path):
-    app = AppServer(tmp_path, GRADIO_SERVER_NAME="0.0.0.0", PLAYGROUND_HOSTS="play.example.org")
-    try:
-        assert app.get("/", Host="play.example.org")[0] == 200
-        assert app.get("/", Host="evil.example")[0] == 400
-        body = json.dumps({"owner": new_owner()}).encode()
-        own = {"Origin": "https://play.example.org", "Host": f"127.0.0.1:{app.port}"}  # a proxy that rewrites Host
-        assert send(app, "POST", "/playground/ask/runs", body, **own)[0] == 200
-    finally:
-        app.stop()
+def test_configured_hosts_are_served_and_others_refused(local):
+    assert local.get("/", Host="play.example.org")[0] == 200
+    assert local.get("/", Host="evil.example")[0] == 400
+    body = json.dumps({"owner": new_owner()}).encode()
+    own = {"Origin": "https://play.example.org", "Host": f"127.0.0.1:{local.port}"}  # a proxy that rewrites Host
+    assert send(local, "POST", "/playground/ask/runs", body, **own)[0] == 200
 
 
 # C3: the server fetches what it is told

@@ -188,7 +188,7 @@ def begin_something(client, owner):
     }  # fmt: skip
 
 
-@counts(1000, 20_000)
+@counts(500, 20_000)
 def test_whatever_is_asked_is_answered_or_refused_in_a_sentence(server, count):
     client, registry, run, owner = server
     names = sorted(route.path.removeprefix(PATH) for route in client.app.routes if route.path.startswith(PATH))
@@ -307,7 +307,7 @@ def lines(start, stop):
     return [{"step": step, "loss": 1.0 / step, "learning_rate": 1e-3, "gradient_norm": 1.0} for step in range(start, stop)]
 
 
-@counts(300, 6000)
+@counts(100, 6000)
 def test_any_cursor_gets_every_point_once(server, count):
     client, _, run, owner = server
     cursors = st.one_of(st.integers(-3, 60), st.integers(), ODD)

@@ -289,7 +289,7 @@ def contents(tensors):
     return {name: (names[each.dtype], list(each.shape), each.detach().numpy().tobytes()) for name, each in tensors.items()}
 
 
-@counts(3000, 50_000)
+@counts(200, 3000)
 def test_mutations_are_refused_or_loaded_bit_by_bit(good, tmp_path, monkeypatch, count):
     """With the checksums of the sound file only that very file is loaded. With none, as whoever mutates can leave them out, what is
     loaded is what the file says, in the shapes that the settings describe, and finite."""
@@ -322,7 +322,7 @@ def test_mutations_are_refused_or_loaded_bit_by_bit(good, tmp_path, monkeypatch,
     assert count / 20 < taken["unsummed"] < count / 2  # some are as good as the first one
 
 
-@counts(300, 5_000)
+@counts(100, 5_000)
 def test_mutated_training_states_are_refused_or_restored_bit_by_bit(good, tmp_path, count):
     files, _ = good
     trainer = Trainer(tiny())

@@ -52,7 +52,7 @@ class Saving:
         assert self.gone.wait(60)
 
 
-@counts(50, 1000)
+@counts(15, 1000)
 def test_worker_killed_while_saving_loses_no_checkpoint(tmp_path, count):
     chance, config, folder = random.Random(count), tiny(), tmp_path / "run"
     checkpoints = folder / "checkpoints"

@@ -9,14 +9,14 @@ import pytest
 from playground.runs.run import Run
 from playground.ui.visit import new_owner
 from tests.support.app_server import AppServer, wait_for
-from tests.support.faults import IN_CI, tiny
+from tests.support.faults import tiny
 from tests.support.page_client import Page, Watcher, run_folders, small_checkpoint
 
 SLOTS, WATCHERS, A_SECOND = 4, 16, 4
 P95, LONGEST, FAIRNESS, MEMORY = 0.5, 2.0, 0.95, 150_000_000  # the gate's own limits: seconds, seconds, Jain's index, bytes
 LEASE, REAP = 15, 4  # seconds; the lease outlasts a slow start
 MODEL = {"d_model": 64, "n_heads": 4, "n_layers": 2, "d_ff": 128, "batch_size": 128, "max_length": 10, "eval_n": 256}
-SECONDS = [pytest.param(60 if IN_CI else 20), pytest.param(600, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])]
+SECONDS = [pytest.param(12), pytest.param(600, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])]
 
 
 def workers(app):

@@ -93,10 +93,13 @@ def test_read_only_checkout_serves_models_and_names_storage_setting(tmp_path, ch
         assert f"{checkout}/checkpoints/runs cannot be written ({READ_ONLY}): models can be looked at, none can be trained; set" in log
 
 
-def test_read_only_checkout_and_home_with_one_core_can_train(tmp_path, checkout, one_core):
-    with going(tmp_path, checkout=checkout, by=[sys.executable, "-c", TOO_SLOW_FOR_GRADIO], HOME=str(checkout)) as app:
+def test_read_only_checkout_and_home_without_fork_server_can_train(tmp_path, checkout):
+    """New interpreters start the processes, as on Windows."""
+    with going(tmp_path, checkout=checkout, HOME=str(checkout), PLAYGROUND_START_METHOD="spawn") as app:
         train(app)
-        assert os.sched_getaffinity(app.process.pid) == one_core
+        begun = [" ".join(child.cmdline()) for child in psutil.Process(app.process.pid).children(recursive=True)]
+        assert any("spawn_main" in each for each in begun)
+        assert not any("forkserver" in each for each in begun)
 
 
 @pytest.fixture
@@ -131,7 +134,7 @@ def test_server_starts_with_stale_temp_files_on_read_only_disk(tmp_path, registr
         assert as_root("umount", "-l", str(runs))
 
 
-def test_without_shared_memory_it_trains_to_the_end(tmp_path):
+def test_one_core_without_shared_memory_can_train(tmp_path, one_core):
     if not shutil.which("unshare"):
         pytest.skip("no unshare here, with which /dev/shm could be taken away from one process alone")
     ways = (["unshare", "-m"], ["unshare", "-r", "-m"])  # as root, or as anybody where the system lets them
@@ -139,17 +142,9 @@ def test_without_shared_memory_it_trains_to_the_end(tmp_path):
     by = next((way for way in given if subprocess.run([*way, "true"], capture_output=True).returncode == 0), None)
     if by is None:
         pytest.skip("a name space of its own, in which /dev/shm could be taken away, takes root, or a system that gives one to anybody")
-    with going(tmp_path, by=by) as app:
+    with going(tmp_path, by=[*by, sys.executable, "-c", TOO_SLOW_FOR_GRADIO]) as app:
         train(app)
-
-
-def test_without_a_fork_server_it_trains_to_the_end(tmp_path):
-    """As on Windows, where each process is a new interpreter."""
-    with going(tmp_path, PLAYGROUND_START_METHOD="spawn") as app:
-        train(app)
-        begun = [" ".join(child.cmdline()) for child in psutil.Process(app.process.pid).children(recursive=True)]
-        assert any("spawn_main" in each for each in begun)
-        assert not any("forkserver" in each for each in begun)
+        assert os.sched_getaffinity(app.process.pid) == one_core
 
 
 @pytest.mark.smoke

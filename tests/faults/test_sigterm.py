@@ -12,7 +12,7 @@ from tests.support.app_server import AppServer, wait_for
 from tests.support.faults import counts, readable
 from tests.support.page_client import Page, run_folders, small_checkpoint
 
-RUNS = 3
+RUNS = 2
 SAVED_WITHIN = 5.0  # seconds: the gate's own limit
 
 

@@ -24,6 +24,7 @@ from tests.support.page_client import Page
 
 REVERSE = "checkpoint:reverse-one-head"
 SIGNED_IN = 3600
+CLIENT_SECRET = "CanaryOfTheOauthSecret"
 
 
 @pytest.fixture(scope="module")
@@ -188,7 +189,7 @@ def space(hub, tmp_path_factory):
 @pytest.fixture(scope="module")
 def local(hub, tmp_path_factory):
     """The app of somebody alone, who has logged in on this machine."""
-    app = serving(hub, tmp_path_factory.mktemp("local"), hub.ADA)
+    app = serving(hub, tmp_path_factory.mktemp("local"), hub.ADA, OAUTH_CLIENT_SECRET=CLIENT_SECRET)
     yield app
     app.stop()
 
@@ -282,19 +283,19 @@ def test_a_token_that_is_typed_wins_and_is_kept_nowhere(hub, local):
 
 
 @pytest.mark.smoke
-def test_no_process_below_the_server_inherits_a_secret(tmp_path):
+def test_no_process_below_the_server_inherits_a_secret(hub, local):
     """The workers read files that strangers send."""
-    canaries = {"HF_TOKEN": "hf_" + "CanaryToken" * 3, "OAUTH_CLIENT_SECRET": "CanaryOfTheOauthSecret"}
-    app = AppServer(tmp_path, **canaries)
+    page = Page(local, (local.checkpoints / "runs" / ".owner").read_text().strip())
+    page.call("try", subject="checkpoint:reverse", text="3 1 4")
+    run = page.train(steps=100_000)
     try:
-        page = Page(app, (app.checkpoints / "runs" / ".owner").read_text().strip())
-        page.call("try", subject="checkpoint:reverse", text="3 1 4")
-        run = page.train(steps=100_000)
         wait_for(lambda: page.poll(run)["status"] == "training", 60, "a worker")
-        below = psutil.Process(app.process.pid).children(recursive=True)
-        environments = [process.environ() for process in below if process.status() != psutil.STATUS_ZOMBIE]
+        server = psutil.Process(local.process.pid)
+        environments = [process.environ() for process in server.children(recursive=True) if process.status() != psutil.STATUS_ZOMBIE]
         assert len(environments) >= 3
-        assert not any(canary in environment.values() for environment in environments for canary in canaries.values())
+        for secret in (hub.ADA, CLIENT_SECRET):
+            assert secret in server.environ().values()
+            assert not any(secret in environment.values() for environment in environments)
         assert page.call("hub-who")["signed_in"] is True  # the server itself still has the token of the machine's owner
     finally:
-        app.stop()
+        page.do(run, "stop")

@@ -35,18 +35,24 @@ class Attacker:
     def __init__(self, app: AppServer) -> None:
         self.app, self.statuses, self.stopping = app, Counter[int](), threading.Event()
         self.threads: list[threading.Thread] = []
+        self.connections: set[http.client.HTTPConnection] = set()
         self.owner = new_owner()
 
     def send(self, path: str, body: bytes, headers: dict[str, str] | None = None, method: str = "POST") -> tuple[int, bytes]:
         """Send one request from the attacker's address. Returns status and body; status 0 where the connection ended."""
         try:
             with closing(http.client.HTTPConnection("127.0.0.1", self.app.port, timeout=60, source_address=(ATTACKER, 0))) as connection:
-                connection.request(method, path, body, JSON | (headers or {}))
-                with connection.getresponse() as response:
-                    status, answer = response.status, response.read()
+                self.connections.add(connection)
+                try:
+                    connection.request(method, path, body, JSON | (headers or {}))
+                    with connection.getresponse() as response:
+                        status, answer = response.status, response.read()
+                finally:
+                    self.connections.discard(connection)
         except (OSError, http.client.HTTPException):
             status, answer = 0, b""
-        self.statuses[status] += 1
+        if status or not self.stopping.is_set():  # `stop` ends requests as well
+            self.statuses[status] += 1
         return status, answer
 
     def ask(self, name: str, **request: Any) -> dict[str, Any]:
@@ -66,8 +72,12 @@ class Attacker:
             self.threads[-1].start()
 
     def stop(self) -> None:
-        """Let every loop end."""
+        """End every loop, and the requests that wait for a response."""
         self.stopping.set()
+        for connection in self.connections.copy():
+            if connection.sock is not None:
+                with suppress(OSError):
+                    connection.sock.shutdown(socket.SHUT_RDWR)
         for thread in self.threads:
             thread.join(90)
 

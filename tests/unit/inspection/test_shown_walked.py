@@ -8,7 +8,7 @@ import torch
 from playground.inspection.components import Component
 from playground.inspection.masks import PUBLISHED
 from playground.inspection.recording import record_forced
-from playground.inspection.shown import VIEWS, show
+from playground.inspection.shown import VIEWS, show, walked
 from playground.inspection.shown.apart import WAVES
 from playground.inspection.shown.origin import MOST_COLUMNS, MOST_ROWS
 from playground.inspection.sizes import PUBLISHED_BASE
@@ -31,6 +31,20 @@ def ask(subject, view, text="5 3 9", **options):
     return found
 
 
+@pytest.fixture
+def walks_once(monkeypatch):
+    """Keep the walk of each model and batch: the views of one test read the same walk."""
+    walks = {}
+
+    def walk(family, batch):
+        key = id(family), str(batch.source_BS.tolist()), str(batch.target_BT.tolist())
+        if key not in walks:
+            walks[key] = Walk(family, batch)
+        return walks[key]
+
+    monkeypatch.setattr(walked, "Walk", walk)
+
+
 def refused(subject, view, **options):
     return show(subject, view, {"text": "5 3 9", **options})["error"]
 
@@ -43,6 +57,7 @@ def close(value):
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.usefixtures("walks_once")
 def test_trace_lists_every_stage_in_order_and_renders_each_head(recipe):
     subject = random_subject(**recipe)
     path = Walk(subject.family, subject.read("5 3 9"))
@@ -116,6 +131,7 @@ def test_wide_tensors_are_cut_and_say_so():
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.usefixtures("walks_once")
 def test_any_number_of_any_stage_follows_from_what_is_shown_of_its_origin(recipe):
     """Recomputed from the parts alone, without the model, every number comes out as the stage has it."""
     subject = random_subject(**recipe)

@@ -157,7 +157,7 @@ def test_what_is_known_without_torch_holds(name, symbols):
     assert len(set(task.vocabulary.symbols)) == len(task.vocabulary.symbols) == len(about.alphabet(symbols))
     low, high = about.symbols or (2, 2)
     assert (low, high) == ((2, 2) if about.symbols is None else (2, 62))
-    for length in range(1, 6):
+    for length in range(1, 6 if symbols < 11 else 5):  # 11 symbols have 161,051 sequences of five
         every = task.listed(torch.arange(task.count(length)), length).tolist() if length >= about.shortest else []
         assert len(every) == len({tuple(row) for row in every}) == task.count(length)
         if every:

@@ -8,7 +8,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from playground.families import FAMILIES
 from playground.tasks import TASKS
-from playground.training.captured import RING, WARM_UP, CapturedSteps
+from playground.training import captured
+from playground.training import trainer as trainer_module
+from playground.training.captured import WARM_UP, CapturedSteps
 from playground.training.checkpoint import load_trainer, save_checkpoint
 from playground.training.config import RunConfig
 from playground.training.presets import family_config
@@ -42,10 +44,11 @@ def trained(trainer, most=9):
     "values", [{}, {"optimizer": "adamw", "weight_decay": 0.01}, {"optimizer": "sgd"}, {"clip": 0.0}, {"precision": "bfloat16"}]
 )
 def test_steps_in_a_row_are_the_same_steps_to_the_bit(values):
-    plain = Trainer(RunConfig.from_fields(SMALL | EXACT | values))
+    values = EXACT | {"steps": 20} | values
+    plain = Trainer(RunConfig.from_fields(SMALL | values))
     one_by_one = list(plain)
     expected = fingerprint(plain)
-    trainer = in_rows(**EXACT, **values)
+    trainer = in_rows(**values)
     metrics = trained(trainer)
     assert fingerprint(trainer) == expected
     told = [(m.step, m.loss, m.gradient_norm, m.learning_rate, m.exact_match, m.token_accuracy, m.scored) for m in metrics]
@@ -76,11 +79,15 @@ def test_a_change_counts_from_its_step_on():
     assert rates(Trainer(RunConfig.from_fields(SMALL | EXACT))) == rates(in_rows(**EXACT))
 
 
-def test_no_row_is_longer_than_the_ring():
+def test_no_row_is_longer_than_the_ring(monkeypatch):
+    ring = 24
+    for module in (captured, trainer_module):
+        assert ring < module.RING
+        monkeypatch.setattr(module, "RING", ring)
     trainer = in_rows(
-        **EXACT | {"steps": 2 * RING + 1, "eval_every": 10_000, "batch_size": 1, "d_model": 4, "n_layers": 1, "max_length": 3}
+        **EXACT | {"steps": 2 * ring + 1, "eval_every": 10_000, "batch_size": 1, "d_model": 4, "n_layers": 1, "max_length": 3}
     )
-    assert [len(trainer.advance(10_000)) for _ in range(3)] == [RING, RING, 1]
+    assert [len(trainer.advance(10_000)) for _ in range(3)] == [ring, ring, 1]
 
 
 @pytest.mark.parametrize("bad", [1, 2, 5, 7])

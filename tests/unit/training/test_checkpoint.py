@@ -332,7 +332,7 @@ def test_every_truncation_of_the_training_state_is_refused(folder):
 def test_every_flipped_byte_of_the_header_is_refused(folder, flip):
     path = folder / "model.safetensors"
     content = bytearray(path.read_bytes())
-    for at in [*range(300), *range(300, 8 + int.from_bytes(content[:8], "little"), 61)]:
+    for at in [*range(100), *range(100, 8 + int.from_bytes(content[:8], "little"), 61)]:
         content[at] ^= flip
         path.write_bytes(content)
         refusal(folder)

@@ -185,3 +185,10 @@ def test_what_additive_alignment_keeps_for_its_backward_pass_is_estimated():
         assert kept[alignment] <= estimated[alignment]
     more = kept["additive"] - kept["none"]
     assert 0.8 * more <= estimated["additive"] - estimated["none"] <= 2 * more
+
+
+@pytest.mark.parametrize("part", ["task", "training"])
+def test_run_config_part_of_wrong_type_is_rejected_with_remedy(part):
+    with pytest.raises(SettingError, match=rf"{part} is 'reverse'; .* use RunConfig.from_fields") as refused:
+        RunConfig(**{part: "reverse"})
+    assert refused.value.field == part
