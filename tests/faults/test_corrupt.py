@@ -138,14 +138,15 @@ def test_every_damage_to_every_file_is_refused(saved, name, harm):
     assert refused(name, loading(name), saved)
 
 
-def fallback_cases():
-    """Each file and each harm once; the other pairs are soak tests."""
-    for i, name in enumerate(FILES):
-        for j, harm in enumerate(HARMS):
-            yield pytest.param(name, harm, id=f"{name}-{harm.__name__}", marks=[] if i == j else [pytest.mark.soak])
+# Each file and each harm once; the other pairs are soak tests.
+FALLBACKS = [
+    pytest.param(name, harm, id=f"{name}-{harm.__name__}", marks=[] if i == j else [pytest.mark.soak])
+    for i, name in enumerate(FILES)
+    for j, harm in enumerate(HARMS)
+]
 
 
-@pytest.mark.parametrize(("name", "harm"), fallback_cases())
+@pytest.mark.parametrize(("name", "harm"), FALLBACKS)
 def test_damaged_newest_checkpoint_falls_back_to_the_previous_one(two_generations, name, harm):
     registry, run, (newest, before) = two_generations
     step = load_trainer(before)[0].step_count
