@@ -1,37 +1,85 @@
-"""A visit leaves nothing in the server's memory."""
+"""Visits leave nothing in the server: no memory, and no task where a client leaves in the middle of a stream."""
+
+import json
+import secrets
+import socket
+import time
+from contextlib import ExitStack
 
 import psutil
 import pytest
 
 from playground.ui.visit import new_owner
-from tests.support.app_server import AppServer
+from tests.support.app_server import AppServer, wait_for
 from tests.support.faults import counts
 from tests.support.page_client import Page
 
 KEPT = 20e6  # bytes; the allocator alone may hold 12 MB more after 100 visits
 
+# Writes how many of Gradio's heartbeats run in the server.
+COUNT_HEARTBEATS = """
+import asyncio, os, pathlib, sys, threading, time
+
+def count():
+    path = pathlib.Path(os.environ["HEARTBEATS"])
+    while True:
+        time.sleep(0.2)
+        known = asyncio.tasks._all_tasks if hasattr(asyncio.tasks, "_all_tasks") else asyncio.tasks._scheduled_tasks
+        tasks = [task for task in list(known) if not task.done()]
+        names = [task.get_coro().__qualname__ for task in tasks]
+        path.with_suffix(".new").write_text(str(sum(name.endswith(".heartbeat") for name in names)))
+        path.with_suffix(".new").replace(path)
+
+if "app.py" in sys.orig_argv:  # not in its worker processes
+    threading.Thread(target=count, daemon=True).start()
+"""
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("app")
+    (folder / "sitecustomize.py").write_text(COUNT_HEARTBEATS)
+    environment = {"PYTHONPATH": str(folder), "HEARTBEATS": str(folder / "heartbeats.txt")}
+    app = AppServer(folder, **environment, GRADIO_SERVER_NAME="0.0.0.0", PLAYGROUND_ADDRESS_MS="0")
+    yield app
+    app.stop()
+
+
+def test_abandoned_streams_leave_no_task_and_no_traceback(app):
+    running = app.log.parent / "heartbeats.txt"
+    page = Page(app)
+    events = json.loads(page.get("/config"))["dependencies"]
+    load = next(each["id"] for each in events if any(target[1] == "load" for target in each["targets"]))
+    for _ in range(6):
+        session = secrets.token_hex(6)
+        body = {"data": [""], "fn_index": load, "session_hash": session}
+        page.post("/gradio_api/queue/join", json.dumps(body).encode(), {"Content-Type": "application/json"})
+        with ExitStack() as streams:
+            for _ in range(3):
+                stream = streams.enter_context(socket.create_connection(("127.0.0.1", app.port), timeout=30))
+                stream.sendall(f"GET /gradio_api/queue/data?session_hash={session} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            wait_for(lambda: int(running.read_text()), 30, "a heartbeat")
+            time.sleep(0.3)
+    wait_for(lambda: running.read_text() == "0", 30, "the end of every heartbeat")
+    assert "Traceback" not in app.log.read_text()
+
 
 @pytest.mark.timeout(600)
 @counts(150, 2000)
-def test_page_loads_leave_the_server_as_it_was(tmp_path, count, record_property):
-    app = AppServer(tmp_path, GRADIO_SERVER_NAME="0.0.0.0", PLAYGROUND_ADDRESS_MS="0")
-    try:
+def test_page_loads_leave_the_server_as_it_was(app, count, record_property):
+    def visit() -> None:
+        page = Page(app, new_owner())
+        assert page.get("/")
+        assert page.load()
+        page.call("runs")
 
-        def visit() -> None:
-            page = Page(app, new_owner())
-            assert page.get("/")
-            assert page.load()
-            page.call("runs")
-
-        for _ in range(60):  # what is loaded late, and the allocator's own reserve
-            visit()
-        server = psutil.Process(app.process.pid)
-        before = server.memory_info().rss
-        for _ in range(count):
-            visit()
-        kept = server.memory_info().rss - before
-        record_property("kept_mb", round(kept / 1e6, 1))
-        print(f"{count} page loads: {kept / 1e6:+.1f} MB")
-        assert kept <= KEPT
-    finally:
-        app.stop()
+    for _ in range(60):  # what is loaded late, and the allocator's own reserve
+        visit()
+    server = psutil.Process(app.process.pid)
+    before = server.memory_info().rss
+    for _ in range(count):
+        visit()
+    kept = server.memory_info().rss - before
+    record_property("kept_mb", round(kept / 1e6, 1))
+    print(f"{count} page loads: {kept / 1e6:+.1f} MB")
+    assert kept <= KEPT
