@@ -82,7 +82,7 @@ def opened(tmp_path_factory, environment):
     app.stop()
 
 
-@pytest.fixture(params=["local", "opened"])
+@pytest.fixture(params=[pytest.param("local", marks=pytest.mark.smoke), "opened"])
 def app(request):
     return request.getfixturevalue(request.param)
 
@@ -152,7 +152,6 @@ CALLS = [
 ]  # fmt: skip
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("headers", FOREIGN, ids=lambda headers: " ".join(headers))
 @pytest.mark.parametrize(("method", "path", "body"), CALLS, ids=lambda value: value if isinstance(value, str) else "")
 def test_a_request_of_another_site_is_refused(app, headers, method, path, body):
@@ -185,6 +184,7 @@ def test_a_forwarded_host_is_not_reflected_into_the_page(app):
     assert "no-cache" in answer["cache-control"]
 
 
+@pytest.mark.smoke
 def test_configured_hosts_are_served_and_others_refused(local):
     assert local.get("/", Host="play.example.org")[0] == 200
     assert local.get("/", Host="evil.example")[0] == 400
@@ -221,7 +221,6 @@ def test_a_file_in_a_request_is_refused_and_not_fetched(app, site, form):
 # C10: routes that write files
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize(
     ("method", "path"),
     [("POST", "/gradio_api/process_recording"), ("GET", "/gradio_api/deep_link?session_hash=abc"), ("GET", "/?deep_link=abc"),

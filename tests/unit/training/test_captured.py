@@ -17,7 +17,18 @@ from playground.training.presets import family_config
 from playground.training.trainer import Trainer, TrainingDiverged
 from tests.support.fingerprint import fingerprint
 
-SMALL = {"d_model": 16, "n_heads": 2, "d_ff": 32, "batch_size": 16, "steps": 40, "eval_every": 7, "eval_n": 50, "dropout": 0.1}
+SMALL = {
+    "d_model": 16,
+    "n_heads": 2,
+    "n_layers": 1,
+    "d_ff": 32,
+    "max_length": 6,
+    "batch_size": 16,
+    "steps": 40,
+    "eval_every": 7,
+    "eval_n": 50,
+    "dropout": 0.1,
+}
 EXACT = {"schedule": "constant", "warmup": 0, "learning_rate": 2**-7}  # a rate that float32 holds exactly
 
 
