@@ -135,7 +135,7 @@ HARMS = (flipped, cut, lost)
 @pytest.mark.parametrize("name", FILES)
 def test_every_damage_to_every_file_is_refused(saved, name, harm):
     harm(saved / name)
-    assert refused(name, loading(name), saved)
+    assert refused(str(saved), loading(name), saved)
 
 
 # Each file and each harm once; the other pairs are soak tests.

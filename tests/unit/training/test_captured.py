@@ -22,7 +22,7 @@ SMALL = {
     "n_heads": 2,
     "n_layers": 1,
     "d_ff": 32,
-    "max_length": 6,
+    "max_length": 8,
     "batch_size": 16,
     "steps": 40,
     "eval_every": 7,
