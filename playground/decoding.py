@@ -1,7 +1,6 @@
-"""Writing the answer symbol by symbol, greedily or sampled, with the keys and values of the past kept.
+"""Generation token by token, greedy or sampled, with a key-value cache.
 
-This module does not know how a model was trained, nor what the right answer is.
-Shapes: B batch, S source, T target, V vocabulary.
+This module does not depend on how a model is trained, and does not know the target.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from playground.tasks import EOS, PAD, SOS
 
 @contextmanager
 def looking(model: nn.Module) -> Iterator[None]:
-    """Without dropout while the block lasts."""
+    """Turn dropout off during a `with` block."""
     was_training = model.training
     model.eval()
     try:
@@ -37,21 +36,25 @@ def decode(
     temperature: float = 0.0,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """The model's own answers (BT, without SOS): up to `max_tokens` tokens, EOS included, PAD behind EOS.
+    """Generate targets (BT, without SOS): up to `max_tokens` tokens, with EOS, then PAD.
 
-    Each token is chosen from what the model itself wrote before, never from the right answer. A temperature of 0 takes the
-    most likely token (greedy); above 0 tokens are drawn from softmax(logits / temperature) with `generator`.
+    Each token is chosen from the model's own tokens before it, never from the target. With a
+    temperature of 0 it is the most likely token (greedy). Above 0 it is sampled from
+    softmax(logits / temperature) with `generator`.
 
     Raises:
-        ValueError: for a negative temperature, or sources or answers longer than the model has positions for.
+        ValueError: for a negative temperature, or for sources or targets longer than the model has
+            positions for.
     """
     if source_BS.shape[1] > model.config.max_positions:
         raise ValueError(
-            f"a source has {source_BS.shape[1]} tokens, but the model has max_positions {model.config.max_positions}"
+            f"a source has {source_BS.shape[1]} tokens, but the model has max_positions "
+            f"{model.config.max_positions}; shorten it"
         )
     if max_tokens > model.config.max_positions:
         raise ValueError(
-            f"max_tokens is {max_tokens}, but the model has max_positions {model.config.max_positions}"
+            f"max_tokens is {max_tokens}, but the model has max_positions "
+            f"{model.config.max_positions}; lower it"
         )
     if not temperature >= 0:
         raise ValueError(f"temperature is {temperature}; it must be 0 (greedy) or above")
@@ -71,17 +74,15 @@ def decode(
             if temperature == 0:
                 token_B1 = logits_BV.argmax(-1, keepdim=True)
             else:
-                from_best_BV = logits_BV - logits_BV.amax(
-                    -1, keepdim=True
-                )  # a tiny temperature must not overflow
+                # subtracting the maximum prevents overflow at a tiny temperature
+                from_best_BV = logits_BV - logits_BV.amax(-1, keepdim=True)
                 token_B1 = torch.multinomial(
                     (from_best_BV / temperature).softmax(-1), 1, generator=generator
                 )
             token_B1 = token_B1.masked_fill(ended_B1, PAD)
             written_BT[:, t] = token_B1[:, 0]
             ended_B1 |= token_B1 == EOS
-            if t % 4 == 3 and bool(
-                ended_B1.all()
-            ):  # asking at every token would make a GPU wait for each
+            # Checking at every token would make the CPU wait for the GPU each time.
+            if t % 4 == 3 and bool(ended_B1.all()):
                 break
     return written_BT

@@ -1,10 +1,12 @@
-"""Scores on held-out sequences. An answer counts as the model gives it, written symbol by symbol from its own earlier ones.
+"""Evaluation on held-out sequences, with free-running generation.
 
-exact match      share of sequences whose whole answer is right, EOS included
-token accuracy   share of answer tokens (EOS included) that are right at their place; what is missing counts as wrong
+exact match      fraction of sequences whose whole generated target is correct, EOS included
+token accuracy   fraction of target tokens (EOS included) that are correct at their position;
+                 missing tokens count as wrong
 
-Few sequences hold a larger share of short ones than many do: of lengths 1 to 10, 12.5 % of 256 have length 3, and 3.4 % of 2,000.
-Scores on the way, on 256, are thus some 0.4 points higher than the final ones.
+A small set has a larger fraction of short sequences than a large one: for lengths 1 to 10, 12.5 %
+of 256 sequences have length 3, but 3.4 % of 2,000. So intermediate scores, on 256 sequences, are
+about 0.4 points higher than final ones.
 """
 
 from __future__ import annotations
@@ -25,7 +27,10 @@ from playground.tasks.vocabulary import SPECIAL
 
 @dataclass(frozen=True)
 class LengthScore:
-    """Scores of the sequences of one length; all `n` are distinct. `available`: how many exist, None where not counted."""
+    """Scores of the `n` distinct sequences of one length.
+
+    `available` is the number of distinct held-out sequences; None if they were not counted.
+    """
 
     length: int
     n: int
@@ -36,7 +41,7 @@ class LengthScore:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Scores over `n` distinct held-out sequences, together and by length."""
+    """Scores over `n` distinct held-out sequences, in total and by length."""
 
     n: int
     exact_match: float
@@ -45,20 +50,23 @@ class Evaluation:
 
 
 def ratio(right: int, of: int) -> float:
-    """right / of, and 0 where there is nothing to count."""
+    """Return right / of, or 0 if there is nothing to count."""
     return right / of if of else 0.0
 
 
 def evaluate(family: Family, held_out: HeldOut) -> Evaluation:
-    """Score a family. `held_out` must be on its device."""
+    """Evaluate a model. `held_out` must be on its device."""
     return score(held_out, count_right(family, held_out))
 
 
 def count_right(family: Family, held_out: HeldOut, first: int = 0, every: int = 1) -> Tensor:
-    """What a family gets right in held-out sequence `first` and every so many behind it, by sequence (2N, int64): the tokens, and
-    whether that is the whole answer (1) or not (0). Zero for the others, so that parts add up.
+    """Count the correct tokens and exact matches of each held-out sequence (2N, int64).
 
-    Rows that a family knows it solves are all right; only the others are decoded, for their token accuracy.
+    The first line of the result has the numbers of correct tokens, the second 1 for an exact match
+    and 0 otherwise. Only sequence `first` and each `every`-th one after it are evaluated; the other
+    entries are zero, so the results of several processes add up.
+
+    Only examples without an exact match are decoded, for their token accuracy.
     """
     right_2N = torch.zeros(2, len(held_out.lengths_B), dtype=torch.long)
     for rows in rows_that_fit(family.config, held_out.batch, first, every):
@@ -74,7 +82,7 @@ def count_right(family: Family, held_out: HeldOut, first: int = 0, every: int = 
 
 
 def score(held_out: HeldOut, right_2N: Tensor) -> Evaluation:
-    """The scores that `count_right` over all of the held-out sequences comes to."""
+    """Aggregate the counts of `count_right` over all held-out sequences."""
     right_tokens_B, right_B = right_2N
     tokens_B = (held_out.batch.labels_BT != PAD).sum(1).cpu()
     by_length = []
@@ -98,16 +106,19 @@ def score(held_out: HeldOut, right_2N: Tensor) -> Evaluation:
 
 
 def right_at(family: Family, task: Task, length: int, n: int) -> tuple[int, int]:
-    """How many of up to `n` distinct held-out sequences of one length are answered exactly right, and how many were asked; fewer
-    than `n` only where fewer exist.
+    """Count the exact matches among up to `n` distinct held-out sequences of one length.
+
+    Returns the number of exact matches and of evaluated sequences; there are fewer than `n` only if
+    fewer exist.
 
     Raises:
-        ValueError: where the family has no positions for that length.
+        ValueError: if the model has too few positions for that length.
     """
     needed, given = max(length, task.answer_length(length)) + 1, family.config.max_positions
     if needed > given:
         raise ValueError(
-            f"length {length} needs {needed} positions, but the model has max_positions {given}; ask shorter sequences"
+            f"length {length} needs {needed} positions, but the model has max_positions {given}; "
+            f"use shorter sequences"
         )
     held_out = held_out_set(task, n, length, length)
     if not len(held_out.lengths_B):
@@ -121,13 +132,16 @@ def right_at(family: Family, task: Task, length: int, n: int) -> tuple[int, int]
 
 @torch.no_grad()
 def symbol_loss(model: Transformer, held_out: HeldOut, smoothing: float = 0.0) -> float:
-    """The loss of The Annotated Transformer (Rush 2018, sections "Label Smoothing" and "A First Example"): the Kullback-Leibler
-    divergence in nats from the smoothed right answer to the model's distribution, given the right answer so far, divided by the
-    number of tokens.
+    """Return the loss of The Annotated Transformer, in nats for each token.
 
-    The smoothed answer has 1 - smoothing on the right token and smoothing / (V - 2) on every other one but padding; with
-    smoothing 0, as in its copy example, this is the mean negative log-probability. Counted are the symbols alone: its sequences
-    have no EOS, which would be an easy token in ours.
+    It is the Kullback-Leibler divergence from the smoothed target to the model's distribution under
+    teacher forcing, divided by the number of tokens (Rush 2018, sections "Label Smoothing" and "A
+    First Example").
+
+    The smoothed target has probability 1 - smoothing for the correct token and smoothing / (V - 2)
+    for every other token except padding. With smoothing 0, as in its copy example, this is the mean
+    negative log-probability. Only symbols count: its sequences have no EOS, which would be an easy
+    token here.
     """
     total = torch.zeros((), dtype=torch.float64)
     count = 0

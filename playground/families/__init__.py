@@ -1,4 +1,7 @@
-"""Floor 2: what the Trainer trains. Families register under a name with an import string; importing this alone loads no torch."""
+"""The architectures that the Trainer can train, registered by name with an import string.
+
+Importing this package alone does not import torch.
+"""
 
 from __future__ import annotations
 
@@ -24,18 +27,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Registered:
-    """A family by name: where its class is, what its sizes are called, and what people read before they choose it."""
+    """An architecture by name: its class, its settings, and the texts of forms."""
 
     path: str
     config: type[ModelConfig]
     title: str
     sentence: str
-    recipe: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # settings, other than the defaults, with which it learns well
+    # settings other than the defaults, with which it learns well
+    recipe: Mapping[str, Any] = field(default_factory=dict)
 
     def settings(self) -> list[str]:
-        """The settings that this family listens to; the others have no meaning for it."""
+        """Return the settings that this architecture uses."""
         return [each.name for each in fields(self.config) if each.name not in self.config.unused]
 
 
@@ -44,60 +46,66 @@ FAMILIES = {
         "playground.families.encoder_decoder:EncoderDecoder",
         ModelConfig,
         "Transformer",
-        "Encoder and decoder, as in the paper: the encoder reads the sequence, the decoder writes the answer symbol by symbol.",
+        "Encoder and decoder, as in the paper: the encoder reads the source, the decoder generates "
+        "the target token by token.",
     ),
     "prebuilt": Registered(
         "playground.families.prebuilt:Prebuilt",
         PrebuiltConfig,
         "Transformer, prebuilt",
-        "The same network put together from PyTorch's own layers, as most tutorials build it.",
+        "The same network, built from PyTorch's own layers, as in most tutorials.",
     ),
     "encoder-only": Registered(
         "playground.families.encoder_only:EncoderOnly",
         EncoderOnlyConfig,
         "Encoder only",
-        "One stack that sees the whole sequence and writes the whole answer at once, each symbol in its place.",
+        "A single stack that attends to the whole input and predicts all tokens of the target in "
+        "parallel.",
     ),
     "decoder-only": Registered(
         "playground.families.decoder_only:DecoderOnly",
         DecoderOnlyConfig,
         "Decoder only",
-        "One stack that looks back only: the answer is the continuation of the sequence, symbol by symbol.",
+        "A single causal stack: the target is the continuation of the source, generated token by "
+        "token.",
         {"steps": 400, "decay_steps": 400},
     ),
     "recurrent": Registered(
         "playground.families.recurrent:Recurrent",
         RecurrentConfig,
         "Recurrent",
-        "RNN, LSTM or GRU: one network reads symbol by symbol, another writes, and may look back at the source.",
+        "RNN, LSTM or GRU: one network reads the source, another generates the target, with or "
+        "without attention to the source.",
         {"alignment": "additive", "n_layers": 1, "steps": 1000, "decay_steps": 1000},
     ),
     "bert": Registered(
         "playground.families.bert:Bert",
         BertSizes,
         "BERT, from scratch",
-        "The architecture of BERT from transformers with random weights: it fills in all blanks of the answer at once.",
+        "BERT's architecture from transformers with random weights: it predicts all blanks of the "
+        "target at once.",
         {"learning_rate": 2e-3, "steps": 400, "decay_steps": 400},
     ),
     "gpt2": Registered(
         "playground.families.gpt2:GPT2",
         GPT2Sizes,
         "GPT-2, from scratch",
-        "The architecture of GPT-2 from transformers with random weights: it continues the sequence with the answer.",
+        "GPT-2's architecture from transformers with random weights: it continues the source with "
+        "the target.",
         {"learning_rate": 3e-3, "steps": 1000, "decay_steps": 1000},
     ),
     "bart": Registered(
         "playground.families.bart:Bart",
         BartSizes,
         "BART, from scratch",
-        "The architecture of BART from transformers with random weights: an encoder reads, a decoder writes.",
+        "BART's architecture from transformers with random weights: an encoder and a decoder.",
         {"learning_rate": 3e-3, "steps": 300, "decay_steps": 300},
     ),
 }
 
 
 def load_family(name: str) -> type[Family]:
-    """The class registered under `name`; nothing but what the name says is imported."""
+    """Return the class registered under `name`; only its module is imported."""
     if name not in FAMILIES:
         raise ValueError(f"family is {name!r}; choose one of {', '.join(FAMILIES)}")
     module, attribute = FAMILIES[name].path.split(":")

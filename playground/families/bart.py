@@ -1,7 +1,4 @@
-"""transformers' BART as a family: an encoder that reads, a decoder that writes (Lewis et al. 2020).
-
-Shapes: B batch, S source, T target, V vocabulary.
-"""
+"""BART from transformers: an encoder and a decoder (Lewis et al. 2020)."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from .family import Taught, check_room, looking, written
 
 
 class Bart(Taught):
-    """Taught by teacher forcing. The weights are random at first; nothing pretrained is loaded."""
+    """BART, trained with teacher forcing from random weights; nothing pretrained is loaded."""
 
     config: BartSizes
 
@@ -47,7 +44,8 @@ class Bart(Taught):
                 use_cache=False,
             )
         )
-        self.model.set_attn_implementation("eager")  # the others tell nobody where they look
+        # other implementations do not return attention weights
+        self.model.set_attn_implementation("eager")
 
     def logits(self, batch: Batch) -> Tensor:
         return self._passed(batch.source_BS, batch.decoder_input_BT).logits

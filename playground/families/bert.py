@@ -1,6 +1,6 @@
-"""transformers' BERT as a family: it fills in blanks, all at once (Devlin et al. 2019).
+"""BERT from transformers: it predicts all blanks at once (Devlin et al. 2019).
 
-Shapes: B batch, S source, T target, W places of a row, V vocabulary.
+New letter of shapes: W the tokens of the input, blanks included.
 """
 
 from __future__ import annotations
@@ -23,9 +23,12 @@ from .rows import question_and_answer
 
 
 class Bert(Taught):
-    """A row is source, EOS and blanks (SOS, which no sequence holds, in place of [MASK]): as many as there are positions, because
-    it sees them and is not told how long the answer will be. Source and blanks are BERT's two segments. The weights are random
-    at first; nothing pretrained is loaded."""
+    """BERT on a sequence of source, EOS and blanks.
+
+    Blanks are SOS, which no sequence contains, instead of [MASK]. There are as many as the model
+    has positions, because BERT attends to them and must not learn the target's length from them.
+    Source and blanks are BERT's two segments. The weights are random; nothing pretrained is loaded.
+    """
 
     config: BertSizes
 
@@ -45,7 +48,8 @@ class Bert(Taught):
                 pad_token_id=PAD,
             )
         )
-        self.model.set_attn_implementation("eager")  # the others tell nobody where they look
+        # other implementations do not return attention weights
+        self.model.set_attn_implementation("eager")
 
     def logits(self, batch: Batch) -> Tensor:
         return self.answers(batch.source_BS, batch.labels_BT.shape[1])
@@ -70,7 +74,7 @@ class Bert(Taught):
         return {"encoder": (row_BW, row_BW)}
 
     def answers(self, source_BS: Tensor, n_tokens: int) -> Tensor:
-        """Scores (BTV) of the first `n_tokens` blanks."""
+        """Return the logits (BTV) of the first `n_tokens` blanks."""
         first = source_BS.shape[1]
         return self._passed(source_BS).logits[:, first : first + n_tokens]
 
@@ -87,5 +91,9 @@ class Bert(Taught):
             .expand_as(row_BW)
         )
         return self.model(
-            row_BW, attention_mask=(row_BW != PAD).long(), token_type_ids=segment_BW, position_ids=places(row_BW), **wanted
-        )  # fmt: skip
+            row_BW,
+            attention_mask=(row_BW != PAD).long(),
+            token_type_ids=segment_BW,
+            position_ids=places(row_BW),
+            **wanted,
+        )

@@ -1,6 +1,6 @@
-"""The decoder alone as a family: question and answer are one row, and the answer is its continuation.
+"""The decoder-only transformer as an architecture: the target continues the source.
 
-Shapes: B batch, S source, T target, W places of a row, V vocabulary.
+New letter of shapes: W the tokens of a sequence that holds source and target.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .rows import question_and_answer
 
 
 class DecoderOnly(Decoder, Taught):
-    """A row is source, EOS, answer, EOS; the first EOS asks for the answer. Only the answer is trained."""
+    """Decoder-only on source, EOS, target, EOS. The loss counts the target only."""
 
     config: DecoderOnlyConfig
 
@@ -47,7 +47,10 @@ class DecoderOnly(Decoder, Taught):
     def answers(
         self, source_BS: Tensor, given_BT: Tensor, weights: list[Tensor] | None = None
     ) -> Tensor:
-        """Scores (BTV) of what follows each token of `given_BT`: SOS, for which the source's EOS stands, and the answer so far."""
+        """Return the logits (BTV) of the token after each token of `given_BT`.
+
+        `given_BT` is SOS, which the EOS of the source replaces, and the target so far.
+        """
         return self(question_and_answer(source_BS, given_BT[:, 1:]), weights)[
             :, source_BS.shape[1] - 1 :
         ]

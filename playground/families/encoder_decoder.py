@@ -1,7 +1,4 @@
-"""The transformer from scratch as a family.
-
-Shapes: B batch, S source, T target, V vocabulary.
-"""
+"""The transformer from scratch as an architecture."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from .family import Taught, looking
 
 
 class EncoderDecoder(Transformer, Taught):
-    """The transformer from scratch, trained by teacher forcing: at each position, the right answer so far is given."""
+    """The transformer from scratch, trained with teacher forcing."""
 
     def logits(self, batch: Batch) -> Tensor:
         return self(batch.source_BS, batch.decoder_input_BT)

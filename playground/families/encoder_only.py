@@ -1,6 +1,6 @@
-"""The encoder alone as a family: a whole answer in one pass.
+"""The encoder-only transformer as an architecture: the whole target in one pass.
 
-Shapes: B batch, S source, T target, W places of a row, V vocabulary.
+New letter of shapes: W the tokens of the input, blanks included.
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ from .family import Taught, check_room, looking
 
 
 class EncoderOnly(Encoder, Taught):
-    """Place t of the row is read off as the answer's token t. An answer may outgrow its sequence, so blanks (SOS, which no
-    sequence holds) stand behind it. They look at the sequence and nobody looks at them: how many there are changes nothing."""
+    """Encoder-only: position t of the input predicts token t of the target.
+
+    The target may be longer than the source, so blanks (SOS, which no sequence contains) follow the
+    source. They attend to the source and get no attention, so their number has no effect.
+    """
 
     config: EncoderOnlyConfig
 
@@ -48,7 +51,10 @@ class EncoderOnly(Encoder, Taught):
     def answers(
         self, source_BS: Tensor, n_tokens: int, weights: list[Tensor] | None = None
     ) -> Tensor:
-        """Scores (BTV) of the first `n_tokens` places; each layer's attention is appended to `weights`."""
+        """Return the logits (BTV) of the first `n_tokens` positions.
+
+        Each layer appends its attention weights to `weights`.
+        """
         row_BW = row_of(source_BS, n_tokens)
         may_look = padding_mask(
             F.pad(source_BS, (0, row_BW.shape[1] - source_BS.shape[1]), value=PAD)
@@ -57,13 +63,13 @@ class EncoderOnly(Encoder, Taught):
 
 
 def row_of(source_BS: Tensor, n_tokens: int) -> Tensor:
-    """The source with a blank wherever it holds nothing, at least `n_tokens` wide (BW)."""
+    """Replace the padding of the sources by blanks, at least `n_tokens` wide (BW)."""
     wider_BW = F.pad(source_BS, (0, max(0, n_tokens - source_BS.shape[1])), value=PAD)
     return wider_BW.masked_fill(wider_BW == PAD, SOS)
 
 
 def up_to_eos(logits_BTV: Tensor) -> Tensor:
-    """The most likely token at each place (BT), PAD behind the first EOS."""
+    """Return the most likely token at each position (BT), with PAD after the first EOS."""
     answer_BT = logits_BTV.argmax(-1)
     behind_BT = (answer_BT == EOS).cumsum(1) - (answer_BT == EOS).long() > 0
     return answer_BT.masked_fill(behind_BT, PAD)

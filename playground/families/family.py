@@ -1,7 +1,4 @@
-"""What the Trainer, evaluation, runs and checkpoints ask of a model.
-
-Shapes: B batch, S source, T target, Q queries, M memory, V vocabulary.
-"""
+"""The interface of a trainable model, as Trainer, evaluation, runs and checkpoints use it."""
 
 from __future__ import annotations
 
@@ -20,49 +17,56 @@ from playground.tasks.task import Batch
 
 
 class Family(nn.Module, ABC):
-    """A model that knows its loss, its own answers and where it looked, and nothing of runs or pages."""
+    """A model with a loss, generation and attention weights, independent of runs and pages."""
 
     config: ModelConfig
-    kept = True  # whether its weights may be written down: not those of a lesson's copy with a mistake in it
+    kept = True  # whether its weights may be saved; not those of a copy with a bug from a lesson
 
     @abstractmethod
     def loss(self, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
-        """The mean loss over the tokens of the rows whose weight is not zero."""
+        """Return the mean loss over the tokens of the examples whose loss weight is not zero."""
 
     @abstractmethod
     def solve(self, source_BS: Tensor, max_tokens: int) -> Tensor:
-        """The family's own answers (BT), EOS included, PAD behind it, each symbol made from its own earlier ones."""
+        """Generate targets (BT) with EOS and PAD, each token from the previous own tokens."""
 
     @abstractmethod
     def solves(self, batch: Batch) -> Tensor:
-        """For each row (B booleans), whether `solve` would give exactly the right answer; may be found a quicker way."""
+        """Return whether `solve` generates exactly the target of each example (B booleans).
+
+        The implementation may use a faster method than `solve`.
+        """
 
     @abstractmethod
     def record(self, batch: Batch) -> AttentionRecord:
-        """Where the family looks while it reads the batch and writes its target. Kinds that it does not have stay empty."""
+        """Return the attention weights of a teacher-forced pass; absent kinds stay empty."""
 
     @abstractmethod
     def axes(self, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
-        """For each kind of attention in `record` ("encoder", "decoder", "cross"), the tokens that look (BQ) and those that are
-        looked at (BM). Empty for a family that attends to nothing."""
+        """Return the query tokens (BQ) and the key tokens (BM) of each kind of attention.
+
+        The kinds are those of `record` ("encoder", "decoder", "cross"). The result is empty for an
+        architecture without attention.
+        """
 
 
 class Taught(Family):
-    """A family that scores the tokens of its answer, given the right answer so far where it writes one token after the other."""
+    """A model with logits for each target token; an autoregressive one uses teacher forcing."""
 
     @abstractmethod
     def logits(self, batch: Batch) -> Tensor:
-        """What is said for each token of the vocabulary at the place of each label (BTV)."""
+        """Return the logits (BTV) for each label."""
 
     def loss(self, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
         return cross_entropy(self.logits(batch), batch, label_smoothing)
 
     @torch.no_grad()
     def solves(self, batch: Batch) -> Tensor:
-        """One pass over the right answer instead of writing one.
+        """Compare the most likely tokens of one teacher-forced pass with the target.
 
-        By induction on the prefix: where every token is the most likely one given the right prefix, greedy decoding writes
-        that very prefix, and so the same tokens; where some token is not, it leaves the right answer there.
+        By induction on the prefix: if every token is the most likely one after the correct prefix,
+        greedy decoding generates that prefix, and so the same tokens. If some token is not, greedy
+        decoding deviates from the target there.
         """
         with looking(self):
             return all_right(self.logits(batch), batch)
@@ -71,21 +75,22 @@ class Taught(Family):
 def rows_that_fit(
     config: ModelConfig, batch: Batch, first: int = 0, every: int = 1
 ) -> tuple[Tensor, ...]:
-    """Return the row numbers of a batch in parts that a model runs at once without gradients.
+    """Return the indices of a batch in chunks that a model processes together without gradients.
 
-    Source and target both count for the size of a row. With `first` and `every`, only row `first`
-    and every so many behind it.
+    Source and target both count for the size of an example. With `first` and `every`, the indices
+    are `first` and each `every`-th one after it.
     """
     width = config.row_width(batch.source_BS.shape[1], batch.target_BT.shape[1])
     return torch.arange(len(batch.source_BS))[first::every].split(config.rows_at_a_time(width))
 
 
 def cross_entropy(logits_BTV: Tensor, batch: Batch, label_smoothing: float) -> Tensor:
-    """Mean cross-entropy of the labels over the tokens of the rows that train, with label smoothing (Szegedy et al. 2016; section
-    5.4 in Vaswani et al. 2017).
+    """Return the mean cross-entropy of the labels over the tokens of training examples.
 
-    Smoothing gives every token of the vocabulary its share, PAD and SOS too. `evaluation.symbol_loss` leaves PAD out, as The
-    Annotated Transformer does."""
+    Label smoothing (Szegedy et al. 2016; section 5.4 in Vaswani et al. 2017) spreads probability
+    over the whole vocabulary, including PAD and SOS. `evaluation.symbol_loss` leaves PAD out, as
+    The Annotated Transformer does.
+    """
     labels_BT = batch.labels_BT
     loss_BT = F.cross_entropy(
         logits_BTV.transpose(1, 2), labels_BT, reduction="none", label_smoothing=label_smoothing
@@ -95,32 +100,36 @@ def cross_entropy(logits_BTV: Tensor, batch: Batch, label_smoothing: float) -> T
 
 
 def all_right(logits_BTV: Tensor, batch: Batch) -> Tensor:
-    """For each row (B booleans), whether the most likely token is the right one at every place."""
+    """Return whether the most likely tokens equal the target, for each example (B booleans)."""
     return ((logits_BTV.argmax(-1) == batch.labels_BT) | (batch.labels_BT == PAD)).all(1)
 
 
 def check_room(config: ModelConfig, source_BS: Tensor, max_tokens: int) -> None:
-    """Raises ValueError for sources or answers longer than the model has positions for."""
+    """Raise ValueError for sources or targets longer than the model has positions for."""
     if source_BS.shape[1] > config.max_positions:
         raise ValueError(
-            f"a source has {source_BS.shape[1]} tokens, but the model has max_positions {config.max_positions}"
+            f"a source has {source_BS.shape[1]} tokens, but the model has max_positions "
+            f"{config.max_positions}; shorten it"
         )
     if max_tokens > config.max_positions:
         raise ValueError(
-            f"max_tokens is {max_tokens}, but the model has max_positions {config.max_positions}"
+            f"max_tokens is {max_tokens}, but the model has max_positions {config.max_positions}; "
+            f"lower it"
         )
 
 
 def written(next_token: Callable[[Tensor], Tensor], source_BS: Tensor, max_tokens: int) -> Tensor:
-    """Answers (BT) token by token: `next_token` is given SOS and what was written so far, and scores (BV) what comes next."""
+    """Generate targets (BT) token by token, greedily.
+
+    `next_token` maps SOS and the generated tokens to the logits (BV) of the next token.
+    """
     given_BT = torch.full_like(source_BS[:, :1], SOS)
     ended_B = torch.zeros_like(source_BS[:, 0], dtype=torch.bool)
     for t in range(max_tokens):
         token_B = next_token(given_BT).argmax(-1).masked_fill(ended_B, PAD)
         given_BT = torch.cat([given_BT, token_B[:, None]], dim=1)
         ended_B |= token_B == EOS
-        if t % 4 == 3 and bool(
-            ended_B.all()
-        ):  # asking at every token would make a GPU wait for each
+        # Checking at every token would make the CPU wait for the GPU each time.
+        if t % 4 == 3 and bool(ended_B.all()):
             break
     return F.pad(given_BT[:, 1:], (0, max_tokens + 1 - given_BT.shape[1]), value=PAD)

@@ -1,6 +1,6 @@
-"""transformers' GPT-2 as a family: it continues the row (Radford et al. 2019).
+"""GPT-2 from transformers: the target continues the source (Radford et al. 2019).
 
-Shapes: B batch, S source, T target, W places of a row, V vocabulary.
+New letter of shapes: W the tokens of a sequence that holds source and target.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from .rows import question_and_answer
 
 
 class GPT2(Taught):
-    """A row is source, EOS, answer, EOS, as for the decoder alone; only the answer is trained. The weights are random at first;
-    nothing pretrained is loaded."""
+    """GPT-2 on source, EOS, target, EOS. The loss counts the target only.
+
+    The weights are random; nothing pretrained is loaded.
+    """
 
     config: GPT2Sizes
 
@@ -47,7 +49,8 @@ class GPT2(Taught):
                 use_cache=False,
             )
         )
-        self.model.set_attn_implementation("eager")  # the others tell nobody where they look
+        # other implementations do not return attention weights
+        self.model.set_attn_implementation("eager")
 
     def logits(self, batch: Batch) -> Tensor:
         return self.answers(batch.source_BS, batch.decoder_input_BT)
@@ -71,7 +74,10 @@ class GPT2(Taught):
         return {"decoder": (row_BW, row_BW)}
 
     def answers(self, source_BS: Tensor, given_BT: Tensor) -> Tensor:
-        """Scores (BTV) of what follows each token of `given_BT`: SOS, for which the source's EOS stands, and the answer so far."""
+        """Return the logits (BTV) of the token after each token of `given_BT`.
+
+        `given_BT` is SOS, which the EOS of the source replaces, and the target so far.
+        """
         return self._passed(source_BS, given_BT).logits[:, source_BS.shape[1] - 1 :]
 
     def _passed(self, source_BS: Tensor, given_BT: Tensor, **wanted: Any) -> Any:

@@ -1,7 +1,4 @@
-"""Torch's own layers as a family, taught and asked as the transformer from scratch.
-
-Shapes: B batch, S source, T target, V vocabulary.
-"""
+"""The transformer from PyTorch's own layers as an architecture."""
 
 from __future__ import annotations
 
@@ -17,7 +14,10 @@ from .family import Taught, check_room, looking, written
 
 
 class Prebuilt(Transformer, Taught):
-    """The encoder reads once; the decoder reads everything written so far anew for each symbol, for torch's keeps nothing."""
+    """The transformer from PyTorch's layers, trained with teacher forcing.
+
+    PyTorch's decoder has no cache, so each new token processes the whole target so far again.
+    """
 
     config: PrebuiltConfig
 

@@ -1,7 +1,4 @@
-"""Recurrent sequence to sequence as a family, with or without looking back.
-
-Shapes: B batch, S source, T target, V vocabulary.
-"""
+"""The recurrent encoder-decoder as an architecture, with or without attention."""
 
 from __future__ import annotations
 
@@ -17,7 +14,10 @@ from .family import Taught, check_room, looking, written
 
 
 class Recurrent(Network, Taught):
-    """Taught by teacher forcing; its alignment stands where other families have cross-attention, in one layer and one head."""
+    """A recurrent model, trained with teacher forcing.
+
+    Its attention weights are those of a cross-attention with one layer and one head.
+    """
 
     config: RecurrentConfig
 
