@@ -112,7 +112,7 @@ def refusal_of(make, *arguments):
     return refusal
 
 
-@counts(250, 5000)
+@counts(100, 5000)
 def test_flat_settings(count):
     def examine(values):
         error = refusal_of(RunConfig.from_fields, values)
@@ -122,7 +122,7 @@ def test_flat_settings(count):
     examined(count, fields(), examine)
 
 
-@counts(250, 5000)
+@counts(100, 5000)
 def test_settings_in_a_link(count):
     def examine(values):
         return refusal_of(settings_from, json.dumps(values)) is None
@@ -170,7 +170,7 @@ def manifests(draw):
     return content
 
 
-@counts(250, 5000)
+@counts(100, 5000)
 def test_config_json(tmp_path, count):
     def examine(content):
         (tmp_path / "config.json").write_text(json.dumps(content))  # NaN, infinity and lone surrogates as JSON has them
@@ -202,7 +202,7 @@ DEFAULTS = {name: setting_of(name).default for name in NAMES if name in field_ow
 SENT = {"preset": "fast"} | DEFAULTS | shown_values(RunConfig())
 
 
-@counts(250, 5000)
+@counts(100, 5000)
 def test_a_form(count):
     """What the form's components send: numbers may be floats, and nothing is certain where somebody sends them by hand."""
 
@@ -246,7 +246,7 @@ HARMED = st.tuples(st.one_of(st.integers(0, 9), ODD), st.sampled_from([*CHANGEAB
 CHANGES = st.one_of(AS_THEY_SHOULD_BE, AS_THEY_SHOULD_BE, HARMED).map(list)
 
 
-@counts(200, 4000)
+@counts(100, 4000)
 def test_changes_on_the_way(count):
     def examine(lines):
         try:

@@ -51,7 +51,7 @@ FIGURES = {
 def texts(figure):
     """What is written on a figure, with the boxes that it takes in pixels."""
     canvas = FigureCanvasAgg(figure)
-    canvas.draw()
+    figure.draw_without_rendering()
     ticks = [(axis, tick) for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) for tick in axis.get_major_ticks()]
     beyond = {tick.label1 for axis, tick in ticks if not min(axis.get_view_interval()) <= tick.get_loc() <= max(axis.get_view_interval())}
     shown = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip() and text not in beyond]
