@@ -18,6 +18,7 @@ from tests.support.chromium import FLAGS, find_browser
 from tests.support.fake_hub import StandInHub
 
 SERVED = {"gpt2": "tiny-gpt2", "bert-base-uncased": "tiny-bert"}  # names on the Hub, and the fixtures that stand there
+VIEWPORT = {"width": 1440, "height": 950}
 REFUSED = "422 (Unprocessable Entity)"  # how Gradio's validators say no; the browser logs it, the page explains it
 expect.set_options(timeout=60_000)  # a busy machine is slow, not wrong
 
@@ -37,9 +38,21 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def app(tmp_path_factory) -> Iterator[AppServer]:
-    """One server for all tests of a process: it is public, so each browser profile is an owner of its own."""
-    server = AppServer(tmp_path_factory.mktemp("app"), GRADIO_SERVER_NAME="0.0.0.0", PLAYGROUND_SLOTS="4", PLAYGROUND_ADDRESS_MS="0")
+def app_hub() -> Iterator[StandInHub]:
+    """The stand-in Hub of the app of all tests."""
+    with StandInHub() as hub:
+        yield hub
+
+
+@pytest.fixture(scope="session")
+def app(app_hub, tmp_path_factory) -> Iterator[AppServer]:
+    """One server for all tests of a process: it is public, so each browser profile is an owner of its own.
+
+    It has a token, which no request of a visitor may bear.
+    """
+    folder = tmp_path_factory.mktemp("app")
+    environment = {"GRADIO_SERVER_NAME": "0.0.0.0", "PLAYGROUND_SLOTS": "4", "PLAYGROUND_ADDRESS_MS": "0"}
+    server = AppServer(folder, **environment, **app_hub.environment(folder / "hf", token=app_hub.OWNER))
     yield server
     server.stop()
 
@@ -77,63 +90,101 @@ def app_with_models(model_hub, tmp_path_factory) -> Iterator[AppServer]:
 
 
 @pytest.fixture(scope="session")
-def idle(browser: Browser) -> list[Page]:
-    """Pages that nobody needs at present, each in a profile that remembers nothing. A page's first visit takes twice as long."""
+def idle() -> dict[str, list[Page]]:
+    """The pages that no test uses at present, by the origin whose files their profile caches. A first visit takes twice as long."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def left_open() -> list[tuple[Page, set[tuple[str, str]]]]:
+    """The page that the tests of a file share, while it shows the app, and its owner."""
     return []
 
 
 @pytest.fixture
-def open_page(browser: Browser, idle: list[Page]) -> Iterator[Callable[..., Page]]:
-    """Opens pages, each in a browser profile of its own, and sees to it that none complained or called another host."""
-    contexts, reusable, heard, complaints = [], [], [], []
-    owners: set[tuple[str, str]] = set()
+def open_page(
+    request: pytest.FixtureRequest, browser: Browser, idle: dict[str, list[Page]], left_open: list[tuple[Page, set]]
+) -> Iterator[Callable[..., Page]]:
+    """Open pages, each in a profile of its own, and check that none logs an error or requests another host.
 
-    def note_owner(request: Request) -> None:
-        if request.method == "POST" and request.url.endswith("/playground/ask/runs") and (owner := request.post_data_json.get("owner")):
-            owners.add((request.url, owner))
+    `share` returns the page that an earlier test of the file left open, unless that test failed; its runs last as long as it does.
+    """
+    contexts, reusable, listeners, complaints = [], [], [], []
+    owners: set[tuple[str, str]] = set()
+    failed_before = request.session.testsfailed
+
+    def note_owner(sent: Request, owners: set[tuple[str, str]]) -> None:
+        if sent.method == "POST" and sent.url.endswith("/playground/ask/runs") and (owner := sent.post_data_json.get("owner")):
+            owners.add((sent.url, owner))
 
     def listen(page: Page, event: str, complaint: Callable[[Any], str | None]) -> None:
-        def hear(what: Any) -> None:
-            if (said := complaint(what)) is not None:
-                complaints.append(said)
+        def note(what: Any) -> None:
+            if (text := complaint(what)) is not None:
+                complaints.append(text)
 
-        page.on(event, hear)
-        heard.append((page, event, hear))
+        page.on(event, note)
+        listeners.append((page, event, note))
 
     def open_page(
         url: str, same_browser_as: Page | None = None, may_complain: bool = False, visit: bool = True, storage_state: Any = None,
-        **viewport: int,
+        init_script: str = "", share: bool = False, **viewport: int,
     ) -> Page:  # fmt: skip
-        if same_browser_as is not None:
+        size: Any = VIEWPORT | viewport
+        if share and left_open:
+            page, visit = left_open[0][0], False
+        elif same_browser_as is not None:
             page = same_browser_as.context.new_page()
-        elif viewport or storage_state:
-            contexts.append(browser.new_context(viewport={"width": 1440, "height": 950} | viewport, storage_state=storage_state))
+        elif init_script:
+            contexts.append(browser.new_context(viewport=size))
             page = contexts[-1].new_page()
+            page.add_init_script(init_script)
         else:
-            page = idle.pop() if idle else browser.new_context(viewport={"width": 1440, "height": 950}).new_page()
-            contexts.append(page.context)
-            reusable.append((page, url))
+            page = pages.pop() if (pages := idle.get(origin_of(url))) else browser.new_context(viewport=size).new_page()
+            if share:
+                left_open.append((page, set()))
+            else:
+                contexts.append(page.context)
+                reusable.append((page, url))
+        if storage_state:
+            restore(page, origin_of(url), storage_state)
+        if page.viewport_size != size:
+            page.set_viewport_size(size)
         page.set_default_timeout(60_000)
         if not may_complain:  # where the test takes the network or the server away, Chromium logs it
             listen(page, "console", lambda said: said.text if said.type == "error" and not harmless(said.text) else None)
         listen(page, "pageerror", lambda error: None if cut_off(str(error)) else str(error))
         listen(page, "request", lambda request: request.url if foreign(request.url, url) else None)
-        listen(page, "request", note_owner)
+        listen(page, "request", lambda request: note_owner(request, left_open[0][1] if share else owners))
         if visit:
             page.goto(url)
         return page
 
     yield open_page
-    for page, event, hear in heard:
-        page.remove_listener(event, hear)
-    kept = [page for page, url in reusable if not page.is_closed() and forget(page, url)]
+    for page, event, listener in listeners:
+        page.remove_listener(event, listener)
+    if left_open and (request.session.testsfailed > failed_before or last_of_file(request.node)):
+        page, owners_of_page = left_open.pop()
+        reusable.append((page, page.url))
+        contexts.append(page.context)
+        owners |= owners_of_page
+    kept = [(page, url) for page, url in reusable if not page.is_closed() and forget(page, url)]
     for context in contexts:
-        if context not in [page.context for page in kept]:
+        if context not in [page.context for page, _ in kept]:
             context.close()
-    idle.extend(kept)
+    for page, url in kept:
+        idle.setdefault(origin_of(url), []).append(page)
     for runs_url, owner in owners:
         delete_runs(runs_url, owner)
     assert complaints == []
+
+
+def last_of_file(item: pytest.Item) -> bool:
+    """Return whether no other test of the item's file runs after it."""
+    return [each for each in item.session.items if each.path == item.path][-1] is item
+
+
+def origin_of(url: str) -> str:
+    return "{0.scheme}://{0.netloc}".format(urlsplit(url))
 
 
 def delete_runs(runs_url: str, owner: str) -> None:
@@ -141,6 +192,16 @@ def delete_runs(runs_url: str, owner: str) -> None:
     with httpx.Client(timeout=60) as client, suppress(httpx.TransportError):
         for run in client.post(runs_url, json={"owner": owner}).json()["runs"]:
             client.post(runs_url.removesuffix("runs") + "do", json={"owner": owner, "subject": run["subject"], "do": "delete"})
+
+
+def restore(page: Page, origin: str, state: Any) -> None:
+    """Put into a page's profile what another one stored."""
+    page.context.add_cookies(state["cookies"])
+    page.route(f"{origin}/restore", lambda route: route.fulfill(body="", content_type="text/html"))
+    page.goto(f"{origin}/restore")
+    for stored in (each for each in state["origins"] if each["origin"] == origin):
+        page.evaluate("all => all.forEach(({ name, value }) => localStorage.setItem(name, value))", stored["localStorage"])
+    page.unroute(f"{origin}/restore")
 
 
 def forget(page: Page, url: str) -> bool:
@@ -152,9 +213,8 @@ def forget(page: Page, url: str) -> bool:
                 other.close()
         page.goto("about:blank")
         page.mouse.move(0, 0)
-        origin = "{0.scheme}://{0.netloc}".format(urlsplit(url))
         session = page.context.new_cdp_session(page)
-        session.send("Storage.clearDataForOrigin", {"origin": origin, "storageTypes": "cookies,local_storage,indexeddb"})
+        session.send("Storage.clearDataForOrigin", {"origin": origin_of(url), "storageTypes": "cookies,local_storage,indexeddb"})
         session.detach()
     except Error:
         return False

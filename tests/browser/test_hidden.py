@@ -16,9 +16,7 @@ TABS = {"Inspect": ".inspect .views [aria-selected=true]", "Compare": ".compare 
 
 def test_a_hidden_page_sleeps_until_it_is_shown(app, open_page):
     url = f"{app.url}/?model=reverse"
-    page = open_page(url, visit=False, width=1400)
-    page.add_init_script(HIDE)
-    page.goto(url)
+    page = open_page(url, init_script=HIDE)
     shows(page, "checkpoint")
     for tab, shown in TABS.items():
         page.get_by_role("tab", name=tab, exact=True).first.click()

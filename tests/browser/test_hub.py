@@ -10,28 +10,14 @@ from playwright.sync_api import expect
 from playground.hub.jobs import ERRANDS_AT_ONCE
 from playground.hub.jobs import begin as begin_errand
 from playground.hub.work import Errand
-from tests.support.app_server import ROOT, AppServer
+from tests.support.app_server import ROOT
 from tests.support.pages import attention, begin, shows, wait_until
 
 
-@pytest.fixture(scope="module")
-def hub(served_hub):
-    return served_hub
-
-
-@pytest.fixture(scope="module")
-def app(hub, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("app")
-    # The server's own token is the canary: open to all, nobody else's errand may bear it.
-    server = AppServer(
-        folder,
-        GRADIO_SERVER_NAME="0.0.0.0",
-        PLAYGROUND_SLOTS="4",
-        PLAYGROUND_ADDRESS_MS="0",
-        **hub.environment(folder / "hf", token=hub.OWNER),
-    )
-    yield server
-    server.stop()
+@pytest.fixture
+def hub(app_hub):
+    yield app_hub
+    app_hub.heal()
 
 
 def to_the_hub(page):

@@ -85,8 +85,32 @@ def test_rows_that_are_not_here_are_asked_for(app, open_page):
     assert page.text_content("#problem").strip().startswith("The rows of this task (000000000000…) are not kept here")
 
 
+def test_tab_key_separates_source_and_target_and_tasks_have_examples(app, open_page):
+    page = open_page(app.url, share=True)
+    open_panel(page)
+    page.click(".bring .text")
+    page.keyboard.type("ab")
+    page.keyboard.press("Tab")
+    page.keyboard.type("ba")
+    assert page.input_value(".bring .text") == "ab\tba"
+    expect(page.locator(".bring .problem")).to_contain_text("at least about 100")
+    assert page.locator(".bring .preview .token").all_text_contents() == ["a", "b", "b", "a"]
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "words"
+    choose_task(page, "addition")
+    expect(page.locator(".bring")).to_be_hidden()
+    expect(page.locator("#about-task")).to_contain_text("3 8 + 7 5 → 1 1 3")
+    expect(page.locator("#about-task")).to_contain_text("Sequences have 3 symbols or more.")
+    choose_task(page, "brackets")
+    expect(page.locator("#field-max_length input")).to_have_value("16")
+    choose_task(page, "addition")
+    expect(page.locator("#field-max_length input")).to_have_value("10")
+    choose_task(page, "Your own rows")
+    assert page.input_value(".bring .text") == "ab\tba"  # what was typed is still there
+
+
 def test_csv_upload_has_column_choice_and_stored_dataset_is_reusable(app, open_page):
-    page = open_page(app.url)
+    page = open_page(app.url, share=True)
     open_panel(page)
     table = "id,from,to\n" + "".join(f"{n},{word},{word.upper()}\n" for n, word in enumerate(WORDS))
     page.click(".bring [data-way=file]")
@@ -110,27 +134,3 @@ def test_csv_upload_has_column_choice_and_stored_dataset_is_reusable(app, open_p
     page.fill(".bring .repo", "<img src=x>")
     page.press(".bring .repo", "Enter")
     expect(page.locator(".bring .problem")).to_contain_text("'<img src=x>' is no dataset; name one as user/name")
-
-
-def test_tab_key_separates_source_and_target_and_tasks_have_examples(app, open_page):
-    page = open_page(app.url)
-    open_panel(page)
-    page.click(".bring .text")
-    page.keyboard.type("ab")
-    page.keyboard.press("Tab")
-    page.keyboard.type("ba")
-    assert page.input_value(".bring .text") == "ab\tba"
-    expect(page.locator(".bring .problem")).to_contain_text("at least about 100")
-    assert page.locator(".bring .preview .token").all_text_contents() == ["a", "b", "b", "a"]
-    page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.className") == "words"
-    choose_task(page, "addition")
-    expect(page.locator(".bring")).to_be_hidden()
-    expect(page.locator("#about-task")).to_contain_text("3 8 + 7 5 → 1 1 3")
-    expect(page.locator("#about-task")).to_contain_text("Sequences have 3 symbols or more.")
-    choose_task(page, "brackets")
-    expect(page.locator("#field-max_length input")).to_have_value("16")
-    choose_task(page, "addition")
-    expect(page.locator("#field-max_length input")).to_have_value("10")
-    choose_task(page, "Your own rows")
-    assert page.input_value(".bring .text") == "ab\tba"  # what was typed is still there

@@ -31,11 +31,36 @@ DRAWN = "at => document.querySelector('.loss-chart').steps?.join() === Array.fro
 again_and_again = pytest.mark.parametrize("turn", [1, *(pytest.param(turn, marks=pytest.mark.soak) for turn in range(2, 21))])
 
 
-def test_slow_motion_shows_every_step_and_full_speed_is_a_choice_away(app, open_page):
-    page = open_page(app.url, visit=False)
-    begin(page, app.url, speed=2, **LONG)
+@pytest.fixture(scope="module")
+def own_server(tmp_path_factory):
+    """A server for one person on this machine, with one training place."""
+    server = AppServer(tmp_path_factory.mktemp("own"), PLAYGROUND_SLOTS="1")
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def training(app, open_page, request):
+    """A page that shows a run in training, which the tests that leave it alive share; between them it is paused."""
+    page = open_page(app.url, share=True, visit=False, may_complain=getattr(request, "param", False))
+    if page.url == "about:blank":
+        begin(page, app.url, schedule="constant", warmup=0, **LONG)
+    else:
+        page.select_option(".speed", "0")
+        page.click("#resume")
+    passes(page, 10)
+    yield page
+    if page.get_attribute(".live", "data-status") == "training":
+        page.click("#pause")
+        shows(page, "paused")
+
+
+def test_slow_motion_shows_every_step_and_full_speed_is_a_choice_away(training):
+    page = training
+    page.select_option(".speed", "2")
     says(page, ".sentence", "slowed to 2 steps/s")
-    passes(page, 2)
+    at = step_shown(page)
+    passes(page, at)
     seen = [step_shown(page)]
     while len(seen) < 3:
         page.wait_for_timeout(50)
@@ -45,14 +70,11 @@ def test_slow_motion_shows_every_step_and_full_speed_is_a_choice_away(app, open_
     page.select_option(".speed", "0")
     passes(page, seen[-1] + 30)
     expect(page.locator(".sentence")).to_contain_text(re.compile(r"steps/s · "))
-    page.click("#stop")
-    shows(page, "stopped")
 
 
-def test_a_rate_limit_delays_an_action_instead_of_failing_it(app, open_page):
-    page = open_page(app.url, visit=False, may_complain=True)  # Chromium logs a status of 429
-    begin(page, app.url, **LONG)
-    answers = []
+@pytest.mark.parametrize("training", [True], indirect=True)  # Chromium logs a status of 429
+def test_a_rate_limit_delays_an_action_instead_of_failing_it(training):
+    page, answers = training, []
 
     def refuse_once(route):
         answers.append(route.request.post_data_json["do"])
@@ -70,9 +92,8 @@ def test_a_rate_limit_delays_an_action_instead_of_failing_it(app, open_page):
     page.unroute("**/ask/do")
 
 
-def test_learning_rate_change_applies_at_its_step_and_persists(app, open_page):
-    page = open_page(app.url, visit=False)
-    begin(page, app.url, schedule="constant", warmup=0, **LONG)
+def test_learning_rate_change_applies_at_its_step_and_persists(training):
+    page = training
     at = pause_after(page, 20)
     page.fill(".rate", "-3")
     page.press(".rate", "Enter")
@@ -87,11 +108,9 @@ def test_learning_rate_change_applies_at_its_step_and_persists(app, open_page):
     page.reload()
     shows(page, "paused")
     expect(page.locator(".rate")).to_have_value("0.0005")
-    page.click("#stop")
-    shows(page, "stopped")
 
 
-def test_one_goes_back_in_time_while_it_trains_and_afterwards(app, open_page):
+def test_past_steps_are_shown_and_a_branch_starts_at_one_of_them(app, open_page):
     page = open_page(app.url, visit=False)
     begin(page, app.url, steps=400, eval_every=10)
     passes(page, 60)
@@ -124,15 +143,8 @@ def test_one_goes_back_in_time_while_it_trains_and_afterwards(app, open_page):
     assert page.text_content(".viewing") == held
     page.click(".now")
     wait_until(page, "last => document.querySelector('.focus-map').toDataURL() === last", arg=last)
-
-
-def test_a_branch_waits_at_its_step_and_goes_its_own_way(app, open_page):
-    page = open_page(app.url, visit=False)
-    begin(page, app.url, steps=300, batch_size=16)
-    shows(page, "done")
     expect(page.locator(".runs .name")).to_have_count(1)
     name = names(page)[0]
-    expect(page.locator(".viewing")).to_contain_text("recorded steps to go back to")
     page.focus(".scrub")
     for _ in range(12):
         page.keyboard.press("ArrowLeft")
@@ -148,11 +160,11 @@ def test_a_branch_waits_at_its_step_and_goes_its_own_way(app, open_page):
     page.click("#resume")
     shows(page, "done")
     expect(page.locator(".overlay-legend .entry")).to_have_text([f"{name} from {at}", f"{name}×"])  # the one that it comes from
-    wait_until(page, DRAWN, arg=300)
+    wait_until(page, DRAWN, arg=400)
 
 
-def test_curves_are_laid_over_each_other_and_settings_compared(app, open_page):
-    page = open_page(app.url, visit=False)
+def test_overlaid_curves_outlast_a_reload_whose_lists_of_runs_fail(app, open_page):
+    page = open_page(app.url, may_complain=True, visit=False)
     for seed in range(2):
         begin(page, app.url, steps=60, seed=seed, n_heads=1 + seed)
         shows(page, "done")
@@ -162,8 +174,6 @@ def test_curves_are_laid_over_each_other_and_settings_compared(app, open_page):
     page.locator(".runs tbody tr").nth(1).locator(".lay").check()
     wait_until(page, "before => document.querySelector('.loss-chart').toDataURL() !== before", arg=before)
     expect(page.locator(".overlay-legend .entry")).to_have_count(2)
-    page.reload()
-    expect(page.locator(".overlay-legend .entry")).to_have_count(2)
     page.click(".differ")
     expect(page.locator(".differences")).to_contain_text(re.compile("n_heads.*seed", re.S))
     assert page.locator(".differences tr").count() == 3
@@ -172,6 +182,19 @@ def test_curves_are_laid_over_each_other_and_settings_compared(app, open_page):
     page.click(".compare .close")
     page.click(f".entry button[aria-label='Take {other} off the curves']")
     expect(page.locator(".overlay-legend")).to_be_hidden()
+    page.select_option(".live .subject", "checkpoint:copy")
+    shows(page, "checkpoint")
+    page.locator(".runs tbody tr").nth(1).locator(".lay").check()
+    expect(page.locator(".overlay-legend .entry")).to_have_count(2)
+    refused = []
+    page.route("**/ask/runs", lambda route: (refused.append(route), route.abort()) if len(refused) < 3 else route.continue_())
+    page.reload()
+    shows(page, "checkpoint")
+    assert len(refused) == 3
+    expect(page.locator(".live .subject")).to_have_value("checkpoint:copy")
+    expect(page.locator(".overlay-legend .entry")).to_have_count(2)
+    expect(page.locator(".announced")).to_contain_text("Checkpoint copy")
+    page.unroute_all()
 
 
 @pytest.mark.smoke
@@ -179,8 +202,17 @@ def test_the_list_renames_hides_deletes_repeats_and_lends_settings(app, open_pag
     page = open_page(app.url, visit=False)
     begin(page, app.url, steps=30, n_heads=4, d_ff=24)
     shows(page, "done")
-    name = names(page)[0]
-    menu(page, name, "rename")
+    menu(page, names(page)[0], "rename")
+    page.keyboard.type("mine")
+    page.click(".live .sequence")  # the focus leaves the name, and stays where it went
+    page.keyboard.press("ControlOrMeta+A")
+    page.keyboard.type("3 1")
+    expect(page.locator(".subject option:checked")).to_have_text("mine")
+    expect(page.locator(".runs .name")).to_have_text("mine")
+    expect(page.locator(".live .sequence")).to_be_focused()
+    page.keyboard.type(" 4")
+    expect(page.locator(".live .sequence")).to_have_value("3 1 4")
+    menu(page, "mine", "rename")
     page.keyboard.type("<img src=x onerror=alert(1)> mine")
     page.keyboard.press("Enter")
     expect(page.locator(".runs .name")).to_have_text("<img src=x onerror=alert(1)> mine")
@@ -212,55 +244,42 @@ def test_the_list_renames_hides_deletes_repeats_and_lends_settings(app, open_pag
     expect(page.locator("#field-d_ff input")).to_have_value("24")
 
 
-def test_rename_commits_on_blur_and_keeps_focus_in_the_next_field(app, open_page):
-    page = open_page(app.url, visit=False)
-    begin(page, app.url, steps=30)
-    shows(page, "done")
-    menu(page, names(page)[0], "rename")
-    page.keyboard.type("mine")
-    page.click(".live .sequence")
-    page.keyboard.press("ControlOrMeta+A")
-    page.keyboard.type("3 1")
-    expect(page.locator(".subject option:checked")).to_have_text("mine")
-    expect(page.locator(".runs .name")).to_have_text("mine")
-    expect(page.locator(".live .sequence")).to_be_focused()
-    page.keyboard.type(" 4")
-    expect(page.locator(".live .sequence")).to_have_value("3 1 4")
-
-
 @again_and_again
-def test_a_reload_and_a_second_tab_show_every_point_and_none_twice(app, open_page, turn):
+def test_a_reload_and_seven_more_tabs_show_every_point_and_a_pause(app, open_page, turn):
     page = open_page(app.url, visit=False)
-    begin(page, app.url, **LONG)
-    passes(page, 30)
+    begin(page, app.url, speed=20, **LONG)
+    passes(page, 20)
     page.reload()
     shows(page, "training")
-    second = open_page(app.url, same_browser_as=page)
-    shows(second, "training")
-    passes(second, 60)
-    page.bring_to_front()
-    page.click("#pause")
-    for tab in (page, second):
+    tabs = [page] + [open_page(app.url, same_browser_as=page) for _ in range(7)]  # more than a browser has connections to a server
+    for tab in tabs:
+        shows(tab, "training")
+    passes(tabs[-1], step_shown(tabs[-1]) + 10)
+    tabs[-1].click("#pause")
+    for tab in tabs:
         shows(tab, "paused")
+    for tab in (page, tabs[1], tabs[-1]):
         at = step_shown(tab)
         wait_until(tab, "at => document.querySelector('.loss-chart').steps.length === at", arg=at)
         assert drawn(tab) == list(range(1, at + 1))
-    second.click("#stop")
+    tabs[3].click("#stop")
     shows(page, "stopped")
 
 
 @again_and_again
-def test_half_a_minute_without_network_loses_nothing(app, open_page, turn):
-    page = open_page(app.url, may_complain=True, visit=False)
+def test_time_without_a_network_loses_nothing(app, open_page, turn):
+    page, failed = open_page(app.url, may_complain=True, visit=False), []
     begin(page, app.url, speed=20, **LONG)
     passes(page, 5)
+    page.on("requestfailed", lambda request: failed.append(request.url) if request.url.endswith("/ask/poll") else None)
     page.context.set_offline(True)
     says(page, ".sentence", "No answer from the server; trying again")
-    page.wait_for_timeout(30_000)
+    while len(failed) < (4 if turn == 1 else 8):  # each after a longer pause than the one before, up to 5 s
+        page.wait_for_timeout(100)
     left_at = len(drawn(page))
     page.context.set_offline(False)
     shows(page, "training")
-    passes(page, left_at + 100)
+    passes(page, left_at + 60)  # more than were missed
     page.click("#stop")
     shows(page, "stopped")
     at = step_shown(page)
@@ -287,25 +306,40 @@ def test_a_closed_browser_finds_its_run_again(app, open_page, turn):
     again.click("#stop")
 
 
-def test_on_this_machine_another_browser_finds_the_runs_too(tmp_path, open_page):
-    own = AppServer(tmp_path)
+def test_more_starts_than_places_wait_in_a_line_that_moves(own_server, open_page):
+    own = own_server
     page = open_page(own.url, may_complain=True, visit=False)
-    begin(page, own.url, steps=20)
-    shows(page, "done")
-    other = open_page(own.url, may_complain=True)
+    begin(page, own.url, **LONG)
+    shows(page, "training")
+    page.click("#another")
+    says(page, ".sentence", "training places are taken · next in line")
+    page.click("#train")
+    says(page, ".sentence", "second in line")
+    first, second = names(page)[::-1][:2]
+    menu(page, first, "stop")
+    says(page, ".sentence", "next in line")
+    menu(page, second, "stop")
+    shows(page, "training")
+    page.click("#stop")
+    shows(page, "stopped")
+    other = open_page(own.url)  # on this machine another browser lists the same runs
     expect(other.locator(".runs .name")).to_have_text(names(page))
-    own.stop()
 
 
 @again_and_again
-def test_after_a_restart_of_the_server_the_open_page_goes_on(tmp_path, open_page, turn):
-    own = AppServer(tmp_path)
+def test_sigterm_saves_the_run_and_after_a_restart_the_page_goes_on(own_server, open_page, turn):
+    own, runs = own_server, own_server.checkpoints / "runs"
     page = open_page(own.url, may_complain=True, visit=False)
+    before = set(runs.iterdir()) if runs.exists() else set()
     begin(page, own.url, **LONG)
     passes(page, 30)
     assert own.stop() == 0
+    (run,) = [path for path in set(runs.iterdir()) - before if not path.name.startswith(".")]
+    saved = list((run / "checkpoints").iterdir())
+    assert 1 <= len(saved) <= 2  # the one before, where a quarter of a minute had passed
+    assert max(read_manifest(each).step for each in saved) > 29
     says(page, ".sentence", "No answer from the server; trying again")
-    own = AppServer(tmp_path, port=own.port)
+    own.start()
     passes(page, 29)  # the sentence names a step again; the status may be one of before the restart
     shows(page, "paused")
     at = step_shown(page)
@@ -318,26 +352,6 @@ def test_after_a_restart_of_the_server_the_open_page_goes_on(tmp_path, open_page
     end = step_shown(page)
     wait_until(page, "at => document.querySelector('.loss-chart').steps.length === at", arg=end)
     assert drawn(page) == list(range(1, end + 1))
-    own.stop()
-
-
-def test_a_list_that_does_not_come_at_once_forgets_nothing(app, open_page):
-    page = open_page(app.url, may_complain=True, visit=False)
-    begin(page, app.url, steps=10)
-    shows(page, "done")
-    page.select_option(".live .subject", "checkpoint:copy")
-    shows(page, "checkpoint")
-    page.locator(".runs tbody tr").nth(0).locator(".lay").check()
-    expect(page.locator(".overlay-legend .entry")).to_have_count(2)
-    refused = []
-    page.route("**/ask/runs", lambda route: (refused.append(route), route.abort()) if len(refused) < 3 else route.continue_())
-    page.reload()
-    shows(page, "checkpoint")
-    assert len(refused) == 3
-    expect(page.locator(".live .subject")).to_have_value("checkpoint:copy")
-    expect(page.locator(".overlay-legend .entry")).to_have_count(2)
-    expect(page.locator(".announced")).to_contain_text("Checkpoint copy")
-    page.unroute_all()
 
 
 def test_a_run_begun_on_a_page_opened_by_a_link_is_on_show_after_a_reload(app, open_page):
@@ -351,19 +365,6 @@ def test_a_run_begun_on_a_page_opened_by_a_link_is_on_show_after_a_reload(app, o
     shows(page, "training", "done")
     expect(page.locator(".live .subject option:checked")).to_have_text(name)
     page.click("#stop")
-
-
-def test_with_eight_tabs_open_pause_is_heard(app, open_page):
-    page = open_page(app.url, visit=False)
-    begin(page, app.url, **LONG)
-    tabs = [page] + [open_page(app.url, same_browser_as=page) for _ in range(7)]
-    for tab in tabs:
-        shows(tab, "training")
-    tabs[-1].click("#pause")
-    for tab in tabs:
-        shows(tab, "paused")
-    tabs[3].click("#stop")
-    shows(tabs[0], "stopped")
 
 
 def test_a_link_to_watch_shows_the_run_and_can_do_nothing_to_it(app, open_page):
@@ -470,25 +471,6 @@ def test_checkpoints_are_kept_listed_fetched_sent_and_deleted(app, open_page, tm
     assert page.locator(".runs tbody tr").count() == count
 
 
-def test_more_starts_than_places_wait_in_a_line_that_moves(tmp_path, open_page):
-    own = AppServer(tmp_path, PLAYGROUND_SLOTS="1")
-    page = open_page(own.url, may_complain=True, visit=False)
-    begin(page, own.url, **LONG)
-    shows(page, "training")
-    page.click("#another")
-    says(page, ".sentence", "training places are taken · next in line")
-    page.click("#train")
-    says(page, ".sentence", "second in line")
-    first, second = names(page)[::-1][:2]
-    menu(page, first, "stop")
-    says(page, ".sentence", "next in line")
-    menu(page, second, "stop")
-    shows(page, "training")
-    page.click("#stop")
-    shows(page, "stopped")
-    own.stop()
-
-
 def press(page, key):
     """Press a key with the focus on nothing."""
     page.evaluate("document.activeElement.blur()")
@@ -502,10 +484,9 @@ def open_and_close_help(page):
 
 
 @pytest.mark.parametrize("width", [1440, 390])
-def test_the_keyboard_pauses_steps_and_explains_itself(app, open_page, width):
-    page = open_page(app.url, width=width, visit=False)
-    begin(page, app.url, **LONG)
-    passes(page, 10)
+def test_the_keyboard_pauses_steps_and_explains_itself(training, width):
+    page = training
+    page.set_viewport_size({"width": width, "height": 950})
     press(page, " ")
     shows(page, "paused")
     at = step_shown(page)
@@ -515,13 +496,10 @@ def test_the_keyboard_pauses_steps_and_explains_itself(app, open_page, width):
     press(page, " ")
     shows(page, "training")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    page.click("#stop")
-    shows(page, "stopped")
 
 
-def test_keys_on_another_tab_leave_the_hidden_run_alone(app, open_page):
-    page = open_page(app.url, visit=False)
-    begin(page, app.url, **LONG)
+def test_keys_on_another_tab_leave_the_hidden_run_alone(training):
+    page = training
     at, done = pause_after(page, 10), []
     page.on("request", lambda request: done.append(request.post_data_json["do"]) if request.url.endswith("/ask/do") else None)
     go_to(page, "Inspect")
@@ -538,8 +516,6 @@ def test_keys_on_another_tab_leave_the_hidden_run_alone(app, open_page):
     press(page, " ")
     passes(page, at + 1)
     assert done == ["step", "resume"]
-    page.click("#stop")
-    shows(page, "stopped")
 
 
 def test_a_killed_worker_is_told_with_its_last_checkpoint_and_goes_on(app, open_page):

@@ -3,9 +3,8 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from playground.training.manifest import read_manifest
 from playground.training.presets import preset_config
-from tests.support.app_server import AppServer, wait_for
+from tests.support.app_server import wait_for
 from tests.support.pages import colours, settle, shows, step_shown, wait_until
 
 
@@ -15,10 +14,16 @@ def open_advanced(page: Page, group: str) -> None:
         page.click(f"#advanced .group button:has-text('{group}')")
 
 
-@pytest.mark.smoke
-def test_the_first_screen_shows_a_shipped_model_and_lets_one_try_it(app, open_page):
-    page = open_page(app.url)
+@pytest.fixture
+def page(app, open_page):
+    """The first screen, on a page that the tests of this file share; none of them leaves a run."""
+    page = open_page(app.url, share=True)
     shows(page, "checkpoint")
+    return page
+
+
+@pytest.mark.smoke
+def test_the_first_screen_shows_a_shipped_model_and_lets_one_try_it(page):
     expect(page.locator(".sentence")).to_contain_text("exact match")
     expect(page.locator(".answer")).to_have_text(re.compile(r"5 1 4 1 3\s*✓"))
     expect(page.locator(".heads .head")).to_have_count(8)
@@ -32,6 +37,64 @@ def test_the_first_screen_shows_a_shipped_model_and_lets_one_try_it(app, open_pa
     page.fill(".sequence", "<img src=x onerror=alert(1)>")
     expect(page.locator(".try-note")).to_contain_text("'<' is not a symbol")
     assert page.locator(".live img").count() == 0
+    page.fill(".sequence", page.get_attribute(".sequence", "placeholder"))
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("width", [1440, 900, 390])
+def test_nothing_is_cut_off_at_any_width(page, width):
+    page.set_viewport_size({"width": width, "height": 844})
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    if width == 390:
+        tops = [page.locator(selector).bounding_box()["y"] for selector in ("#train", ".learning", ".attention", "#form")]
+        assert tops == sorted(tops)
+
+
+def test_kinds_heads_and_cells_can_be_chosen_by_keyboard(page):
+    page.focus("[data-kind=decoder]")
+    page.keyboard.press("Enter")
+    expect(page.locator("[data-kind=decoder]")).to_have_attribute("aria-pressed", "true")
+    page.focus(".head[data-layer='0'][data-head='2']")
+    page.keyboard.press("Enter")
+    expect(page.locator("figcaption")).to_contain_text("Layer 1, head 3")
+    page.focus(".focus-map")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("figcaption")).to_contain_text("it lies in the future")
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("figcaption")).to_have_text(
+        re.compile(r"Layer 1, head 3\. Answer position 1 \(\d\) looks at given position 1 \(SOS\) with weight 1\.000")
+    )
+    page.focus(".loss-chart")
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator(".loss-value")).to_contain_text("at step")
+
+
+def test_a_preset_fills_the_form_and_another_model_can_be_opened(page):
+    page.click("#field-preset label:has-text('One head')")
+    expect(page.locator("#field-preset")).to_contain_text("small enough that every picture can be read")
+    expect(page.locator("#size")).to_contain_text(f"{preset_config('one-head').model.parameter_count():,} parameters")
+    page.select_option(".subject", "checkpoint:copy")
+    wait_until(page, "document.querySelector('.sentence').textContent.includes('Checkpoint copy')")
+    expect(page.locator(".answer")).to_have_text(re.compile(r"3 1 4 1 5\s*✓"))
+    page.reload()
+    wait_until(page, "document.querySelector('.sentence')?.textContent.includes('Checkpoint copy')")
+
+
+def test_a_bad_value_is_explained_beside_its_field_and_nothing_starts(page):
+    open_advanced(page, "Training")
+    settle(page, "n_heads", 5)
+    expect(page.locator("#problem")).to_contain_text("does not divide")
+    page.click("#train")
+    expect(page.locator("#field-n_heads")).to_contain_text("does not divide d_model 64; use one of 1, 2, 4, 8, 16, 32, 64")
+    settle(page, "n_heads", 4)
+    settle(page, "learning_rate", -1)
+    expect(page.locator("#problem")).to_contain_text("it must be a number from")  # a late event of the form clears messages at fields
+    page.click("#train")
+    expect(page.locator("#field-learning_rate")).to_contain_text("it must be a number from 0.000000001 to 100")
+    expect(page.locator("#problem")).to_contain_text("it must be a number from")
+    assert page.get_attribute(".live", "data-status") == "checkpoint"
 
 
 def test_one_click_trains_to_100_percent_on_screen(app, open_page):
@@ -54,7 +117,7 @@ def test_one_click_trains_to_100_percent_on_screen(app, open_page):
     expect(page.locator("#train")).to_be_visible()
 
 
-def test_pause_step_resume_reload_and_stop(app, open_page):
+def test_a_run_obeys_every_page_of_its_browser_and_no_other(app, open_page):
     page = open_page(app.url)
     shows(page, "checkpoint")
     open_advanced(page, "Training")
@@ -72,6 +135,12 @@ def test_pause_step_resume_reload_and_stop(app, open_page):
     wait_until(page, f"document.querySelector('.sentence').textContent.includes('step {held_at + 2}')")
     page.fill(".sequence", "1 2 3")
     expect(page.locator(".answer")).to_contain_text(re.compile("[✓✗]"))
+    other = open_page(app.url)  # another browser
+    shows(other, "checkpoint")
+    for each, expected in ((page, True), (other, False)):
+        offered = each.locator(".subject option").all_text_contents()
+        assert ("reverse 1–10" in offered) is expected, offered
+        assert each.locator(".runs tbody tr").count() == expected
     page.reload()
     shows(page, "paused")
     assert step_shown(page) == held_at + 2
@@ -85,100 +154,3 @@ def test_pause_step_resume_reload_and_stop(app, open_page):
     shows(page, "stopped")
     shows(second_tab, "stopped")
     expect(page.locator("#train")).to_be_visible()
-
-
-@pytest.mark.smoke
-def test_a_second_browser_sees_nothing_of_the_first(app, open_page):
-    first = open_page(app.url)
-    shows(first, "checkpoint")
-    first.click("#train")
-    shows(first, "training")
-    second = open_page(app.url)
-    shows(second, "checkpoint")
-    for page, expected in ((first, True), (second, False)):
-        offered = page.locator(".subject option").all_text_contents()
-        assert ("reverse 1–10" in offered) is expected, offered
-        assert page.locator(".runs tbody tr").count() == expected
-    first.click("#stop")
-    shows(first, "stopped", "done")
-
-
-def test_a_bad_value_is_explained_beside_its_field_and_nothing_starts(app, open_page):
-    page = open_page(app.url)
-    shows(page, "checkpoint")
-    open_advanced(page, "Training")
-    settle(page, "n_heads", 5)
-    expect(page.locator("#problem")).to_contain_text("does not divide")
-    page.click("#train")
-    expect(page.locator("#field-n_heads")).to_contain_text("does not divide d_model 64; use one of 1, 2, 4, 8, 16, 32, 64")
-    settle(page, "n_heads", 4)
-    settle(page, "learning_rate", -1)
-    expect(page.locator("#problem")).to_contain_text("it must be a number from")  # a late event of the form clears messages at fields
-    page.click("#train")
-    expect(page.locator("#field-learning_rate")).to_contain_text("it must be a number from 0.000000001 to 100")
-    expect(page.locator("#problem")).to_contain_text("it must be a number from")
-    assert page.get_attribute(".live", "data-status") == "checkpoint"
-
-
-def test_a_preset_fills_the_form_and_another_model_can_be_opened(app, open_page):
-    page = open_page(app.url)
-    shows(page, "checkpoint")
-    page.click("#field-preset label:has-text('One head')")
-    expect(page.locator("#field-preset")).to_contain_text("small enough that every picture can be read")
-    expect(page.locator("#size")).to_contain_text(f"{preset_config('one-head').model.parameter_count():,} parameters")
-    page.select_option(".subject", "checkpoint:copy")
-    wait_until(page, "document.querySelector('.sentence').textContent.includes('Checkpoint copy')")
-    expect(page.locator(".answer")).to_have_text(re.compile(r"3 1 4 1 5\s*✓"))
-    page.reload()
-    wait_until(page, "document.querySelector('.sentence')?.textContent.includes('Checkpoint copy')")
-
-
-def test_kinds_heads_and_cells_can_be_chosen_by_keyboard(app, open_page):
-    page = open_page(app.url)
-    shows(page, "checkpoint")
-    page.focus("[data-kind=decoder]")
-    page.keyboard.press("Enter")
-    expect(page.locator("[data-kind=decoder]")).to_have_attribute("aria-pressed", "true")
-    page.focus(".head[data-layer='0'][data-head='2']")
-    page.keyboard.press("Enter")
-    expect(page.locator("figcaption")).to_contain_text("Layer 1, head 3")
-    page.focus(".focus-map")
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("ArrowRight")
-    expect(page.locator("figcaption")).to_contain_text("it lies in the future")
-    page.keyboard.press("ArrowLeft")
-    expect(page.locator("figcaption")).to_have_text(
-        re.compile(r"Layer 1, head 3\. Answer position 1 \(\d\) looks at given position 1 \(SOS\) with weight 1\.000")
-    )
-    page.focus(".loss-chart")
-    page.keyboard.press("ArrowLeft")
-    expect(page.locator(".loss-value")).to_contain_text("at step")
-
-
-@pytest.mark.smoke
-@pytest.mark.parametrize("width", [1440, 900, 390])
-def test_nothing_is_cut_off_at_any_width(app, open_page, width):
-    page = open_page(app.url, width=width, height=844)
-    shows(page, "checkpoint")
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    if width == 390:
-        tops = [page.locator(selector).bounding_box()["y"] for selector in ("#train", ".learning", ".attention", "#form")]
-        assert tops == sorted(tops)
-
-
-def test_sigterm_saves_the_active_run_and_exits_with_0(tmp_path, open_page):
-    own = AppServer(tmp_path)
-    page = open_page(own.url)
-    shows(page, "checkpoint")
-    open_advanced(page, "Training")
-    settle(page, "steps", 100000)
-    page.click("#train")
-    shows(page, "training")
-    wait_for(lambda: step_shown(page) > 3, what="some steps")
-    page.goto("about:blank")
-    assert own.stop() == 0
-    runs = [path for path in (own.checkpoints / "runs").iterdir() if not path.name.startswith(".")]
-    assert len(runs) == 1
-    saved = list((runs[0] / "checkpoints").iterdir())
-    assert 1 <= len(saved) <= 2  # the one before, where a quarter of a minute had passed
-    assert max(read_manifest(each).step for each in saved) > 3

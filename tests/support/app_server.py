@@ -60,11 +60,16 @@ class AppServer:
         self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = folder / "app.log"
+        self.command, self.checkout, self.environment = [*by, sys.executable, "app.py"], house or checkout, environment
+        self.start()
+
+    def start(self) -> None:
+        """Start the process on its port; again after `stop`, over the same files."""
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
-                [*by, sys.executable, "app.py", "--port", str(self.port)],
-                cwd=house or checkout,
-                env=os.environ | environment,
+                [*self.command, "--port", str(self.port)],
+                cwd=self.checkout,
+                env=os.environ | self.environment,
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
