@@ -15,11 +15,6 @@ ENCODER = str(get_model_path())
 GOOD_OR_BAD = "text,label\n" + "".join(f"what a {word} film {n},{word}\n" for n in range(8) for word in ("good", "bad"))
 
 
-@pytest.fixture(scope="module")
-def app(app_with_models):
-    return app_with_models
-
-
 def to_view(page, view, part=""):
     page.get_by_role("tab", name="Compare", exact=True).click()
     page.get_by_role("tab", name=view, exact=True).click()
@@ -43,8 +38,8 @@ def shares(page, box):
     return [tuple(row.locator("th, .number").all_text_contents()) for row in page.locator(f"{box} .shares").first.locator("tr").all()]
 
 
-def test_a_gap_is_filled_once_the_visitor_has_seen_what_that_takes(app, hub, open_page):
-    page = open_page(app.url)
+def test_a_gap_is_filled_once_the_visitor_has_seen_what_that_takes(app_with_models, hub, open_page):
+    page = open_page(app_with_models.url)
     to_view(page, "Free use")
     expect(page.locator(".part-fill .takes")).to_contain_text("to fetch, once; 100,482 parameters")
     page.wait_for_timeout(500)
@@ -66,14 +61,14 @@ def test_a_gap_is_filled_once_the_visitor_has_seen_what_that_takes(app, hub, ope
     expect(page.locator(".part-fill .words")).to_contain_text("write [MASK] where a word is to be found")
     expect(page.locator(".part-fill .shares")).to_have_count(2)  # what had come before stays
 
-    other = open_page(app.url)  # somebody else, where the model is here by now: shown without a click
+    other = open_page(app_with_models.url)  # somebody else, where the model is here by now: shown without a click
     to_view(other, "Free use")
     over(other, ".part-fill")
     assert shares(other, ".part-fill")[0][0] == "paris"
 
 
-def test_generation_view_lists_alternatives_and_seed_is_reproducible(app, open_page):
-    page = open_page(app.url)
+def test_generation_view_lists_alternatives_and_seed_is_reproducible(app_with_models, open_page):
+    page = open_page(app_with_models.url)
     to_view(page, "Free use", "Continue")
     page.fill(".part-continue textarea", "The capital of Japan is")
     page.click(".part-continue .main")
@@ -105,8 +100,8 @@ def test_generation_view_lists_alternatives_and_seed_is_reproducible(app, open_p
     assert drawn[0] == drawn[1] != text
 
 
-def test_random_head_is_marked_untrained_and_trained_head_classifies(app, open_page):
-    page = open_page(app.url)
+def test_random_head_is_marked_untrained_and_trained_head_classifies(app_with_models, open_page):
+    page = open_page(app_with_models.url)
     to_view(page, "Free use", "Classify")
     page.click(".part-classify .main")
     over(page, ".part-classify")
@@ -138,9 +133,8 @@ def test_random_head_is_marked_untrained_and_trained_head_classifies(app, open_p
     expect(page.locator(".part-classify .shares tr").first.locator(".number")).to_have_text(surely)
 
 
-@pytest.mark.smoke
-def test_with_the_wrong_tokenizer_the_same_numbers_mean_other_things(app, open_page):
-    page = open_page(app.url)
+def test_with_the_wrong_tokenizer_the_same_numbers_mean_other_things(app_with_models, open_page):
+    page = open_page(app_with_models.url)
     to_view(page, "Free use", "Wrong tokenizer")
     page.fill(".part-mismatch textarea", "The capital of France is")
     page.click(".part-mismatch .main")
@@ -154,13 +148,19 @@ def test_with_the_wrong_tokenizer_the_same_numbers_mean_other_things(app, open_p
     assert surprise[0] < surprise[1]
 
 
-def test_what_cannot_be_fetched_says_why_and_a_download_is_cancelled(app, hub, models, open_page):
+@pytest.mark.smoke
+def test_a_model_that_the_hub_does_not_have_is_named(app, open_page):
     page = open_page(app.url)
     to_view(page, "Free use", "Continue")
     page.fill(".part-continue input.model", "ada/nowhere")
     page.click(".part-continue .main")
     over(page, ".part-continue", "failed")
     expect(page.locator(".part-continue .words.error")).to_contain_text("ada/nowhere")
+
+
+def test_a_download_is_cancelled_and_without_the_hub_the_page_says_so(app_with_models, hub, models, open_page):
+    page = open_page(app_with_models.url)
+    to_view(page, "Free use", "Continue")
     hub.put("ada/slow-one", models["gpt2"])
     choose(page, ".part-continue", "ada/slow-one")
     hub.fault(r"ada/slow-one/resolve/.*safetensors", "silent")
@@ -178,8 +178,8 @@ def test_what_cannot_be_fetched_says_why_and_a_download_is_cancelled(app, hub, m
     expect(page.locator(".part-continue .words")).to_contain_text("on this machine", ignore_case=True)
 
 
-def test_attention_panels_compare_models_and_scores_give_weights(app, open_page):
-    page = open_page(app.url)
+def test_attention_panels_compare_models_and_scores_give_weights(app_with_models, open_page):
+    page = open_page(app_with_models.url)
     to_view(page, "Attention")
     choose(page, ".panel-0", ENCODER)
     choose(page, ".panel-1", "gpt2")
@@ -217,8 +217,8 @@ def test_attention_panels_compare_models_and_scores_give_weights(app, open_page)
     expect(page.locator(".panel-1 .caption")).to_contain_text("what was written before")
 
 
-def test_one_word_two_meanings_and_what_king_without_man_comes_to(app, open_page):
-    page = open_page(app.url)
+def test_one_word_two_meanings_and_what_king_without_man_comes_to(app_with_models, open_page):
+    page = open_page(app_with_models.url)
     to_view(page, "Meaning")
     choose(page, ".part-banks", ENCODER)
     page.click(".part-banks .main")

@@ -8,9 +8,6 @@ import pytest
 from playwright.sync_api import expect
 
 from playground.hub.jobs import ERRANDS_AT_ONCE
-from playground.hub.jobs import begin as begin_errand
-from playground.hub.work import Errand
-from tests.support.app_server import ROOT
 from tests.support.pages import attention, begin, shows, wait_until
 
 
@@ -73,7 +70,7 @@ def test_from_training_to_another_browser(app, hub, open_page):
     assert not hub.told(hub.OWNER)
 
 
-def test_what_is_there_is_told_before_it_changes(app, hub, open_page):
+def test_a_repository_is_planned_replaced_and_its_revisions_open(app, hub, open_page):
     page = open_page(app.url)
     to_the_hub(page)
     chosen(page, "copy")
@@ -96,24 +93,16 @@ def test_what_is_there_is_told_before_it_changes(app, hub, open_page):
     assert hub.files("ada/told") == before | {"README.md": b"mine"}
     page.locator(".hub .publish-note button").click()
     page.wait_for_selector(".hub .plan:not([hidden])", timeout=60_000)
+    page.click(".hub .go")
+    page.wait_for_selector(".hub .published:not([hidden])", timeout=60_000)
 
-
-def test_an_older_revision_opens(app, hub, open_page, monkeypatch, tmp_path):
-    for name, value in hub.environment(tmp_path).items():
-        monkeypatch.setenv(name, value)
-    for name in ("copy", "reverse-one-head"):
-        job = begin_errand(Errand("push", "ada/older", hub.ADA, hub.url, checkpoint=str(ROOT / "checkpoints" / name)))
-        assert job.over.wait(110)
-        assert job.status == "done", job.sentence
-    page = open_page(app.url)
-    to_the_hub(page)
-    page.fill(".hub .any-repo", "ada/older")
+    page.fill(".hub .any-repo", "ada/told")
     page.keyboard.press("Enter")
     expect(page.locator(".hub .opened-about")).to_contain_text("1 layer × 1 head", timeout=60_000)
     page.click(".hub .revisions summary")
     rows = page.locator(".hub .revisions tbody tr")
-    expect(rows).to_have_count(3)
-    rows.nth(1).get_by_role("button").click()
+    expect(rows).to_have_count(4)  # the one that made it, copy, somebody else's, and reverse-one-head
+    rows.nth(2).get_by_role("button").click()
     expect(page.locator(".hub .opened-about")).to_contain_text("2 layers × 4 heads", timeout=60_000)
 
 

@@ -197,7 +197,6 @@ def test_overlaid_curves_outlast_a_reload_whose_lists_of_runs_fail(app, open_pag
     page.unroute_all()
 
 
-@pytest.mark.smoke
 def test_the_list_renames_hides_deletes_repeats_and_lends_settings(app, open_page):
     page = open_page(app.url, visit=False)
     begin(page, app.url, steps=30, n_heads=4, d_ff=24)
@@ -491,7 +490,7 @@ def test_the_keyboard_pauses_steps_and_explains_itself(training, width):
     shows(page, "paused")
     at = step_shown(page)
     press(page, "ArrowRight")
-    says(page, ".sentence", f"step {at + 1}")
+    says(page, ".sentence", f"Paused at step {at + 1} ")
     open_and_close_help(page)
     press(page, " ")
     shows(page, "training")

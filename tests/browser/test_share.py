@@ -111,7 +111,6 @@ def test_a_link_opens_a_comparison_with_what_its_fields_hold(app, open_page):
     assert (other.input_value(".compare .of-n"), other.input_value(".compare .subject")) == ("33", "checkpoint:copy")
 
 
-@pytest.mark.smoke
 def test_a_link_fills_in_a_question_of_the_lab(app, open_page):
     page = open_page(app.url)
     page.get_by_role("tab", name="Lab").click()
