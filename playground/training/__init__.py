@@ -1,1 +1,4 @@
-"""Floor 4: how a family learns. Settings, presets, schedules, the Trainer, checkpoints; importing this alone loads no torch."""
+"""Training: settings, presets, schedules, the Trainer and checkpoints.
+
+Importing this package alone does not import torch.
+"""

@@ -1,4 +1,7 @@
-"""Another family at the size of a given run, so that the two differ in kind and not in size. No torch in here: pages ask too."""
+"""Another architecture with as many parameters as a given run, for a comparison at equal size.
+
+This file does not import torch, because forms use it too.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +17,34 @@ from .presets import family_config
 
 TOLERANCE = 0.05
 KEPT = (
-    "task", "symbols", "min_length", "max_length", "rows", "vocabulary", "longest_answer", "max_positions",
-    "seed", "device", "threads", "eval_every", "eval_n", "until",
-)  # fmt: skip
+    "task",
+    "symbols",
+    "min_length",
+    "max_length",
+    "rows",
+    "vocabulary",
+    "longest_answer",
+    "max_positions",
+    "seed",
+    "device",
+    "threads",
+    "eval_every",
+    "eval_n",
+    "until",
+)
 CARRIED = ("d_model", "n_heads", "n_layers", "d_ff", "dropout")
 
 
 def same_budget(config: RunConfig, family: str) -> RunConfig:
-    """A run of `family` on the task of `config` with as many parameters, within 5 %: the same data, seed and scoring, the family's
-    own recipe.
+    """Configure a run of `family` with as many parameters as `config`, within 5 %.
 
-    Width and heads stay; how many layers there are, and how wide they are inside, makes up for what the families have more or fewer
-    of. A recurrent family has no inside: there the width changes.
+    The data, the seed and the evaluation are those of `config`; the other settings are the
+    architecture's own. Width and heads stay. The number of layers and d_ff compensate for the
+    differences between the architectures. A recurrent architecture has no d_ff: there d_model
+    changes.
 
     Raises:
-        SettingError: where no size comes near enough.
+        SettingError: if no size is close enough.
     """
     if family not in FAMILIES or family == config.family:
         return config.replace(family=family)
@@ -45,14 +61,20 @@ def same_budget(config: RunConfig, family: str) -> RunConfig:
     sizes = _inside(start, wanted) if "d_ff" in kind.settings() else _width(start, wanted)
     found = family_config(family, **given | sizes)
     if abs(found.model.parameter_count() / wanted - 1) > TOLERANCE:
-        message = f"family is {family!r}, which has no size near {wanted:,} parameters on this task; begin with a larger model"
-        raise SettingError("family", message)
+        raise SettingError(
+            "family",
+            f"family is {family!r}, which has no size near {wanted:,} parameters on this task; use "
+            f"a larger model",
+        )
     return found
 
 
 def _inside(start: ModelConfig, wanted: int) -> dict[str, int]:
-    """d_model, n_layers and d_ff that come nearest to the count: of the depths that can reach it the one whose d_ff is nearest to the
-    usual, and a narrower or wider model only where no depth can."""
+    """Find the d_model, n_layers and d_ff with the closest parameter count.
+
+    Among the depths that can reach it, the one whose d_ff is closest to the default ratio wins.
+    d_model changes only if no depth can reach the count.
+    """
     usual, far = (
         start.d_ff / start.d_model,
         {"d_model": start.d_model, "n_layers": start.n_layers, "d_ff": start.d_ff},
@@ -68,9 +90,8 @@ def _inside(start: ModelConfig, wanted: int) -> dict[str, int]:
                 ).parameter_count()
                 for d_ff in (1, 2)
             )
-            d_ff = 1 + round(
-                (wanted - narrow) / (wide - narrow)
-            )  # the count grows evenly with d_ff
+            # the count is linear in d_ff
+            d_ff = 1 + round((wanted - narrow) / (wide - narrow))
             if width * usual / 8 <= d_ff <= min(16384, width * usual * 8):
                 reached.append((abs(math.log(d_ff / width / usual)), sizes | {"d_ff": d_ff}))
         if reached:
@@ -79,7 +100,7 @@ def _inside(start: ModelConfig, wanted: int) -> dict[str, int]:
 
 
 def _width(start: ModelConfig, wanted: int) -> dict[str, int]:
-    """The d_model that comes nearest to the count."""
+    """Find the d_model with the closest parameter count."""
 
     def miss(width: int) -> int:
         return dataclasses.replace(start, d_model=width).parameter_count() - wanted

@@ -1,11 +1,13 @@
-"""Many training steps in a row without a word to the device in between, each of them one CUDA graph.
+"""Runs many training steps as replays of a CUDA graph, without synchronization in between.
 
-A step of a small model is thousands of small kernels, and a GPU computes each sooner than Python can ask for the next. A CUDA graph
-(Gray 2019, "Getting Started with CUDA Graphs", NVIDIA's developer blog; torch.cuda.CUDAGraph) records a whole step once, data and
-optimizer too, and replays it with one call. What is recorded may not depend on an answer of the device. So the learning rates of the
-steps to come lie on the device beforehand, and what `Trainer.step` asks at once is written there into a ring and read afterwards.
+A step of a small model is thousands of small kernels, and a GPU runs each faster than Python can
+launch the next. A CUDA graph (Gray 2019, "Getting Started with CUDA Graphs", NVIDIA's developer
+blog; torch.cuda.CUDAGraph) captures a whole step once, including data and optimizer, and replays it
+with one call. The captured work must not read values back from the GPU. So the learning rates of
+the next steps are copied to the GPU beforehand, and the results that `Trainer.step` would read at
+once are written to a ring buffer there and read afterwards.
 
-Shapes: K steps, of which the ring holds at most RING.
+Letter of shapes: in this file K counts steps, at most RING.
 """
 
 from __future__ import annotations
@@ -23,54 +25,62 @@ from playground.tasks.task import Batch
 from .config import TrainConfig
 from .update import update
 
-RING = 256  # steps that can be taken before the device is asked how they went
-WARM_UP = 3  # steps taken plainly before one is recorded, in which libraries and optimizer make what they need once
+RING = 256  # maximum number of steps before the results are read from the device
+WARM_UP = 3  # eager steps before the capture, in which libraries and optimizer initialize
 
 Work = Callable[[], None]
 
 
 class Told(NamedTuple):
-    """What one step measured."""
+    """The results of one step."""
 
     loss: float
-    norm: float  # of the gradient, before clipping
-    tokens: int  # of targets, PAD left out
+    norm: float  # norm of the gradient before clipping
+    tokens: int  # target tokens without PAD
 
 
 class CapturedSteps:
-    """The steps of one run, recorded after the first few. They do what as many calls of `update` do.
+    """The steps of one run, captured after the first few. They do what calls of `update` do.
 
-    `draw` makes the next batch on the device, from `generators` that the recording must know. `capture` turns the work of a step
-    into something that repeats it; tests on a processor give one that calls it again.
+    `draw` samples the next batch on the device, with `generators`, which the capture must know.
+    `capture` turns the work of a step into a callable that repeats it; tests on a CPU pass one that
+    calls it again.
     """
 
     def __init__(
-        self, family: Family, optimizer: torch.optim.Optimizer, training: TrainConfig, draw: Callable[[], Batch], device: torch.device,
-        generators: Sequence[torch.Generator] = (), capture: Callable[[Work, Sequence[torch.Generator]], Work] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        family: Family,
+        optimizer: torch.optim.Optimizer,
+        training: TrainConfig,
+        draw: Callable[[], Batch],
+        device: torch.device,
+        generators: Sequence[torch.Generator] = (),
+        capture: Callable[[Work, Sequence[torch.Generator]], Work] | None = None,
+    ) -> None:
         self.family, self.optimizer, self.training, self.draw = family, optimizer, training, draw
         self.device, self.generators, self.capture = device, generators, capture or captured
         self.rates_K = torch.zeros(RING, device=device)
         self.told_K3 = torch.zeros(RING, 3, dtype=torch.double, device=device)
-        self.at = torch.zeros(1, dtype=torch.long, device=device)  # the step's place in the ring
+        self.at = torch.zeros(1, dtype=torch.long, device=device)  # index of the step in the ring
         self.rate = torch.zeros((), device=device)
-        self.spoiled = torch.zeros(
-            (), dtype=torch.bool, device=device
-        )  # a step of this row was not finite: those behind it do nothing
+        # True after a step that was not finite; the following steps of this call change nothing
+        self.spoiled = torch.zeros((), dtype=torch.bool, device=device)
         self.warm_up_left = WARM_UP
         self.replay: Work | None = None
-        self.refusal = ""  # why the steps could not be captured, where they are taken plainly
+        self.refusal = ""  # why the capture failed, if it did; the steps then run eagerly
 
     def run(self, rates: Sequence[float]) -> list[Told]:
-        """A step at each of these learning rates, at most RING. Where one is not finite, it is the last that is told of, and the weights
-        are those before it."""
+        """Run a step at each of these learning rates, at most RING.
+
+        If a step is not finite, its result is the last one, and the weights are those before it.
+        """
         count = len(rates)
         self.rates_K[:count] = torch.tensor(rates)
         self.at.zero_()
         self.spoiled.zero_()
         for _ in rates:
             self._one()
-        told_K3 = self.told_K3[:count].cpu()  # the only place where the device is waited for
+        told_K3 = self.told_K3[:count].cpu()  # the only synchronization with the device
         finite_K = told_K3[:, :2].isfinite().all(1)
         count = count if bool(finite_K.all()) else int(finite_K.long().argmin()) + 1
         return [Told(loss, norm, int(tokens)) for loss, norm, tokens in told_K3[:count].tolist()]
@@ -86,7 +96,7 @@ class CapturedSteps:
         self.replay()
 
     def _work(self) -> None:
-        """The whole of a step, as it is recorded: everything it reads and writes keeps its place in memory."""
+        """Run one whole step, as it is captured: all its tensors stay at the same addresses."""
         self.rate.copy_(self.rates_K.index_select(0, self.at)[0])
         batch = self.draw()
         loss, norm, finite = update(
@@ -100,11 +110,14 @@ class CapturedSteps:
         self.at += 1
 
     def _recorded(self) -> Work:
-        """The step as one call. Where it cannot be recorded (a family or a task that asks the device), steps go on plainly."""
+        """Return the step as one call.
+
+        If the capture fails (an architecture or a task reads from the device), steps run eagerly.
+        """
         kept = [generator.get_state() for generator in self.generators]
         groups = [group for group in self.optimizer.param_groups if "capturable" in group]
         for group in groups:
-            group["capturable"] = True  # only now: outside of a recording it makes torch complain
+            group["capturable"] = True  # only during the capture, because PyTorch warns otherwise
         try:
             return self.capture(self._work, self.generators)
         except RuntimeError as error:
@@ -118,10 +131,10 @@ class CapturedSteps:
 
 
 def captured(work: Work, generators: Sequence[torch.Generator]) -> Work:
-    """`work` as a CUDA graph. Recording does not carry it out.
+    """Capture `work` as a CUDA graph, without running it.
 
     Raises:
-        RuntimeError: when the work asks the device for an answer on its way.
+        RuntimeError: if the work reads a value from the device.
     """
     graph, pool, before = (
         torch.cuda.CUDAGraph(),
@@ -135,15 +148,13 @@ def captured(work: Work, generators: Sequence[torch.Generator]) -> Work:
         with torch.cuda.graph(graph, pool=pool):
             try:
                 work()
-            except (
-                RuntimeError
-            ) as error:  # ending the recording raises another one, which does not say why
+            except RuntimeError as error:
+                # the end of the capture raises another error, which does not contain the cause
                 cause = error
                 raise
     except RuntimeError:
-        torch.cuda.set_stream(
-            before
-        )  # a recording that fails at its end leaves its own stream, and its memory pool, in use
+        # a failed capture leaves its own stream, and its memory pool, in use
+        torch.cuda.set_stream(before)
         with suppress(RuntimeError, AttributeError):
             torch._C._cuda_endAllocateToPool(before.device_index, pool)
         if cause is not None:
@@ -154,7 +165,10 @@ def captured(work: Work, generators: Sequence[torch.Generator]) -> Work:
 
 @contextmanager
 def aside(device: torch.device) -> Iterator[None]:
-    """On a stream of its own, as torch's notes on CUDA graphs ask of what warms up for a recording. On a processor, nothing."""
+    """Use a side stream during a `with` block.
+
+    PyTorch's notes on CUDA graphs require it for the warm-up. On a CPU it does nothing.
+    """
     if device.type != "cuda":
         yield
         return

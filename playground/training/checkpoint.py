@@ -1,11 +1,12 @@
-"""Checkpoints: a folder of four files, written whole or not at all, and trusted only after it was checked.
+"""Checkpoints: a folder of four files, written atomically and checked before use.
 
-    config.json            what was trained, how far, with what, and how well (manifest.py)
+    config.json            settings, step, versions and scores (manifest.py)
     model.safetensors      the weights
-    training.safetensors   what the optimizer remembers, the generators, the step; without it a checkpoint can be used, not resumed
+    training.safetensors   the state of the optimizer, the generators, the step; without it a
+                           checkpoint can be used, but not resumed
     metrics.jsonl          the metrics of every step, a line each
 
-There is no pickle in here, and nothing in a checkpoint is ever executed.
+A checkpoint contains no pickle, and nothing in it is ever executed.
 """
 
 from __future__ import annotations
@@ -36,17 +37,14 @@ from .manifest import CheckpointError, Manifest, is_number, parse_json, read_man
 from .optimizers import counts_steps, remembered
 from .trainer import MOST_THREADS, Metrics, Trainer
 
-MOST_ATTEMPTS = 5  # of reading a checkpoint that another process replaces meanwhile
+MOST_ATTEMPTS = 5  # at reading a checkpoint that another process replaces at the same time
 T = TypeVar("T")
-Expected = dict[
-    str, tuple[torch.dtype, tuple[int, ...] | None]
-]  # types and shapes of tensors by name
-LARGEST_HEADER = (
-    1_000_000  # bytes; safetensors' own limit is 100 MB, a model here needs some 20,000
-)
-MOST_DIMENSIONS = 4  # the weights here have two at most; the product of 50,000 takes seconds
-LARGEST_METRICS = 300_000_000  # bytes: the metrics of a million steps and some
-LONGEST_LINE = 10_000  # bytes of one step's metrics
+# types and shapes of tensors by name
+Expected = dict[str, tuple[torch.dtype, tuple[int, ...] | None]]
+LARGEST_HEADER = 1_000_000  # bytes; safetensors allows 100 MB, a model here needs about 20,000
+MOST_DIMENSIONS = 4  # weights have at most two; the product of 50,000 dimensions takes seconds
+LARGEST_METRICS = 300_000_000  # bytes; enough for the metrics of a million steps
+LONGEST_LINE = 10_000  # bytes of the metrics of a step
 MOST_STEPS = TrainConfig.__dataclass_fields__["steps"].metadata["high"]
 METRICS = {each.name for each in dataclasses.fields(Metrics)}
 DTYPES = {"F32": torch.float32, "I64": torch.int64, "U8": torch.uint8}
@@ -61,11 +59,13 @@ def save_checkpoint(
     resumable: bool = True,
     extra: Mapping[str, bytes] | None = None,
 ) -> Manifest:
-    """Write a checkpoint of where `trainer` stands; an earlier one in `folder` is replaced once the new one is safe on disk.
-    Without `metrics` (None), it has no metrics.jsonl: somebody else keeps them.
+    """Write a checkpoint of the current step.
+
+    An earlier checkpoint in `folder` is replaced once the new one is on disk. If `metrics` is None,
+    there is no metrics.jsonl, because the caller stores the metrics elsewhere.
 
     Raises:
-        CheckpointError: when it could not be written (disk full, no permission); the earlier one is still there.
+        CheckpointError: if it cannot be written (disk full, no permission); the earlier one stays.
     """
     scored = dataclasses.asdict(scores) if scores else None
     tensors = {"model.safetensors": pack(own_tensors(trainer.family))}
@@ -87,13 +87,15 @@ def save_checkpoint(
     try:
         write_folder(folder, files)
     except OSError as error:
-        reason = f"could not write the checkpoint {folder}: {error.strerror or error}; what was there before is kept"
-        raise CheckpointError(reason) from error
+        raise CheckpointError(
+            f"could not write the checkpoint {folder}: {error.strerror or error}; the previous "
+            f"checkpoint is unchanged"
+        ) from error
     return manifest
 
 
 def as_line(metrics: Metrics | Mapping[str, Any]) -> dict[str, Any]:
-    """One line of metrics.jsonl: what was measured at a step, rounded to six digits, without what was not."""
+    """Convert metrics to a line of metrics.jsonl: rounded to six digits, without missing values."""
     values = metrics if isinstance(metrics, Mapping) else dataclasses.asdict(metrics)
     return {
         k: float(f"{v:.6g}") if isinstance(v, float) else v
@@ -103,10 +105,10 @@ def as_line(metrics: Metrics | Mapping[str, Any]) -> dict[str, Any]:
 
 
 def load_model(folder: Path, device: str = "cpu") -> tuple[Manifest, Family]:
-    """The model of a checkpoint, ready to use.
+    """Load the model of a checkpoint, ready for use.
 
     Raises:
-        CheckpointError: when anything in it is missing, does not fit the configuration, or is not a finite number.
+        CheckpointError: if anything is missing, does not fit the configuration, or is not finite.
     """
     folder = Path(folder)
 
@@ -119,10 +121,10 @@ def load_model(folder: Path, device: str = "cpu") -> tuple[Manifest, Family]:
 
 
 def _read_unchanged(folder: Path, read: Callable[[Manifest], T]) -> tuple[Manifest, T]:
-    """Read a checkpoint, and read it again where another process replaces it meanwhile.
+    """Read a checkpoint; read it again if another process replaces it at the same time.
 
     Raises:
-        CheckpointError: as `read`, or when the checkpoint changes at every attempt.
+        CheckpointError: as `read`, or if the checkpoint changes at every attempt.
     """
     settle_folder(folder)
     manifest = read_manifest(folder)
@@ -138,14 +140,16 @@ def _read_unchanged(folder: Path, read: Callable[[Manifest], T]) -> tuple[Manife
             if failure is not None:
                 raise failure
             return manifest, content
-    raise CheckpointError(f"{folder} is replaced again and again while it is read; try again later")
+    raise CheckpointError(f"{folder} is being replaced while it is read; try again later")
 
 
 def load_trainer(
     folder: Path, ranks: Ranks = ALONE, most_threads: int = MOST_THREADS, **settings: Any
 ) -> tuple[Trainer, list[dict[str, Any]]]:
-    """A trainer that goes on where the checkpoint was taken, and the metrics until there. `settings` are
-    new ones; for those, what had changed on the way no longer counts. Any number of `ranks` may take it up.
+    """Load a trainer that continues from the checkpoint, and the metrics so far.
+
+    `settings` are new values; they override the setting changes during the run. Any number of
+    `ranks` may continue the run.
 
     Raises:
         CheckpointError: as `load_model`, and for a checkpoint without training.safetensors.
@@ -155,7 +159,7 @@ def load_trainer(
         return _read_unchanged(
             folder, lambda manifest: _load_trainer(folder, manifest, ranks, most_threads, settings)
         )[1]
-    # Several processes take the same steps, so none of them may read again by itself.
+    # Several processes take the same steps, so none of them may read the checkpoint again alone.
     settle_folder(folder)
     manifest = read_manifest(folder)
     ranks.check_alike(f"checkpoint {folder}", manifest.to_json())
@@ -170,9 +174,8 @@ def _load_trainer(
         raise CheckpointError(
             f"{folder} holds weights only and cannot be resumed; train a new run instead"
         )
-    check_header(
-        folder / "model.safetensors", _shapes(manifest.config)
-    )  # before a model is built that a hostile config describes
+    # The header is checked before a model of an untrusted config is built.
+    check_header(folder / "model.safetensors", _shapes(manifest.config))
     kept = [change for change in manifest.changes if change.setting not in settings]
     trainer = Trainer(
         manifest.config.replace(**settings) if settings else manifest.config,
@@ -182,7 +185,8 @@ def _load_trainer(
     )
     if trainer.config.model != manifest.config.model:
         raise CheckpointError(
-            f"{folder} holds another model than the changed settings describe; train a new run instead"
+            f"{folder} contains another model than the changed settings describe; train a new run "
+            f"instead"
         )
     before, now = manifest.config.training, trainer.config.training
     if (remembered(before), counts_steps(before)) != (remembered(now), counts_steps(now)):
@@ -191,12 +195,13 @@ def _load_trainer(
             if now.optimizer == "sgd"
             else now.optimizer
         )
-        reason = f"{folder} holds what {before.optimizer} remembers of its updates, not what {needs} needs"
-        raise CheckpointError(f"{reason}; keep optimizer and momentum, or train a new run instead")
+        raise CheckpointError(
+            f"{folder} contains the optimizer state of {before.optimizer}, not that of {needs}; "
+            f"keep optimizer and momentum, or train a new run instead"
+        )
     restore(trainer, folder / "model.safetensors", path, manifest.step, manifest.device)
-    check_sums(
-        folder, manifest, "model.safetensors", "training.safetensors"
-    )  # last: what is wrong in itself has said so more plainly by now
+    # The checksums come last, because the other checks give more specific errors.
+    check_sums(folder, manifest, "model.safetensors", "training.safetensors")
     trainer.seconds = manifest.seconds
     if not {"until", "steps"}.isdisjoint(settings):
         trainer.reopen()
@@ -204,10 +209,12 @@ def _load_trainer(
 
 
 def restore(trainer: Trainer, weights: Path, state: Path, step: int, device: str) -> None:
-    """Put a trainer where another one of the same settings stood at `step`, on that kind of device.
+    """Restore a trainer to the state of another one with the same settings at `step`.
+
+    `device` is the kind of device of the saved state.
 
     Raises:
-        CheckpointError: naming the file that does not fit, and the first thing in it that does not.
+        CheckpointError: for the first file and entry that does not fit.
     """
     expected: Expected = {
         "generator.data": (torch.uint8, None),
@@ -226,7 +233,7 @@ def restore(trainer: Trainer, weights: Path, state: Path, step: int, device: str
     tensors = read_tensors(state, expected, optional={"finished"})
     if int(tensors["step"]) != step:
         raise CheckpointError(
-            f"{state} is of step {int(tensors['step'])}, not of step {step}; take another checkpoint"
+            f"{state} is of step {int(tensors['step'])}, not of step {step}; use another checkpoint"
         )
     for name, tensor in tensors.items():
         counts = name.startswith("optimizer.step.")
@@ -234,27 +241,28 @@ def restore(trainer: Trainer, weights: Path, state: Path, step: int, device: str
             name.startswith("optimizer.exp_avg_sq.") and bool((tensor < 0).any())
         ):
             raise CheckpointError(
-                f"{state}: tensor {name!r} holds what Adam never writes; take another checkpoint"
+                f"{state}: tensor {name!r} contains values that Adam never has; use another "
+                f"checkpoint"
             )
     load_weights(trainer.family, weights)
     try:
         trainer.load_state(tensors, same_device=device == trainer.device.type)
     except (RuntimeError, TypeError) as error:
         raise CheckpointError(
-            f"{state} holds a generator state that torch refuses ({error}); take another checkpoint"
+            f"{state} contains an invalid generator state ({error}); use another checkpoint"
         ) from None
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """The lines of metrics.jsonl, as `iter_metrics` reads them."""
+    """Read all lines of metrics.jsonl, as `iter_metrics` does."""
     return list(iter_metrics(folder))
 
 
 def iter_metrics(folder: Path) -> Iterator[dict[str, Any]]:
-    """Read metrics.jsonl line by line; it may hold one for every step of a long run.
+    """Read metrics.jsonl line by line; it may have a line for every step of a long run.
 
     Raises:
-        CheckpointError: for a line that is no JSON object with a step and a loss, naming its number.
+        CheckpointError: for a line that is not a JSON object with a step and a loss.
     """
     path = Path(folder) / "metrics.jsonl"
     if not os.path.isfile(path):
@@ -283,26 +291,26 @@ def iter_metrics(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def _metrics_of(line: bytes) -> dict[str, Any]:
-    """A line of metrics.jsonl as a dictionary. Raises ValueError for what `as_line` does not write."""
+    """Parse a line of metrics.jsonl; raise ValueError for a line that `as_line` does not write."""
     if len(line) > LONGEST_LINE:
-        raise ValueError(f"it has more than {LONGEST_LINE:,} bytes")
+        raise ValueError(f"it has more than {LONGEST_LINE:,} bytes; a line must be shorter")
     content = parse_json(line)
     if not isinstance(content, dict) or not {"step", "loss"} <= set(content) <= METRICS:
-        raise ValueError("these are not the metrics of a step")
+        raise ValueError("it does not contain the metrics of a step")
     if not all(is_number(value) for value in content.values()) or type(content["step"]) is not int:
         raise ValueError("metrics must be numbers")
     return content
 
 
 def own_tensors(family: Family) -> dict[str, Tensor]:
-    """The weights by name; one that serves two layers appears once, under its first name.
+    """Return the weights by name; one that two layers share appears once, under its first name.
 
     Raises:
-        CheckpointError: for a copy with a mistake in it, which would look like a model once it is written down.
+        CheckpointError: for a copy with a bug from a lesson, which must not be taken for a model.
     """
     if not family.kept:
         raise CheckpointError(
-            "this copy has a mistake in it on purpose: it is shown in a lesson, and never saved"
+            "this copy of the model has a bug on purpose, for a lesson; it cannot be saved"
         )
     return dict(family.named_parameters())
 
@@ -310,13 +318,14 @@ def own_tensors(family: Family) -> dict[str, Tensor]:
 def read_tensors(
     path: Path, expected: Expected, optional: Set[str] = frozenset()
 ) -> dict[str, Tensor]:
-    """Tensors from a safetensors file that holds exactly what is expected: names, types, shapes (None: any), finite numbers.
-    It may lack those that are `optional`.
+    """Load a safetensors file that contains exactly the expected tensors.
 
-    The header is checked against `expected` and the file's size before anything is allocated.
+    Names, types, shapes (None: any) must match, and all numbers must be finite. Tensors that are
+    `optional` may be absent. The header is checked against `expected` and against the size of the
+    file before anything is allocated.
 
     Raises:
-        CheckpointError: naming the file and the first thing that does not fit.
+        CheckpointError: for the first mismatch, with the name of the file.
     """
     check_header(path, expected, optional)
     try:
@@ -329,20 +338,22 @@ def read_tensors(
         ValueError,
         OverflowError,
     ) as error:
-        raise CheckpointError(f"{path} is broken: {error}") from None
+        raise CheckpointError(f"{path} is damaged: {error}") from None
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
             raise CheckpointError(
-                f"{path}: tensor {name!r} holds NaN or infinity; take another checkpoint"
+                f"{path}: tensor {name!r} holds NaN or infinity; use another checkpoint"
             )
     return tensors
 
 
 def check_header(path: Path, expected: Expected, optional: Set[str] = frozenset()) -> None:
-    """Hold what a safetensors file says of itself against what is expected, and against its size. Nothing is allocated.
+    """Check the header of a safetensors file against `expected` and the file's size.
+
+    Nothing is allocated.
 
     Raises:
-        CheckpointError: naming the file and the first thing that does not fit.
+        CheckpointError: for the first mismatch, with the name of the file.
     """
     try:
         size = path.stat().st_size
@@ -351,7 +362,8 @@ def check_header(path: Path, expected: Expected, optional: Set[str] = frozenset(
             length = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else 0
             if not 2 <= length <= min(LARGEST_HEADER, size - 8):
                 raise CheckpointError(
-                    f"{path} is cut off or no safetensors file: its header claims {length:,} bytes"
+                    f"{path} is cut off or not a safetensors file: its header claims "
+                    f"{length:,} bytes"
                 )
             header = parse_json(file.read(length))
     except OSError as error:
@@ -360,10 +372,10 @@ def check_header(path: Path, expected: Expected, optional: Set[str] = frozenset(
         raise (
             error
             if isinstance(error, CheckpointError)
-            else CheckpointError(f"{path} has a broken header: {error}")
+            else CheckpointError(f"{path} has an invalid header: {error}")
         ) from None
     if not isinstance(header, dict):
-        raise CheckpointError(f"{path} has a broken header: it is no object")
+        raise CheckpointError(f"{path} has an invalid header: it is not an object")
     header.pop("__metadata__", None)
     if not set(expected) - optional <= set(header) <= set(expected):
         odd = sorted((set(header) ^ set(expected)) - optional)[0]
@@ -386,7 +398,8 @@ def check_header(path: Path, expected: Expected, optional: Set[str] = frozenset(
         ):
             wanted = f"{dtype} {list(shape) if shape is not None else 'of any shape'}"
             raise CheckpointError(
-                f"{path}: tensor {name!r} is {shown(entry['dtype'])} {shown(entry['shape'])}, expected {wanted}"
+                f"{path}: tensor {name!r} is {shown(entry['dtype'])} {shown(entry['shape'])}, "
+                f"expected {wanted}"
             )
         offsets = entry["data_offsets"]
         if (
@@ -397,19 +410,21 @@ def check_header(path: Path, expected: Expected, optional: Set[str] = frozenset(
             raise CheckpointError(f"{path}: tensor {name!r} has no valid offsets")
         if offsets[1] - offsets[0] != dtype.itemsize * math.prod(entry["shape"]):
             raise CheckpointError(
-                f"{path}: tensor {name!r} has offsets {shown(offsets)}, which do not fit its type and shape"
+                f"{path}: tensor {name!r} has offsets {shown(offsets)}, which do not fit its type "
+                f"and shape"
             )
         places.append((*offsets, name))
     end = 0
     for start, stop, name in sorted(places):
         if start != end:
             raise CheckpointError(
-                f"{path}: tensor {name!r} begins at byte {start:,} of the data, where {end:,} is expected"
+                f"{path}: tensor {name!r} begins at byte {start:,} of the data, expected {end:,}"
             )
         end = stop
     if end != size - 8 - length:
         raise CheckpointError(
-            f"{path} has {size:,} bytes, its header describes {8 + length + end:,}; the file is cut off or has grown"
+            f"{path} has {size:,} bytes, but its header describes {8 + length + end:,}; the file "
+            f"is cut off or has extra bytes"
         )
 
 
@@ -422,8 +437,11 @@ def _is_shape(shape: object) -> bool:
 
 
 class WeightsPacker:
-    """Packs a model's weights again and again, as `pack` does, in a tenth of the time: names and places do not change, and
-    all weights are copied, and fetched from a GPU, at once."""
+    """Serializes the weights of one model repeatedly, in a tenth of the time of `pack`.
+
+    Names and offsets do not change, and all weights are concatenated and copied from the GPU in one
+    operation.
+    """
 
     def __init__(self, family: Family) -> None:
         tensors = own_tensors(family)
@@ -442,10 +460,10 @@ class WeightsPacker:
 
 
 def check_sums(folder: Path, manifest: Manifest, *names: str) -> None:
-    """Hold files of tensors against what was written of them. Where config.json names no sums, there is nothing to hold.
+    """Verify the checksums of files of tensors; config.json may have none.
 
     Raises:
-        CheckpointError: naming the file that is not what was written.
+        CheckpointError: for a file that has changed since it was written.
     """
     for name in names:
         if name in manifest.sha256:
@@ -458,12 +476,13 @@ def check_sums(folder: Path, manifest: Manifest, *names: str) -> None:
                 ) from None
             if found != manifest.sha256[name]:
                 raise CheckpointError(
-                    f"{folder / name} is not what was written: its checksum differs; take another checkpoint"
+                    f"{folder / name} has changed since it was written: its checksum differs; use "
+                    f"another checkpoint"
                 )
 
 
 def build_family(config: RunConfig) -> Family:
-    """The model that a run's settings describe, with random weights."""
+    """Build the model of a run's settings, with random weights."""
     return load_family(config.family)(config.model)
 
 
@@ -473,10 +492,11 @@ def shapes_of(config: RunConfig) -> dict[str, tuple[torch.dtype, tuple[int, ...]
 
 
 def load_weights(family: Family, path: Path) -> None:
-    """Put the weights of a file into a model.
+    """Load the weights of a file into a model.
 
     Raises:
-        CheckpointError: when the file does not hold exactly this model's weights; the model is as before.
+        CheckpointError: if the file does not contain exactly this model's weights; the model is
+            unchanged then.
     """
     _set_tensors(
         family,
@@ -491,7 +511,7 @@ def load_weights(family: Family, path: Path) -> None:
 
 
 def pack(tensors: Mapping[str, Tensor]) -> bytes:
-    """Tensors as the bytes of a safetensors file."""
+    """Serialize tensors as a safetensors file."""
     return safetensors.torch.save(
         {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     )
@@ -505,7 +525,7 @@ def _with_weights(config: RunConfig, folder: Path) -> Family:
 
 
 def _shapes(config: RunConfig) -> Expected:
-    """Types and shapes of the weights of a model that is not built."""
+    """Return the types and shapes of the weights without building the model."""
     with torch.device("meta"):
         return {
             name: (weight.dtype, tuple(weight.shape))

@@ -1,4 +1,4 @@
-"""The command that trains a model again."""
+"""The command line that trains a model again."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from .presets import PRESETS, preset_config
 
 
 def command_line(manifest: Manifest) -> str | None:
-    """The command that trains this model again on such a device; None where there is none: an untrained model, a task of rows, whose
-    file the checkpoint does not know, a family or a length of training that the command line does not offer. Changes of the learning
-    rate on the way are not in it."""
+    """Return the command that trains this model again on such a device, or None.
+
+    There is none for an untrained model, for a task with a dataset, whose file the checkpoint does
+    not contain, and for an architecture or a number of steps that the command line does not offer.
+    Changes of the learning rate during the run are not included.
+    """
     try:
         config = manifest.config.replace(steps=manifest.step, device=manifest.device)
     except SettingError:

@@ -1,4 +1,7 @@
-"""What a run is: a task, a model and how it trains, validated in one place. No torch in here: forms read it too."""
+"""The settings of a run: task, model and training, validated in one place.
+
+This file does not import torch, because forms use it too.
+"""
 
 from __future__ import annotations
 
@@ -27,35 +30,36 @@ if TYPE_CHECKING:
     from playground.tasks.task import Task
 
 MOST_POSITIONS = 4096
-FEWEST_SEQUENCES = 256  # with fewer in all, hardly any could be held out
+FEWEST_SEQUENCES = 256  # with fewer sources, hardly any would be held out
 
 
 @dataclass(frozen=True)
 class TaskConfig:
-    """Which sequences, and what is asked of them."""
+    """The task and the lengths of its sequences."""
 
-    task: str = setting(
-        "reverse", "What the model learns to do with a sequence.", choices=(*TASKS, ROWS)
-    )
+    task: str = setting("reverse", "The task that the model learns.", choices=(*TASKS, ROWS))
     symbols: int = setting(
         10,
-        "How many different symbols: the digits first, then a-z and A-Z.",
+        "Number of different symbols: digits first, then a-z and A-Z.",
         low=2,
         high=len(ALPHABET),
     )
-    min_length: int = setting(1, "Shortest sequence, in symbols.", low=1, high=512)
-    max_length: int = setting(10, "Longest sequence, in symbols.", low=1, high=512)
-    rows: str = setting("", "Task rows only: which rows, by the SHA-256 of their content.")
-    vocabulary: str = setting("", "Task rows only: their symbols, apart by blanks.")
+    min_length: int = setting(1, "Minimum length of a source, in symbols.", low=1, high=512)
+    max_length: int = setting(10, "Maximum length of a source, in symbols.", low=1, high=512)
+    rows: str = setting("", "Task rows only: the SHA-256 of the dataset.")
+    vocabulary: str = setting("", "Task rows only: the symbols, separated by spaces.")
     longest_answer: int = setting(
-        1, "Task rows only: symbols of the longest target.", low=1, high=LONGEST_ROW
+        1, "Task rows only: maximum length of a target, in symbols.", low=1, high=LONGEST_ROW
     )
 
     def __post_init__(self) -> None:
         check_settings(self)
         if self.min_length > self.max_length:
-            message = f"min_length is {self.min_length}, above max_length {self.max_length}; lower it or raise max_length"
-            raise SettingError("min_length", message)
+            raise SettingError(
+                "min_length",
+                f"min_length is {self.min_length}, above max_length {self.max_length}; lower it or "
+                f"raise max_length",
+            )
         if self.task == ROWS:
             self._check_rows()
             return
@@ -63,12 +67,16 @@ class TaskConfig:
             if getattr(self, name) != setting_of(name).default:
                 raise SettingError(
                     name,
-                    f"{name} is {shown(getattr(self, name))}, but the task is {self.task}; only the task rows has it",
+                    f"{name} is {shown(getattr(self, name))}, but the task is {self.task}; only "
+                    f"the task rows has this setting",
                 )
         about = TASKS[self.task]
         if self.max_length < about.shortest:
-            message = f"max_length is {self.max_length}, but {self.task} has no sequence of fewer than {about.shortest} symbols; raise it"
-            raise SettingError("max_length", message)
+            raise SettingError(
+                "max_length",
+                f"max_length is {self.max_length}, but {self.task} has no source of fewer than "
+                f"{about.shortest} symbols; raise it",
+            )
         if about.sources(self.symbols, self.max_length) < FEWEST_SEQUENCES:
             enough = next(
                 n
@@ -78,13 +86,17 @@ class TaskConfig:
             of_what = f"with {self.symbols} symbols" if about.symbols else f"for {self.task}"
             raise SettingError(
                 "max_length",
-                f"max_length is {self.max_length}: {of_what} there are too few sequences to hold some out; use at least {enough}",
+                f"max_length is {self.max_length}: {of_what} there are too few sequences to hold "
+                f"some out; use at least {enough}",
             )
 
     def _check_rows(self) -> None:
         if not CONTENT.fullmatch(self.rows):
-            message = f"rows is {shown(self.rows)}; the task rows needs the SHA-256 of rows that are kept here, so give the rows first"
-            raise SettingError("rows", message)
+            raise SettingError(
+                "rows",
+                f"rows is {shown(self.rows)}; the task rows needs the SHA-256 of a stored dataset, "
+                f"so add the dataset first",
+            )
         try:
             check_vocabulary(self.vocabulary)
         except ValueError as error:
@@ -92,7 +104,7 @@ class TaskConfig:
 
     @property
     def vocabulary_size(self) -> int:
-        """Symbols of sources and answers together, special tokens left out."""
+        """Return the number of symbols of sources and targets, without special tokens."""
         return len(
             self.vocabulary.split(" ")
             if self.task == ROWS
@@ -101,7 +113,7 @@ class TaskConfig:
 
     @property
     def longest(self) -> int:
-        """Symbols of the longest source or answer, whichever is longer."""
+        """Return the maximum length of a source or a target, in symbols."""
         return max(
             self.max_length,
             self.longest_answer
@@ -110,7 +122,7 @@ class TaskConfig:
         )
 
     def load(self) -> Task:
-        """The task itself. Rows are looked for only when they are first needed."""
+        """Load the task. A dataset is read only when it is first needed."""
         if self.task != ROWS:
             return load_task(self.task, self.symbols)
         from playground.tasks.lookup import RowsTask
@@ -120,101 +132,102 @@ class TaskConfig:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """How the model learns, and how it is scored meanwhile."""
+    """Optimization and evaluation during training."""
 
-    steps: int = setting(200, "Updates of the weights until the run ends.", low=1, high=1_000_000)
+    steps: int = setting(200, "Number of training steps.", low=1, high=1_000_000)
     batch_size: int = setting(
-        128, "Sequences in each update; every batch is drawn afresh.", low=1, high=65_536
+        128, "Sequences in each step; every batch is sampled anew.", low=1, high=65_536
     )
     learning_rate: float = setting(
         6e-3,
-        "Size of an update; with the noam schedule a factor, 1 in the paper.",
+        "Learning rate; with the noam schedule a factor, 1 in the paper.",
         low=1e-9,
         high=100,
     )
     schedule: str = setting(
         "cosine",
-        "How the learning rate goes on after warm-up: constant, falling along a cosine, or as in the paper (noam).",
+        "Learning rate after the warm-up: constant, cosine decay, or as in the paper (noam).",
         choices=("constant", "cosine", "noam"),
     )
     warmup: int = setting(
-        20, "Steps over which the learning rate rises from zero.", low=0, high=1_000_000
+        20, "Steps of linear warm-up of the learning rate.", low=0, high=1_000_000
     )
     decay_steps: int = setting(
-        160, "Cosine only: the step at which it has reached its floor.", low=1, high=1_000_000
+        160, "Cosine only: the step at which the decay ends.", low=1, high=1_000_000
     )
     final_share: float = setting(
-        0.05, "Cosine only: its floor, as a share of the learning rate.", low=0, high=1
+        0.05, "Cosine only: final learning rate as a fraction of the maximum.", low=0, high=1
     )
     optimizer: str = setting(
         "adam",
-        "What turns gradients into updates: Adam, AdamW or SGD with momentum.",
+        "Optimizer: Adam, AdamW, or SGD with momentum.",
         choices=("adam", "adamw", "sgd"),
     )
     weight_decay: float = setting(
         0.0,
-        "Pull of every weight towards zero; Adam and SGD add it to the gradient, AdamW applies it by itself.",
+        "Weight decay; Adam and SGD add it to the gradient, AdamW applies it separately.",
         low=0,
         high=10,
     )
     momentum: float = setting(
-        0.9, "SGD: share of the last update that goes on in the next one.", low=0, high=0.9999
+        0.9, "SGD only: momentum, the fraction of the last update that is kept.", low=0, high=0.9999
     )
     beta1: float = setting(
-        0.9, "Adam and AdamW: memory of the gradient's mean.", low=0, high=0.9999
+        0.9, "Adam and AdamW: decay rate of the gradient's mean.", low=0, high=0.9999
     )
     beta2: float = setting(
-        0.98, "Adam and AdamW: memory of the gradient's square.", low=0, high=0.999999
+        0.98, "Adam and AdamW: decay rate of the squared gradient's mean.", low=0, high=0.999999
     )
     epsilon: float = setting(
-        1e-9, "Adam and AdamW: keeps the division from blowing up.", low=1e-16, high=1
+        1e-9, "Adam and AdamW: constant that prevents division by zero.", low=1e-16, high=1
     )
     label_smoothing: float = setting(
         0.0,
-        "Share of the target probability spread over all symbols, special ones too.",
+        "Probability that is spread over the whole vocabulary, including special tokens.",
         low=0,
         high=0.9,
     )
     clip: float = setting(
         1.0,
-        "Largest gradient norm; longer gradients are shortened to it. 0 turns clipping off.",
+        "Maximum gradient norm; larger gradients are scaled down. 0 turns clipping off.",
         low=0,
         high=1e6,
     )
-    eval_every: int = setting(
-        10, "Steps between two looks at the held-out sequences.", low=1, high=1_000_000
-    )
+    eval_every: int = setting(10, "Steps between two evaluations.", low=1, high=1_000_000)
     eval_n: int = setting(
         256,
-        "Held-out sequences in each of these looks; the last one takes 2,000.",
+        "Held-out sequences in each evaluation; the final one uses 2,000.",
         low=1,
         high=10_000,
     )
     until: float = setting(
         0.0,
-        "End early once this exact match is reached and confirmed on 2,000 sequences; 0 never.",
+        "Stop early at this exact match, once confirmed on 2,000 sequences; 0 never stops.",
         low=0,
         high=1,
     )
     seed: int = setting(
         0,
-        "The same seed gives the same run, to the bit, on the same machine.",
+        "The same seed gives exactly the same run on the same machine.",
         low=0,
         high=2**31 - 1,
     )
     device: str = setting(
         "auto",
-        "Where it trains: auto takes a CUDA GPU where there is one; zero takes ZeroGPU's in slices on such a Space, and is auto elsewhere.",
+        "Device: auto uses a CUDA GPU if there is one; zero uses ZeroGPU in time slices on such a "
+        "Space, and is auto elsewhere.",
         choices=("auto", "cpu", "cuda", ZERO),
     )
     precision: str = setting(
         "float32",
-        "Numbers in matrix products: float32 throughout, or on a GPU tf32 or bfloat16, which large models compute quicker and coarser.",
+        "Precision of matrix products: float32, or on a GPU tf32 or bfloat16, which are faster for "
+        "large models and less exact.",
         choices=("float32", "tf32", "bfloat16"),
     )
     threads: int = setting(
         1,
-        "Processor threads; 0 tries out which number is quickest, now and then. Another number changes the last bits.",
+        "CPU threads; 0 measures which number is fastest, now and then. Another number changes the "
+        "last bits of the results.",
         low=0,
         high=256,
     )
@@ -225,7 +238,10 @@ class TrainConfig:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Everything a run needs. Field names are unique across the parts, so that forms and command lines can be flat."""
+    """All settings of a run.
+
+    Field names are unique across the parts, so that forms and command lines can be flat.
+    """
 
     task: TaskConfig = field(default_factory=TaskConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -239,13 +255,17 @@ class RunConfig:
             )
         for name, part in (("task", TaskConfig), ("training", TrainConfig)):
             if not isinstance(value := getattr(self, name), part):
-                message = f"{name} is {shown(value)}; give a {part.__name__}, or use RunConfig.from_fields({{...}}) with flat settings"
-                raise SettingError(name, message)
+                raise SettingError(
+                    name,
+                    f"{name} is {shown(value)}; pass a {part.__name__}, or use "
+                    f"RunConfig.from_fields({{...}}) with flat settings",
+                )
         if type(self.model) is not FAMILIES[self.family].config:
             wanted = FAMILIES[self.family].config.__name__
             raise SettingError(
                 "family",
-                f"family is {self.family!r}, which needs a {wanted}, but the model is a {type(self.model).__name__}",
+                f"family is {self.family!r}, which needs a {wanted}, but the model is a "
+                f"{type(self.model).__name__}",
             )
         symbols = self.task.vocabulary_size
         vocabulary = symbols + len(SPECIAL)
@@ -253,34 +273,39 @@ class RunConfig:
             if getattr(self.model, name) != vocabulary:
                 raise SettingError(
                     name,
-                    f"{name} is {getattr(self.model, name)}, but {symbols} symbols and 3 special tokens make {vocabulary}",
+                    f"{name} is {getattr(self.model, name)}, but {symbols} symbols and 3 special "
+                    f"tokens make {vocabulary}",
                 )
         if self.model.max_positions > MOST_POSITIONS:
             given = self.model.max_positions
             raise SettingError(
                 "max_positions",
-                f"max_positions is {given:,}; a run takes at most {MOST_POSITIONS:,}",
+                f"max_positions is {given:,}; a run accepts at most {MOST_POSITIONS:,}",
             )
         if self.model.max_positions < self.task.max_length + 1:
             raise SettingError(
                 "max_length",
-                f"max_length is {self.task.max_length}, but the model's max_positions {self.model.max_positions} hold "
-                f"{self.model.max_positions - 1} symbols and EOS; shorten the sequences or raise max_positions",
+                f"max_length is {self.task.max_length}, but the model's max_positions "
+                f"{self.model.max_positions} allow {self.model.max_positions - 1} symbols and EOS; "
+                f"shorten the sequences or raise max_positions",
             )
         if self.model.max_positions < self.task.longest + 1:
             given, needed = self.model.max_positions, self.task.longest + 1
             raise SettingError(
                 "max_positions",
-                f"max_positions is {given}, but answers of this task need {needed}; raise max_positions",
+                f"max_positions is {given}, but targets of this task need {needed}; raise "
+                f"max_positions",
             )
 
     @classmethod
     def from_fields(cls, values: Mapping[str, Any]) -> RunConfig:
-        """A run from flat settings; whatever is missing has its default, max_length that of its task, and the model's vocabulary and
-        positions fit the task.
+        """Build a run from flat settings.
+
+        Missing settings have their defaults, max_length that of its task; vocabulary sizes and
+        max_positions follow from the task.
 
         Raises:
-            SettingError: for an unknown name or a value that does not fit, naming the field.
+            SettingError: for an unknown name or an invalid value; it names the field.
         """
         values = dict(values)
         family = values.pop("family", "transformer")
@@ -296,7 +321,8 @@ class RunConfig:
         )
         if foreign:
             raise SettingError(
-                foreign[0], f"{foreign[0]} is no setting of the family {family!r}; leave it out"
+                foreign[0],
+                f"{foreign[0]} is not a setting of the architecture {family!r}; leave it out",
             )
         unknown = sorted(set(values) - set(field_owner()))
         if unknown:
@@ -307,7 +333,7 @@ class RunConfig:
             )
             raise SettingError(
                 unknown[0],
-                f"{given} is no setting of a run; the settings are {', '.join(field_owner())}",
+                f"{given} is not a setting of a run; the settings are {', '.join(field_owner())}",
             )
         part = {
             owner: {k: v for k, v in values.items() if field_owner()[k] == owner} for owner in PARTS
@@ -323,22 +349,25 @@ class RunConfig:
         )
 
     def to_fields(self) -> dict[str, Any]:
-        """The flat settings from which `from_fields` makes this run again."""
+        """Return the flat settings from which `from_fields` builds the same run."""
         parts = {k: v for part in PARTS for k, v in dataclasses.asdict(getattr(self, part)).items()}
         return parts | {"family": self.family}
 
     def replace(self, **values: Any) -> RunConfig:
-        """This run with some settings changed."""
+        """Return this run with some settings changed."""
         return self.from_fields(self.to_fields() | values)
 
     def memory_estimate(self) -> int:
-        """Bytes that training needs beside what torch itself takes: weights, gradient and Adam's two averages (16 bytes a
-        parameter), what one step keeps for its backward pass, and what scoring a chunk of held-out sequences takes."""
+        """Estimate the bytes that training needs in addition to torch itself.
+
+        They consist of weights, gradient and Adam's two averages (16 bytes for each parameter), the
+        activations of a step for its backward pass, and the evaluation of a chunk of held-out
+        sequences.
+        """
         m, rows = self.model, self.training.batch_size
         width = m.row_width(self.task.longest + 1, self.task.longest + 1)
-        inside = max(
-            m.d_model, m.n_heads * max(m.key_size, m.value_size)
-        )  # all heads together may be wider than the vectors
+        # all heads together may be wider than d_model
+        inside = max(m.d_model, m.n_heads * max(m.key_size, m.value_size))
         d_ff = 2 * m.d_ff if m.activation == "swiglu" else m.d_ff
         training = (
             rows
@@ -356,22 +385,23 @@ class RunConfig:
         return 16 * m.parameter_count() + 4 * (training + scoring)
 
 
-# What may change while a run goes on. Speed is no setting of the run: it only says how fast one wants to watch.
+# Settings that may change during a run. Speed is not a setting of the run: it only limits the speed
+# for viewers.
 CHANGEABLE = ("learning_rate", "steps", "until", "speed", "threads")
-IN_PASSING = ("speed", "threads")  # those of which what is learned does not depend
-MOST_CHANGES = 1000  # of one run
-FASTEST = 1000.0  # steps a second beyond which slow motion is none
+IN_PASSING = ("speed", "threads")  # those that do not affect what is learned
+MOST_CHANGES = 1000  # of a run
+FASTEST = 1000.0  # steps per second; the maximum of a speed limit
 
 
 @dataclass(frozen=True)
 class Change:
-    """A setting that changed on the way: from the update after `step` on, `setting` is `value`.
+    """A setting change during a run: from the update after `step` on, `setting` is `value`.
 
-    `learning_rate` is the schedule's base, `steps` the length of the run, `until` where it may end early, `speed` the most steps
-    a second (0: as many as can be).
+    `learning_rate` is the base of the schedule, `steps` the length of the run, `until` the exact
+    match for early stopping, `speed` the maximum number of steps per second (0: no limit).
 
     Raises:
-        SettingError: for another setting, or a value that it does not take.
+        SettingError: for a setting that cannot change, or an invalid value.
     """
 
     step: int
@@ -382,7 +412,8 @@ class Change:
         if self.setting not in CHANGEABLE:
             raise SettingError(
                 "setting",
-                f"{shown(self.setting)} cannot change while a run goes on; these can: {', '.join(CHANGEABLE)}",
+                f"{shown(self.setting)} cannot change during a run; these can: "
+                f"{', '.join(CHANGEABLE)}",
             )
         if type(self.step) is not int or not 0 <= self.step < 2**31:
             raise SettingError(
@@ -398,7 +429,8 @@ class Change:
             ):
                 raise SettingError(
                     "speed",
-                    f"speed is {shown(value)}; it must be a number of steps a second from 0 (full speed) to 1,000",
+                    f"speed is {shown(value)}; it must be a number of steps per second from 0 "
+                    f"(full speed) to 1,000",
                 )
             value = float(value)
         else:
@@ -407,13 +439,15 @@ class Change:
 
     @classmethod
     def read(cls, lines: Any) -> list[Change]:
-        """Changes out of what `to_list` wrote, or out of anything else.
+        """Parse the changes that `to_list` wrote, from untrusted input.
 
         Raises:
-            ValueError: for what is no list of changes.
+            ValueError: for an invalid list of changes.
         """
         if isinstance(lines, list) and len(lines) > MOST_CHANGES:
-            raise ValueError(f"there are {len(lines):,} changes; at most {MOST_CHANGES:,} are kept")
+            raise ValueError(
+                f"there are {len(lines):,} changes; at most {MOST_CHANGES:,} are accepted"
+            )
         if not isinstance(lines, list) or not all(
             isinstance(line, list) and len(line) == 3 for line in lines
         ):
@@ -427,13 +461,13 @@ class Change:
 
 
 def with_change(changes: Iterable[Change], change: Change) -> list[Change]:
-    """Changes in order with one more; what was still to come for the same setting no longer comes."""
+    """Add a change in order of steps; it replaces later changes of the same setting."""
     kept = [each for each in changes if each.setting != change.setting or each.step < change.step]
     return sorted([*kept, change], key=lambda each: each.step)
 
 
 def settings_at(training: TrainConfig, changes: Iterable[Change], step: int) -> TrainConfig:
-    """The settings in force for the update after `step`; speed is none of them."""
+    """Return the settings in effect for the update after `step`, without speed."""
     values: dict[str, Any] = {
         c.setting: c.value for c in changes if c.step <= step and c.setting != "speed"
     }
@@ -449,7 +483,7 @@ PARTS: dict[str, tuple[Any, ...]] = {
 
 @cache
 def field_owner() -> dict[str, str]:
-    """For each setting of any family, the part of RunConfig that holds it, in the order of their definition."""
+    """Map each setting of any architecture to the part of RunConfig that contains it, in order."""
     return {
         each.name: part
         for part, kinds in PARTS.items()
@@ -459,13 +493,13 @@ def field_owner() -> dict[str, str]:
 
 
 def default_length(task: Any) -> int:
-    """Return the max_length of a run on this task that names none."""
+    """Return the default max_length of a run on this task."""
     default: Any = setting_of("max_length").default
     return TASKS[task].longest if isinstance(task, str) and task in TASKS else int(default)
 
 
 def setting_of(name: str) -> dataclasses.Field[Any]:
-    """The field that defines a setting: its default, and its sentence, range and choices in `metadata`."""
+    """Return the field of a setting: its default; description, range and choices in `metadata`."""
     return next(
         each
         for kinds in PARTS.values()

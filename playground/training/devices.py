@@ -1,4 +1,4 @@
-"""What kind of machine this is, as far as it decides where runs train. No torch in here."""
+"""The kind of this machine, as far as it decides where runs train. It does not import torch."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ import os
 from pathlib import Path
 
 CGROUP = Path("/sys/fs/cgroup")
-ZERO = "zero"  # the device setting of a run that trains in slices of ZeroGPU
+ZERO = "zero"  # the device setting of a run that trains on ZeroGPU, a time slice after the other
 
 
 def on_zero() -> bool:
-    """Whether this is a Space on ZeroGPU: no GPU of its own, but one that is lent for seconds at a time to what a visitor's event calls."""
+    """Return whether this is a Space on ZeroGPU.
+
+    Such a Space has no GPU of its own. It gets one for a few seconds during a user's event.
+    """
     return os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
 
 
 def usable_cores() -> int:
-    """Processor cores that this process may use, as affinity and the quota of its container allow."""
+    """Return the CPU cores that this process may use, by affinity and container quota."""
     cores = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
@@ -24,7 +27,7 @@ def usable_cores() -> int:
 
 
 def _quota() -> int:
-    """Cores that the control group (version 2 or 1) pays for, rounded up; 0 where there is no limit."""
+    """Return the control group's CPU quota (version 2 or 1) in cores, rounded up; 0 if none."""
     try:
         quota, period = (CGROUP / "cpu.max").read_text().split()
     except (OSError, ValueError):

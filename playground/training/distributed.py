@@ -1,9 +1,11 @@
-"""One run on several processes, as `torchrun` starts them.
+"""One run on several processes, started by `torchrun`.
 
-Every rank draws the whole batch from the same generator and trains its own rows of it; torch's DistributedDataParallel averages the
-gradients (Li et al. 2020, "PyTorch Distributed"). So a run is the same run on any number of processes, up to rounding and
-dropout: `batch_size` is the size of the whole batch, and a resumed run draws the batches that would have come, on however many
-processes it goes on. What a rank decides (a step that is skipped, an end), it decides from numbers that are the same on all.
+Every rank samples the whole batch from the same generator and trains on its own part of it.
+DistributedDataParallel averages the gradients (Li et al. 2020, "PyTorch Distributed"). So a run is
+the same on any number of processes, up to rounding and dropout: `batch_size` is the size of the
+whole batch, and a resumed run samples the batches that would have followed, whatever its number of
+processes. Every decision of a rank (a skipped step, the end) depends on numbers that are equal on
+all ranks.
 """
 
 from __future__ import annotations
@@ -32,32 +34,34 @@ Loss = Callable[[Batch, float], Tensor]
 
 @dataclass(frozen=True)
 class Ranks:
-    """The processes of a run, as one of them sees it. Where it is the only one, everything here leaves what it is given as it is.
+    """The processes of a run, from the view of one of them.
 
-    `check`, `check_alike`, `loss`, `sum`, `mean` and `most` are meetings: every rank must come to them, in the same order. Where one
-    has ended instead, the others get a RuntimeError from torch.
+    `check`, `check_alike`, `loss`, `sum`, `mean` and `most` are collective operations: every rank
+    must call them, in the same order. If a rank has ended, the others get a RuntimeError from
+    PyTorch. With a single process, all methods return their input unchanged.
     """
 
-    rank: int = 0  # from 0 to size - 1; the first one speaks and writes
+    rank: int = 0  # from 0 to size - 1; rank 0 reports and writes
     size: int = 1
-    local_rank: int = 0  # among those on the same machine; the number of its GPU
+    local_rank: int = 0  # the rank on this machine, which is the index of its GPU
 
     @property
     def first(self) -> bool:
         return self.rank == 0
 
     def device(self, kind: torch.device) -> torch.device:
-        """This rank's own device of that kind."""
+        """Return this rank's own device of that kind."""
         return (
             torch.device("cuda", self.local_rank) if self.size > 1 and kind.type == "cuda" else kind
         )
 
     def check(self, config: RunConfig, device: torch.device) -> None:
-        """Hold a run against the ranks that are to train it together.
+        """Check that these ranks can train the run together.
 
         Raises:
-            SettingError: for a batch that they cannot share evenly.
-            ValueError: when they would not draw the same batches: other settings, another torch, another kind of GPU.
+            SettingError: for a batch that cannot be divided evenly.
+            ValueError: if they would not sample the same batches, because of other settings,
+                another version of torch or another kind of GPU.
         """
         if self.size == 1:
             return
@@ -70,13 +74,14 @@ class Ranks:
         if rows % self.size:
             below, above = rows - rows % self.size, rows + -rows % self.size
             good = f"{below} or {above}" if below else str(above)
-            reason = f"batch_size is {rows}, the rows of all processes together, and {self.size} cannot share them evenly"
             raise SettingError(
-                "batch_size", f"{reason}; use {good}, or another number of processes"
+                "batch_size",
+                f"batch_size is {rows}, the size of the whole batch, which {self.size} processes "
+                f"cannot divide evenly; use {good}, or another number of processes",
             )
 
     def check_alike(self, what: str, text: str) -> None:
-        """Raises ValueError, on every rank, where `text` is not the same on all of them; `what` it tells of."""
+        """Raise ValueError on every rank if `text` differs between them; `what` describes it."""
         if self.size == 1:
             return
         mine = torch.tensor(list(hashlib.sha256(text.encode()).digest())).to(self._where())
@@ -92,31 +97,38 @@ class Ranks:
         )
         if odd is not None:
             raise ValueError(
-                f"process {odd} does not have the {what} of process 0; start all with the same command on the same files"
+                f"process {odd} does not have the {what} of process 0; start all processes with "
+                f"the same command on the same files"
             )
 
     def share(self, batch: Batch) -> Batch:
-        """This rank's rows of the whole batch."""
+        """Return this rank's part of the whole batch."""
         rows = torch.arange(len(batch.weight_B), device=batch.weight_B.device)
         return batch.rows(rows.chunk(self.size)[self.rank])
 
     def loss(self, family: Family) -> Loss:
-        """What to call for the loss of a whole batch. Of several ranks, each gets a part, and after `backward` all have the
-        gradient of the whole; `mean` over the ranks makes the parts the loss. All begin with the weights of the first."""
+        """Return the loss function of a whole batch.
+
+        With several ranks, each computes a part, and after `backward` all have the gradient of the
+        whole; `mean` over the ranks turns the parts into the loss. All ranks start with the weights
+        of rank 0.
+        """
         if self.size == 1:
             return family.loss
-        # What families keep as buffers (tables of positions, masks) is made once and never changes.
+        # The buffers of the models (position tables, masks) are computed once and never change.
         wrapped: Loss = DistributedDataParallel(Share(family, self), forward_sync_buffers=False)
         return wrapped
 
     def draw_apart(self, seed: int) -> None:
-        """From here on torch's global generator, which dropout draws from, gives every rank numbers of its own. The first goes on as
-        a process alone would."""
+        """Give every rank its own random numbers from torch's global generator, as for dropout.
+
+        Rank 0 continues like a single process.
+        """
         if not self.first:
             torch.manual_seed(seed + self.rank)
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """The sum over all ranks, the same to the bit on each."""
+        """Return the sum over all ranks, equal to the bit on each."""
         if self.size == 1:
             return tensor
         total = tensor.to(self._where(), copy=True)
@@ -124,11 +136,11 @@ class Ranks:
         return total.to(tensor.device)
 
     def mean(self, tensor: Tensor) -> Tensor:
-        """The mean over all ranks, the same to the bit on each."""
+        """Return the mean over all ranks, equal to the bit on each."""
         return self.sum(tensor) / self.size if self.size > 1 else tensor
 
     def most(self, number: int) -> int:
-        """The largest of the numbers that the ranks give."""
+        """Return the maximum over all ranks."""
         if self.size == 1:
             return number
         largest = torch.tensor(number, device=self._where())
@@ -136,12 +148,12 @@ class Ranks:
         return int(largest)
 
     def leave(self) -> None:
-        """The end of working together, where all went well: whoever fails just ends, which the others notice."""
+        """Shut down after success; a rank that fails just ends, and the others get an error."""
         if self.size > 1:
             dist.destroy_process_group()
 
     def _where(self) -> torch.device:
-        """Where tensors must be for the ranks to exchange them: nccl speaks from GPU to GPU only."""
+        """Return the device for communication: nccl needs tensors on GPUs."""
         return (
             torch.device("cuda", self.local_rank)
             if dist.get_backend() == "nccl"
@@ -153,10 +165,10 @@ ALONE = Ranks()
 
 
 def join(device: torch.device) -> Ranks:
-    """Meet the other processes that torchrun started; without torchrun there are none.
+    """Connect to the other processes that torchrun started; without torchrun there are none.
 
     Raises:
-        ValueError: when there are more processes on this machine than GPUs.
+        ValueError: if there are more processes on this machine than GPUs.
     """
     told = os.environ
     if int(told.get("WORLD_SIZE", 1)) == 1:
@@ -167,7 +179,8 @@ def join(device: torch.device) -> Ranks:
         here, gpus = int(told["LOCAL_WORLD_SIZE"]), torch.cuda.device_count()
         if here > gpus:
             raise ValueError(
-                f"torchrun started {here} processes here, but there are {gpus} GPUs; lower --nproc-per-node or use --device cpu"
+                f"torchrun started {here} processes here, but there are {gpus} GPUs; lower "
+                f"--nproc-per-node or use --device cpu"
             )
         torch.cuda.set_device(ranks.local_rank)
         options = {"backend": "nccl", "device_id": ranks.device(device)}
@@ -176,11 +189,11 @@ def join(device: torch.device) -> Ranks:
 
 
 class Share(nn.Module):
-    """A rank's part of the loss. DistributedDataParallel calls it and takes the mean of the gradients over the ranks.
+    """A rank's part of the loss. DistributedDataParallel averages its gradients over the ranks.
 
-    The loss of a batch is a mean over the tokens that train, and no rank has as many of them as the next one, for rows are of
-    several lengths and the held-out ones among them do not count. With n_r tokens on rank r and n in all, loss_r * n_r * size / n has
-    the loss of the whole batch as its mean over the ranks.
+    The loss of a batch is a mean over its training tokens. The ranks have different numbers of
+    them, because lengths differ and held-out sequences do not count. With n_r tokens on rank r and
+    n in total, the mean over the ranks of loss_r * n_r * size / n is the loss of the whole batch.
     """
 
     def __init__(self, family: Family, ranks: Ranks) -> None:
@@ -195,5 +208,5 @@ class Share(nn.Module):
 
 
 def tokens_that_train(batch: Batch) -> Tensor:
-    """How many label tokens the mean of a family's loss goes over."""
+    """Return the number of label tokens that the loss averages over."""
     return ((batch.labels_BT != PAD) * batch.weight_B[:, None]).sum()

@@ -24,7 +24,7 @@ class EnvNumber:
     integer: bool = False
 
 
-# Without PREFIX. docs/hosting.md says what each means.
+# Without PREFIX. docs/hosting.md describes each.
 ENV_NUMBERS = {
     "SLOTS": EnvNumber(0, high=1000, integer=True),
     "THREADS": EnvNumber(0, high=256, integer=True),
@@ -78,7 +78,7 @@ def withhold_secrets() -> None:
 
 
 def secret(name: str) -> str:
-    """Return a secret of the environment, withheld or not; empty where it is not set."""
+    """Return a secret of the environment, withheld or not; empty if it is not set."""
     return _secrets.get(name) or os.environ.get(name, "")
 
 
@@ -95,10 +95,10 @@ def _variable(name: str) -> tuple[str, str]:
 
 
 def env_number(name: str) -> float:
-    """Return the number that PLAYGROUND_`name` is set to, or its default where it is not set.
+    """Return the number that PLAYGROUND_`name` is set to, or its default if it is not set.
 
     Raises:
-        EnvError: for a value outside the range of the variable, or one that is no number.
+        EnvError: for a value outside the range of the variable, or one that is not a number.
     """
     spec = ENV_NUMBERS[name]
     variable, text = _variable(name)
@@ -141,7 +141,7 @@ def is_env_set(name: str) -> bool:
 
 
 def set_env_default(name: str, value: str) -> None:
-    """Set PLAYGROUND_`name` where neither it nor its deprecated name has a value."""
+    """Set PLAYGROUND_`name` if neither it nor its deprecated name has a value."""
     if not is_env_set(name):
         os.environ[PREFIX + name] = value
 

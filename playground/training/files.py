@@ -1,4 +1,4 @@
-"""Folders and files that are written whole or not at all, even when the power goes."""
+"""Directories and files that are written atomically, even if the power fails."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ SETTLED_WITHIN = 0.5  # seconds; two renames take far less
 
 
 def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Put `files` into `folder`, replacing what it held, in one step as far as any reader can tell.
+    """Replace the content of `folder` by `files`, atomically for readers.
 
     Raises:
-        OSError: as the system reports it; what was there before is still there.
+        OSError: as the system reports it; the previous content is still there.
     """
     with new_folder(folder) as fresh:
         for name, data in files.items():
@@ -28,14 +28,14 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """An empty folder that becomes `folder` at the end of the block, replacing what that held, in one step as far as any reader
-    can tell; after an error in the block it is gone.
+    """Yield an empty directory that replaces `folder` at the end of the block, atomically.
 
-    It is hidden and stands beside `folder`; its files are flushed to disk before it is renamed. A folder that was there before is
-    set aside under a hidden name first and removed last; `recover_folder` puts it back if the process dies between.
+    After an error in the block it is removed. The new directory is hidden and next to `folder`; its
+    files are flushed to disk before it is renamed. The previous directory first gets a hidden name
+    and is removed last; `recover_folder` restores it if the process dies in between.
 
     Raises:
-        OSError: as the system reports it; what was there before is still there.
+        OSError: as the system reports it; the previous content is still there.
     """
     folder = Path(os.path.abspath(folder))
     if folder.exists() and not folder.is_dir():
@@ -58,19 +58,19 @@ def new_folder(folder: Path) -> Iterator[Path]:
         shutil.rmtree(fresh, ignore_errors=True)
         recover_folder(folder)
         raise
-    with suppress(
-        OSError
-    ):  # the content is on disk and in place; only the new name might not outlive a power cut
+    # The content is on disk and in place; at worst a power failure undoes the rename.
+    with suppress(OSError):
         flush_folder(folder.parent)
     shutil.rmtree(_previous(folder), ignore_errors=True)
 
 
 def write_file(path: Path, data: bytes, *, flush: bool = True) -> None:
-    """Put `data` into the file `path`, replacing what it held, in one step as far as any reader can tell. Without `flush`
-    this holds against a killed process, not against a power cut.
+    """Replace the content of the file `path` by `data`, atomically for readers.
+
+    Without `flush` it is safe against a killed process, but not against a power failure.
 
     Raises:
-        OSError: as the system reports it; what was there before is still there.
+        OSError: as the system reports it; the previous content is still there.
     """
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
@@ -87,10 +87,10 @@ def write_file(path: Path, data: bytes, *, flush: bool = True) -> None:
 
 
 def remove_folder(folder: Path) -> None:
-    """Take a folder away in one step as far as any reader can tell; what a killed process leaves of it, `sweep` removes.
+    """Remove a directory, atomically for readers; `sweep` removes what a killed process leaves.
 
     Raises:
-        OSError: as the system reports it; the folder is still there.
+        OSError: as the system reports it; the directory is still there.
     """
     away = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.tmp")
     os.rename(folder, away)
@@ -98,9 +98,9 @@ def remove_folder(folder: Path) -> None:
 
 
 def settle_folder(folder: Path) -> None:
-    """For readers: wait out a replacement that is under way, and finish one that was cut off.
+    """Wait for a replacement in progress, and finish an interrupted one. Readers call this.
 
-    A reader that stepped in at once would undo the writer between its two renames.
+    A reader that restored the directory at once would undo the writer between its two renames.
     """
     deadline = time.monotonic() + SETTLED_WITHIN
     while not os.path.isdir(folder) and os.path.isdir(_previous(folder)):
@@ -112,16 +112,17 @@ def settle_folder(folder: Path) -> None:
 
 
 def recover_folder(folder: Path) -> None:
-    """Bring back the previous content of a folder whose replacement was cut off between its two renames. For the one who writes."""
+    """Restore a directory whose replacement was interrupted between its renames; for writers."""
     folder = Path(folder)
     if not os.path.exists(folder) and os.path.isdir(_previous(folder)):
         os.rename(_previous(folder), folder)
 
 
 def sweep(parent: Path, older_than: float = 0.0) -> list[str]:
-    """Recover what can be recovered among a folder's folders and remove unfinished writes. Returns what it removed.
+    """Restore interrupted replacements in `parent` and remove unfinished writes; return the latter.
 
-    `older_than` seconds spares what somebody else, a command line say, may be writing at this moment.
+    Writes that are younger than `older_than` seconds stay, because another process, such as a
+    command line, may be working on them.
     """
     removed = []
     for path in sorted(Path(parent).glob(".*")) if os.path.isdir(parent) else []:
@@ -133,7 +134,7 @@ def sweep(parent: Path, older_than: float = 0.0) -> list[str]:
             continue
         if age < older_than:
             continue
-        with suppress(OSError):  # of a disk that can only be read, everything stays as it is
+        with suppress(OSError):  # on a read-only disk everything stays as it is
             if path.name.endswith(".tmp") and (path.is_file() or path.is_symlink()):
                 path.unlink(missing_ok=True)
                 removed.append(path.name)
@@ -146,12 +147,12 @@ def sweep(parent: Path, older_than: float = 0.0) -> list[str]:
 
 
 def is_closed(error: OSError) -> bool:
-    """Whether a write failed because nothing may be written there, so that room does not help."""
+    """Return whether a write failed because the path is read-only, so free space does not help."""
     return error.errno in (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 def way_out(error: OSError) -> str:
-    """What can be done about a folder that could not be made or written."""
+    """Return what the user can do about a directory that could not be written."""
     return (
         "set PLAYGROUND_CHECKPOINTS to a folder that can be written"
         if is_closed(error)
@@ -160,7 +161,10 @@ def way_out(error: OSError) -> str:
 
 
 def flush_folder(folder: Path) -> None:
-    """Make the names in a folder last through a power cut, where the system can (Windows cannot open folders)."""
+    """Flush the names in a directory to disk, if the system can.
+
+    Windows cannot open directories.
+    """
     if os.name == "nt":
         return
     descriptor = os.open(folder, os.O_RDONLY)

@@ -1,4 +1,7 @@
-"""A checkpoint's config.json: what was trained, how far, with what, and how well. Read without torch, and without trust."""
+"""A checkpoint's config.json: settings, step, versions and scores.
+
+It is untrusted input, and this file reads it without torch.
+"""
 
 from __future__ import annotations
 
@@ -33,19 +36,19 @@ WRITTEN = {
     "changes",
     "sha256",
 }
-MOST_LENGTHS = 512  # as many as the settings allow
-MOST_ENTRIES = 16  # of versions and of sha256; a real one has three and two
+MOST_LENGTHS = 512  # the maximum of the settings
+MOST_ENTRIES = 16  # of versions and of sha256; a valid file has three and two
 LONGEST_ENTRY = 200  # characters
-LARGEST_JSON = 1_000_000  # bytes; a real one has about 2,000
+LARGEST_JSON = 1_000_000  # bytes; a valid file has about 2,000
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that cannot be read or written; the message says which file, what is wrong and what to do."""
+    """A checkpoint cannot be read or written; the message has the file, problem and remedy."""
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """config.json as a value. `scores` is what `evaluate` measured when the checkpoint was written, as a dictionary."""
+    """The content of config.json. `scores` are those of `evaluate` when it was written."""
 
     config: RunConfig
     step: int
@@ -53,10 +56,9 @@ class Manifest:
     device: str
     scores: dict[str, Any] | None = None
     versions: dict[str, str] = dataclasses.field(default_factory=lambda: current_versions())
-    changes: tuple[Change, ...] = ()  # settings that changed on the way, or are still to change
-    sha256: dict[str, str] = dataclasses.field(
-        default_factory=dict
-    )  # of the files of tensors, by name
+    changes: tuple[Change, ...] = ()  # setting changes, past and scheduled
+    # hashes of the tensor files, by name
+    sha256: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def to_json(self) -> str:
         parts = dataclasses.asdict(self.config)
@@ -76,7 +78,7 @@ class Manifest:
 
 
 def current_versions() -> dict[str, str]:
-    """Versions of what computes here."""
+    """Return the versions of the installed software that affects results."""
     return {
         "playground": playground.__version__,
         "torch": version("torch"),
@@ -88,12 +90,13 @@ def read_manifest(folder: Path) -> Manifest:
     """Read and check `folder`/config.json.
 
     Raises:
-        CheckpointError: no such checkpoint, or a file that is not what this version writes.
+        CheckpointError: if there is no checkpoint, or the file is invalid.
     """
     path = Path(folder) / "config.json"
     if not os.path.isfile(path):
         raise CheckpointError(
-            f"{folder} is no checkpoint: it has no config.json; name a folder that `train --out` wrote"
+            f"{folder} is not a checkpoint: it has no config.json; use a folder written by "
+            f"`train --out`"
         )
     content = read_json(path)
     if (
@@ -103,7 +106,8 @@ def read_manifest(folder: Path) -> Manifest:
     ):
         found = content.get("schema_version") if isinstance(content, dict) else None
         raise CheckpointError(
-            f"{path} has schema_version {shown(found)}; this version of the playground reads {SCHEMA_VERSION}"
+            f"{path} has schema_version {shown(found)}; this version of the playground reads "
+            f"{SCHEMA_VERSION}"
         )
     try:
         family = content["family"]
@@ -126,7 +130,7 @@ def read_manifest(folder: Path) -> Manifest:
             or not 0 <= seconds < 1e12
         ):
             raise ValueError(
-                f"step {shown(step)} or seconds {shown(seconds)} are not what a run writes"
+                f"step {shown(step)} or seconds {shown(seconds)} is outside the accepted range"
             )
         if content["device"] not in ("cpu", "cuda"):
             raise ValueError(f"device is {shown(content['device'])}; it must be cpu or cuda")
@@ -141,7 +145,7 @@ def read_manifest(folder: Path) -> Manifest:
         )
     except KeyError as error:
         raise CheckpointError(
-            f"{path} lacks {error}; the file is incomplete, take another checkpoint"
+            f"{path} lacks {error}; the file is incomplete, use another checkpoint"
         ) from None
     except (TypeError, ValueError) as error:
         field = f" ({error.field})" if isinstance(error, SettingError) else ""
@@ -149,7 +153,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def _part(kind: Any, content: dict[str, Any], name: str) -> Any:
-    """One of the three groups of settings."""
+    """Parse one of the three groups of settings."""
     given = content[name]
     if not isinstance(given, dict):
         raise ValueError(f"{name} is {shown(given)}; it must be settings and their values")
@@ -174,27 +178,29 @@ def _check_texts(name: str, texts: object) -> None:
 
 
 def is_number(value: object) -> bool:
-    """A number and no boolean, as JSON has them."""
+    """Return whether a JSON value is a number and not a boolean."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def check_scores(scores: object) -> None:
-    """Hold scores against what `evaluate` writes: numbers, and a line for each length.
+    """Check the scores against the format of `evaluate`: numbers, in total and for each length.
 
     Raises:
-        ValueError: naming what does not fit.
+        ValueError: for the first invalid entry.
     """
 
     def check(line: object, counts: set[str], shares: set[str], others: set[str]) -> None:
         if not isinstance(line, dict) or set(line) != counts | shares | others:
-            raise ValueError(f"scores hold {shown(line)}, which is not what an evaluation writes")
+            raise ValueError(
+                f"scores hold {shown(line)}, which does not have the keys of an evaluation"
+            )
         for key in counts:
             if line[key] is not None and (type(line[key]) is not int or not 0 <= line[key] < 2**63):
                 raise ValueError(f"scores: {key} is {shown(line[key])}; it must be a count")
         for key in shares:
             if line[key] is not None and (not is_number(line[key]) or not 0 <= line[key] <= 1):
                 raise ValueError(
-                    f"scores: {key} is {shown(line[key])}; it must be a share from 0 to 1"
+                    f"scores: {key} is {shown(line[key])}; it must be a fraction from 0 to 1"
                 )
 
     check(scores, {"n"}, {"exact_match", "token_accuracy"}, {"by_length"})
@@ -204,7 +210,7 @@ def check_scores(scores: object) -> None:
         or scores["n"] is None
         or scores["exact_match"] is None
     ):
-        raise ValueError("scores lack their figures")
+        raise ValueError("scores lack n, exact_match or by_length")
     if len(scores["by_length"]) > MOST_LENGTHS:
         found = len(scores["by_length"])
         raise ValueError(f"scores hold {found:,} lengths; at most {MOST_LENGTHS} are read")
@@ -213,7 +219,10 @@ def check_scores(scores: object) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """JSON from a file that may be hostile: bounded size, no NaN or infinity, no key twice, no bottomless nesting."""
+    """Read JSON from an untrusted file.
+
+    The size and the nesting are limited; NaN, infinity and duplicate keys are rejected.
+    """
     try:
         size = path.stat().st_size
         if size > LARGEST_JSON:
@@ -224,14 +233,14 @@ def read_json(path: Path) -> Any:
     except CheckpointError:
         raise
     except ValueError as error:
-        raise CheckpointError(f"{path} is not the JSON that a checkpoint holds: {error}") from None
+        raise CheckpointError(f"{path} is not the JSON of a checkpoint: {error}") from None
 
 
 def parse_json(data: bytes) -> Any:
-    """Strict JSON. Raises ValueError for anything else."""
+    """Parse strict JSON; raise ValueError for anything else."""
 
     def refuse(constant: str) -> NoReturn:
-        raise ValueError(f"{constant} is no number")
+        raise ValueError(f"{constant} is not a number")
 
     def finite(text: str) -> float:
         number = float(text)
@@ -240,10 +249,10 @@ def parse_json(data: bytes) -> Any:
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         keys = dict(pairs)
         if len(keys) != len(pairs):
-            raise ValueError("a key stands twice")
+            raise ValueError("a key occurs twice")
         return keys
 
     try:
         return json.loads(data, parse_constant=refuse, parse_float=finite, object_pairs_hook=once)
     except RecursionError:
-        raise ValueError("it is nested too deep") from None
+        raise ValueError("it is nested too deeply") from None

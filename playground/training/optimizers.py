@@ -1,4 +1,4 @@
-"""What turns gradients into updates, and what each remembers of the gradients before."""
+"""Optimizers, and the state that each keeps for every weight."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ from .config import TrainConfig
 
 
 def build_optimizer(config: TrainConfig, weights: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    """The optimizer that a run's settings describe.
+    """Build the optimizer of a run's settings.
 
     adam    Kingma and Ba 2015, algorithm 1; weight decay is added to the gradient
-    adamw   the same with weight decay beside the gradient, not in it (Loshchilov and Hutter 2019, algorithm 2), on all weights alike
+    adamw   Adam with decoupled weight decay on all weights (Loshchilov and Hutter 2019,
+            algorithm 2)
     sgd     with momentum (Polyak 1964); weight decay is added to the gradient
 
-    Weight decay acts on norms, biases and embeddings too; minGPT and nanoGPT decay matrices only.
+    Weight decay applies to norms, biases and embeddings, too; minGPT and nanoGPT decay matrices
+    only.
 
     Raises:
-        RuntimeError: where torch's optimizers do not take a scale and a mask, which `update` gives them.
+        RuntimeError: if torch's optimizers do not accept the gradient scale and mask of `update`.
     """
     optimizer = _build(config, list(weights))
     if not getattr(optimizer, "_step_supports_amp_scaling", False):
         raise RuntimeError(
-            f"torch {torch.__version__} is not supported; install the version that requirements.txt names"
+            f"torch {torch.__version__} is not supported; install the version in requirements.txt"
         )
     return optimizer
 
@@ -37,7 +39,8 @@ def _build(config: TrainConfig, weights: list[nn.Parameter]) -> torch.optim.Opti
             weights, lr=rate, momentum=config.momentum, weight_decay=decay, fused=True
         )
         for weight in weights if config.momentum else ():
-            # torch would begin with what lies in memory if the very first update is skipped; zeros come to the same otherwise.
+            # Without this, torch would use uninitialized memory if the very first update is
+            # skipped. Otherwise zeros make no difference.
             sgd.state[weight]["momentum_buffer"] = torch.zeros_like(weight)
         return sgd
     kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
@@ -46,12 +49,12 @@ def _build(config: TrainConfig, weights: list[nn.Parameter]) -> torch.optim.Opti
 
 
 def remembered(config: TrainConfig) -> tuple[str, ...]:
-    """What the optimizer keeps for each weight, as large as the weight, by torch's names."""
+    """Return the names of the optimizer's tensors that are as large as the weight."""
     if config.optimizer == "sgd":
         return ("momentum_buffer",) if config.momentum else ()
     return ("exp_avg", "exp_avg_sq")
 
 
 def counts_steps(config: TrainConfig) -> bool:
-    """Whether the optimizer also keeps a number of steps for each weight."""
+    """Return whether the optimizer also stores a number of steps for each weight."""
     return config.optimizer != "sgd"

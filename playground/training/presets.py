@@ -1,4 +1,4 @@
-"""Named starting points: settings that go together, each with what it is for."""
+"""Presets: named combinations of settings with a description."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .config import RunConfig
 
 @dataclass(frozen=True)
 class Preset:
-    """Settings that differ from the defaults. What a preset does not name (task, lengths, seed) is left to the visitor."""
+    """Settings that differ from the defaults; the user chooses all others (task, lengths, seed)."""
 
     title: str
     sentence: str
@@ -23,53 +23,77 @@ class Preset:
 PRESETS = {
     "fast": Preset(
         "Fast",
-        "Learns within seconds: pre-norm, learned positions as loud as the symbols, a learning rate that falls.",
+        "Learns within seconds: pre-norm, learned positions at the scale of the token embeddings, "
+        "cosine learning rate.",
     ),
     "one-head": Preset(
         "One head",
-        "One layer with one head: small enough that every picture can be read.",
+        "One layer with one head: small enough to interpret every figure.",
         {"n_layers": 1, "n_heads": 1, "steps": 600, "decay_steps": 600},
     ),
     "paper": Preset(
-        "The paper's recipe",
-        "As in Vaswani et al. 2017, at this size: post-norm, sine waves, dropout, label smoothing, 4,000 steps of warm-up; untied.",
+        "The paper",
+        "As in Vaswani et al. 2017, at this size: post-norm, sinusoidal positions, dropout, label "
+        "smoothing, 4,000 warm-up steps; output weights not tied.",
         {
-            "norm": "post", "positions": "sinusoidal", "share_embeddings": False, "dropout": 0.1, "label_smoothing": 0.1,
-            "batch_size": 64, "schedule": "noam", "learning_rate": 1.0, "warmup": 4000, "steps": 2000, "eval_every": 25,
+            "norm": "post",
+            "positions": "sinusoidal",
+            "share_embeddings": False,
+            "dropout": 0.1,
+            "label_smoothing": 0.1,
+            "batch_size": 64,
+            "schedule": "noam",
+            "learning_rate": 1.0,
+            "warmup": 4000,
+            "steps": 2000,
+            "eval_every": 25,
         },
     ),
     "write-up": Preset(
-        "As in the write-up",
-        "As the usual tutorial builds and trains it: post-norm, sine waves, dropout, a constant learning rate. It takes its time.",
+        "Tutorial",
+        "As most tutorials build and train it: post-norm, sinusoidal positions, dropout, a "
+        "constant learning rate. It learns slowly.",
         {
-            "norm": "post", "positions": "sinusoidal", "share_embeddings": False, "dropout": 0.1,
-            "batch_size": 64, "schedule": "constant", "learning_rate": 1e-3, "warmup": 0,
-            "beta2": 0.999, "epsilon": 1e-8, "steps": 3000, "eval_every": 25,
+            "norm": "post",
+            "positions": "sinusoidal",
+            "share_embeddings": False,
+            "dropout": 0.1,
+            "batch_size": 64,
+            "schedule": "constant",
+            "learning_rate": 1e-3,
+            "warmup": 0,
+            "beta2": 0.999,
+            "epsilon": 1e-8,
+            "steps": 3000,
+            "eval_every": 25,
         },
     ),
     "bert": Preset(
-        "Same budget: BERT",
-        "BERT's architecture with random weights and about as many parameters as the usual transformer here: five layers that see all.",
+        "Matched parameters: BERT",
+        "BERT's architecture with random weights and about as many parameters as the default "
+        "transformer: five bidirectional layers.",
         {"family": "bert", **FAMILIES["bert"].recipe, "n_layers": 5},
     ),
     "gpt2": Preset(
-        "Same budget: GPT-2",
-        "GPT-2's architecture with random weights and about as many parameters as the usual transformer here: five layers that look back.",
+        "Matched parameters: GPT-2",
+        "GPT-2's architecture with random weights and about as many parameters as the default "
+        "transformer: five causal layers.",
         {"family": "gpt2", **FAMILIES["gpt2"].recipe, "n_layers": 5},
     ),
     "bart": Preset(
-        "Same budget: BART",
-        "BART's architecture with random weights and about as many parameters as the usual transformer here: an encoder and a decoder.",
+        "Matched parameters: BART",
+        "BART's architecture with random weights and about as many parameters as the default "
+        "transformer: an encoder and a decoder.",
         {"family": "bart", **FAMILIES["bart"].recipe},
     ),
-}  # fmt: skip
+}
 
 
 def preset_config(name: str, values: Mapping[str, Any] | None = None) -> RunConfig:
-    """The run that a preset stands for, with `values` laid over it.
+    """Build the run of a preset, with `values` on top.
 
     Raises:
-        ValueError: for an unknown preset; SettingError (a ValueError) for settings that do not fit.
+        ValueError: for an unknown preset; SettingError (a ValueError) for invalid settings.
     """
     if name not in PRESETS:
         raise ValueError(f"preset is {name!r}; choose one of {', '.join(PRESETS)}")
@@ -77,10 +101,10 @@ def preset_config(name: str, values: Mapping[str, Any] | None = None) -> RunConf
 
 
 def family_config(family: str, **values: Any) -> RunConfig:
-    """A run of a family as it learns well, with `values` laid over its recipe.
+    """Build a run of an architecture with its default settings, with `values` on top.
 
     Raises:
-        SettingError: for an unknown family, or settings that do not fit.
+        SettingError: for an unknown architecture, or invalid settings.
     """
     recipe = FAMILIES[family].recipe if family in FAMILIES else {}
     return RunConfig.from_fields({**recipe, **values, "family": family})

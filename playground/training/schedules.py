@@ -8,13 +8,15 @@ from .config import TrainConfig
 
 
 def learning_rate(config: TrainConfig, d_model: int, step: int) -> float:
-    """The learning rate of update `step` (1 is the first).
+    """Return the learning rate of update `step` (1 is the first).
 
-    constant   rises linearly over the warm-up, then stays
-    cosine     rises the same way; falls along half a cosine to `final_share` of itself at `decay_steps` (Loshchilov and
-               Hutter 2017, without restarts). The cosine runs from step 0 and is multiplied by the warm-up; in nanoGPT and
-               torchtitan it starts where the warm-up ends
-    noam       learning_rate * d_model^-0.5 * min(step^-0.5, step * warmup^-1.5), equation 3 of Vaswani et al. 2017
+    constant   increases linearly during the warm-up, then stays constant
+    cosine     the same warm-up; decays along half a cosine to `final_share` of itself at
+               `decay_steps` (Loshchilov and Hutter 2017, without restarts). The cosine starts at
+               step 0 and is multiplied by the warm-up; in nanoGPT and torchtitan it starts where
+               the warm-up ends
+    noam       learning_rate * d_model^-0.5 * min(step^-0.5, step * warmup^-1.5), equation 3 of
+               Vaswani et al. 2017
     """
     if config.schedule == "noam":
         warmup = max(config.warmup, 1)

@@ -1,5 +1,8 @@
-"""How many processor threads a run takes its steps with: tried out now and then, since it depends on the model, on the machine, and on
-who else is at work there. Two threads are nearly twice as quick as one, or many times slower where a neighbour keeps a core busy."""
+"""Chooses the number of CPU threads of a run, by measurements now and then.
+
+The best number depends on the model, on the machine, and on other processes. Two threads are nearly
+twice as fast as one, or many times slower if another process uses one of the cores.
+"""
 
 from __future__ import annotations
 
@@ -16,34 +19,38 @@ from .devices import usable_cores
 from .environment import env_number
 from .trainer import Trainer
 
-# What is taken instead of trying, for servers with many visitors; 0 tries.
+# A fixed number instead of measurements, for servers with many users; 0 measures.
 GIVEN = int(env_number("THREADS"))
-FIRST_AT = 10  # updates before the first try, so that what is made once has been made, and the pace so far is known
-ROUNDS = 5  # tries of each number, in turn
-HOPELESS = (
-    1.5  # a number that takes so many times as long as the best one is not tried again in this turn
-)
-WORTH = 0.75  # another number must take less than this share of the time, as what is measured leaves out what others do meanwhile
-AGAIN = 10.0  # seconds after which it is tried again,
-SHARE = 50  # or so many times as long as trying took, if that is more
-PACE = 10  # steps whose median is the pace before and after a change:
-KEPT_FREE = 100  # changes of a run that are left to its owner
-KEPT = 0.9  # where the steps then do not take less than this share of the time, the change is taken back, and trying waits twice as long
+FIRST_AT = 10  # steps before the first measurement, to initialize everything and know the speed
+ROUNDS = 5  # measurements of each number, in turn
+HOPELESS = 1.5  # a number that takes this many times as long as the best is not measured again
+# Another number must take less than this fraction of the time. The measurement does not include the
+# effect of other processes over time.
+WORTH = 0.75
+AGAIN = 10.0  # seconds between two tunings
+SHARE = 50  # ... and at least this many times the duration of a tuning
+PACE = 10  # steps whose median is the speed before and after a change
+KEPT_FREE = 100  # changes of a run that are reserved for its owner
+# If steps do not take less than this fraction of the time after a change, the change is reverted,
+# and the wait for the next tuning doubles.
+KEPT = 0.9
 
 
 def numbers() -> list[int]:
-    """What is tried: 1, 2, 4, ... and as many as there are cores for this process."""
+    """Return the candidates: 1, 2, 4, ... and the number of cores of this process."""
     cores = usable_cores()
     return sorted({count for power in range(8) if (count := 2**power) <= cores} | {cores})
 
 
 class ThreadChoice:
-    """Finds a run's number of threads and changes it. The change is one of the run's own, at a step, so that it is kept in checkpoints
-    and a resumed or repeated run takes the same steps to the bit. Trying takes the arithmetic of a step by itself; whether the run, with
-    all else that it does, is really quicker shows in its steps, and where it is not, the number goes back to what it was.
+    """Finds and sets the number of threads of a run.
 
-    Where the setting says a number, or the run is on a GPU, it stays; and so it does on several processes, for they share the cores, and
-    a step of one alone is none.
+    Each change is a setting change of the run at a step. So checkpoints store it, and a resumed or
+    repeated run has exactly the same results. A tuning measures the arithmetic of a step alone. The
+    following steps show whether the run as a whole is faster; if not, the change is reverted.
+
+    The number stays if the setting fixes it or the run is on a GPU. It also stays with several
+    processes, because they share the cores, and a single one cannot run a step alone.
     """
 
     def __init__(self, trainer: Trainer) -> None:
@@ -63,15 +70,14 @@ class ThreadChoice:
             ]
         )
         self.again_at = 0.0
-        self.patience = 1.0  # how many times as long as usual trying waits
+        self.patience = 1.0  # factor on the time between two tunings
         self.seen = trainer.step_count, trainer.seconds
         self.pace = deque[float](maxlen=PACE)  # seconds of the latest steps
-        self.on_trial: tuple[int, float] | None = (
-            None  # the number before the latest change, and the seconds of a step then
-        )
+        # the number before the latest change, and the seconds of a step then
+        self.on_trial: tuple[int, float] | None = None
 
     def look(self) -> bool:
-        """Between two steps: try, if it is time to. Returns whether the number changed."""
+        """Tune between two steps, if it is time to. Returns whether the number changed."""
         trainer = self.trainer
         if not self.numbers or not trainer.should_continue():
             return False
@@ -102,7 +108,7 @@ class ThreadChoice:
         return self._change(best)
 
     def _time(self) -> None:
-        """Note what the latest step took."""
+        """Record the duration of the latest step."""
         step, seconds = self.trainer.step_count, self.trainer.seconds
         if step > self.seen[0]:
             self.pace.append((seconds - self.seen[1]) / (step - self.seen[0]))
@@ -115,8 +121,11 @@ class ThreadChoice:
 
 
 def time_of_steps(trainer: Trainer, numbers: list[int]) -> dict[int, float]:
-    """Seconds that the arithmetic of a step takes with each number of threads, the median of a few tries in turn. Nothing of
-    the run is changed by it: neither weights nor what will be drawn."""
+    """Measure the seconds of a step's arithmetic with each number of threads.
+
+    Each result is the median of a few measurements in turn. Neither the weights nor the random
+    numbers of the run change.
+    """
     config, taken = trainer.config, {number: list[float]() for number in numbers}
     generator = torch.Generator().manual_seed(config.training.seed)
     batch = training_batch(

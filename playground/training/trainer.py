@@ -1,4 +1,7 @@
-"""The training loop: one step at a time, a generator of metrics. It knows nothing of processes, pages or files."""
+"""The training loop: one step at a time, a generator of metrics.
+
+It does not depend on processes, pages or files.
+"""
 
 from __future__ import annotations
 
@@ -26,36 +29,36 @@ from .optimizers import build_optimizer, counts_steps, remembered
 from .schedules import learning_rate
 from .update import update
 
-CONFIRMING_N = 2000  # held-out sequences behind a final score
-MOST_THREADS = 256  # as the setting allows
-TELL_EVERY = 0.1  # seconds between two rows of metrics, where steps are taken in rows
+CONFIRMING_N = 2000  # held-out sequences of a final evaluation
+MOST_THREADS = 256  # the maximum of the setting
+TELL_EVERY = 0.1  # seconds between two reports, if several steps run without synchronization
 
 
 class TrainingDiverged(RuntimeError):
-    """Loss or gradient stopped being finite. The weights are those before the step."""
+    """The loss or the gradient is not finite. The weights are those before the step."""
 
 
 @dataclass(frozen=True)
 class Metrics:
-    """What is known after one step. Scores are there on the steps that looked at held-out sequences."""
+    """The measurements of one step. Only steps with an evaluation have scores."""
 
     step: int
     loss: float
     learning_rate: float
     gradient_norm: float
-    seconds: float  # spent training and scoring since step 0, pauses left out
+    seconds: float  # of training and evaluation since step 0, without pauses
     steps_per_second: float
-    tokens_per_second: float  # target tokens, PAD left out
+    tokens_per_second: float  # target tokens without PAD
     exact_match: float | None = None
     token_accuracy: float | None = None
-    scored: int | None = None  # held-out sequences behind the two
+    scored: int | None = None  # held-out sequences of the evaluation
 
 
 def resolve_device(name: str) -> torch.device:
-    """The device that a `device` setting means on this machine. Where GPUs are only lent (ZeroGPU), auto leaves them alone.
+    """Return the device of a `device` setting on this machine; on ZeroGPU, auto is the CPU.
 
     Raises:
-        ValueError: cuda where there is none.
+        ValueError: for cuda without a CUDA GPU.
     """
     available = torch.cuda.is_available() and not (name == "auto" and on_zero())
     if name == "cuda" and not available:
@@ -64,18 +67,22 @@ def resolve_device(name: str) -> torch.device:
 
 
 class Trainer:
-    """Trains one family on one task.
+    """Trains one model on one task.
 
         for metrics in Trainer(RunConfig()):
             print(metrics.step, metrics.loss, metrics.exact_match)
 
-    It seeds torch's global generator, from which weights and dropout are drawn, and sets the thread count: a Trainer owns
-    its process. Batches come from a generator of their own; scoring draws from neither, so looking changes nothing.
-    `changes` are settings that change at given steps, which is how a run with a hand at its learning rate is repeated.
-    A `family` that is there already, a pretrained one say, is trained further instead of the one that the config describes.
-    It never takes more than `most_threads`, whatever the settings say.
-    On a GPU, `advance` takes many steps at a time, captured as a CUDA graph unless `capture` is false.
-    `ranks` are the processes that train it together (distributed.py): each has a Trainer, and all of them do the same, step by step.
+    It seeds torch's global generator, which initializes weights and dropout, and sets the number of
+    threads, so a process should have one Trainer. Batches have their own generator. Evaluation uses
+    neither, so it does not affect training.
+
+    `changes`: settings that were changed during the run, with their steps; they are replayed when a
+    run is repeated.
+    `family`: an existing model, for example a pretrained one, to train instead of a new one.
+    `capture`: on a GPU, whether `advance` runs many steps as CUDA graph replays.
+    `ranks`: the processes that train together (distributed.py). Each has a Trainer, and all of them
+    run the same steps.
+    `most_threads`: the maximum number of threads, whatever the settings are.
     """
 
     def __init__(
@@ -88,9 +95,7 @@ class Trainer:
         most_threads: int = MOST_THREADS,
     ) -> None:
         self.config = config
-        self.changes = list(
-            changes
-        )  # settings that changed on the way, and those that are still to change
+        self.changes = list(changes)  # setting changes, past and scheduled
         self.ranks = ranks
         self.device = ranks.device(resolve_device(config.training.device))
         ranks.check(config, self.device)
@@ -109,17 +114,17 @@ class Trainer:
         self.optimizer = build_optimizer(training, self.family.parameters())
         self.step_count = 0
         self.seconds = 0.0
-        self._confirmed_at = -1  # the step whose look confirmed that `until` is reached
+        self._confirmed_at = -1  # the step whose evaluation confirmed that `until` is reached
         self._held_out: dict[int, HeldOut] = {}
         self._pace = 0.0
-        self._trouble: TrainingDiverged | None = (
-            None  # the update behind the last one that was told of
-        )
+        # the error of the update after the last one that `advance` returned
+        self._trouble: TrainingDiverged | None = None
         self._threads_set = 0
         self._in_force: tuple[tuple[Change, ...], TrainConfig] = ((), training)
-        self.most_threads = most_threads  # whatever the settings say
+        self.most_threads = most_threads  # overrides the settings
         self._set_threads()
-        # Rows are looked up on the processor: recording would fail, and a recording that fails is not always undone.
+        # Pairs of a dataset are looked up on the CPU. A capture would fail, and a failed capture
+        # cannot always be undone.
         may = capture and ranks.size == 1 and config.task.task != ROWS
         self.captured = self._capturing() if may and self.device.type == "cuda" else None
 
@@ -129,7 +134,7 @@ class Trainer:
 
     @property
     def pace(self) -> float:
-        """Updates a second, of late; 0 before the first."""
+        """Return the recent number of updates per second; 0 before the first."""
         return 1 / self._pace if self._pace else 0.0
 
     def should_continue(self) -> bool:
@@ -137,7 +142,8 @@ class Trainer:
 
     @property
     def finished(self) -> bool:
-        """Whether `until` is reached and confirmed, and neither it nor `steps` has changed since."""
+        """Return whether `until` is reached and confirmed, and still in effect."""
+
         if self._confirmed_at != self.step_count:
             return False
         now, then = (
@@ -147,12 +153,12 @@ class Trainer:
         return (now.until, now.steps) == (then.until, then.steps)
 
     def reopen(self) -> None:
-        """Train on after `until` was reached, at least to the next look at held-out sequences."""
+        """Continue training after `until` was reached, at least to the next evaluation."""
         self._confirmed_at = -1
 
     @property
     def settings(self) -> TrainConfig:
-        """The settings in force for the next update."""
+        """Return the settings in effect for the next update."""
         due = tuple(change for change in self.changes if change.step <= self.step_count)
         if due != self._in_force[0]:
             self._in_force = (due, settings_at(self.config.training, due, self.step_count))
@@ -160,42 +166,47 @@ class Trainer:
 
     @property
     def threads(self) -> int:
-        """Processor threads in force. One, where nobody chose (see threads.py)."""
+        """Return the number of CPU threads in effect; one without a choice (see threads.py)."""
         return min(self.settings.threads or 1, self.most_threads)
 
     def _set_threads(self) -> None:
-        """Let this process compute with the threads in force."""
+        """Apply the number of threads in effect to this process."""
         if self.threads != self._threads_set:
             self._threads_set = self.threads
             torch.set_num_threads(self.threads)
 
     def hold_to(self, threads: int) -> None:
-        """Take no more threads than these from now on, whatever the settings say."""
+        """Limit the number of threads from now on, whatever the settings are."""
         self.most_threads = threads
         self._set_threads()
 
     def change(self, setting: str, value: float, step: int | None = None) -> None:
-        """Change a setting from the next update on, or from the one after `step`; what was still to come after that for the same
-        setting no longer comes.
+        """Change a setting from the next update on, or from the one after `step`.
+
+        Later changes of the same setting are dropped.
 
         Raises:
-            SettingError: for a setting that cannot change on the way, a value that it does not take, or one change too many.
+            SettingError: for a setting that cannot change during a run, an invalid value, or too
+                many changes.
         """
         if len(self.changes) >= MOST_CHANGES:
             raise SettingError(
                 setting,
-                f"the run has {MOST_CHANGES:,} changes, as many as are kept; start a new run",
+                f"the run has {MOST_CHANGES:,} changes, which is the limit; start a new run",
             )
         self.changes = with_change(
             self.changes, Change(max(self.step_count, step or 0), setting, value)
         )
 
     def advance(self, most: int = 1) -> list[Metrics]:
-        """At least one update and up to `most`, as many as can be taken without looking up: they end with the next look at held-out
-        sequences, or before the next change. On a processor it is always one, for there is nothing to wait for.
+        """Run at least one and at most `most` updates without synchronization in between.
+
+        They end at the next evaluation, or before the next setting change. On a CPU it is always
+        one update, because there is no synchronization to avoid.
 
         Raises:
-            TrainingDiverged: as `step`; where updates went well before, they are told of first, and the next call raises.
+            TrainingDiverged: as `step`. If earlier updates of the call succeeded, they are returned
+                first, and the next call raises.
         """
         if self._trouble is not None:
             trouble, self._trouble = self._trouble, None
@@ -221,10 +232,11 @@ class Trainer:
         return metrics
 
     def step(self) -> Metrics:
-        """One update of the weights, and a look at held-out sequences when one is due.
+        """Run one update, and an evaluation if one is due.
 
         Raises:
-            TrainingDiverged: when loss or gradient is not finite; weights and optimizer are as before the step.
+            TrainingDiverged: if loss or gradient is not finite; weights and optimizer are those
+                before the step.
         """
         training, started = self.settings, time.perf_counter()
         self._set_threads()
@@ -239,7 +251,7 @@ class Trainer:
         return self._counted(told, rate, time.perf_counter() - started)
 
     def evaluate(self, n: int = CONFIRMING_N) -> Evaluation:
-        """Scores on `n` held-out sequences, the same ones at every call."""
+        """Evaluate on `n` held-out sequences, the same ones at every call."""
         if n not in self._held_out:
             self._held_out[n] = held_out_set(
                 self.task, n, self.config.task.min_length, self.config.task.max_length
@@ -251,7 +263,7 @@ class Trainer:
         )
 
     def state(self) -> dict[str, Tensor]:
-        """What a resumed run needs beside the weights: what the optimizer remembers, the generators, the step."""
+        """Return the state of a run in addition to the weights: optimizer, generators, step."""
         state = {
             "generator.data": self.data_generator.get_state(),
             "generator.torch": torch.get_rng_state(),
@@ -267,18 +279,18 @@ class Trainer:
         return state
 
     def load_state(self, state: dict[str, Tensor], same_device: bool = True) -> None:
-        """Take up where `state` was taken. The weights must be loaded beside it.
+        """Restore the state of a run. The weights are loaded separately.
 
-        Generators of a GPU and of a processor do not understand each other: on another kind of device than the state's, the
-        generators start afresh from the seed and the step, and the run goes on with other batches than it would have had.
+        The states of GPU and CPU generators are incompatible. On another kind of device the
+        generators are seeded from seed and step, and the run continues with other batches than it
+        would have had.
         """
         self.step_count = int(state["step"])
         self._confirmed_at = self.step_count if int(state.get("finished", 0)) else -1
         training = self.config.training
         self.optimizer = build_optimizer(training, self.family.parameters())
-        self.captured = (
-            self._capturing() if self.captured else None
-        )  # what was captured is another optimizer's
+        # a captured graph contains the old optimizer
+        self.captured = self._capturing() if self.captured else None
         keys = (
             (*(["step"] if counts_steps(training) else []), *remembered(training))
             if self.step_count
@@ -310,7 +322,7 @@ class Trainer:
         )
 
     def _draw(self) -> Batch:
-        """The next batch, on the device."""
+        """Sample the next batch, on the device."""
         task = self.config.task
         return training_batch(
             self.task,
@@ -321,7 +333,7 @@ class Trainer:
         )
 
     def _uneventful(self) -> int:
-        """Updates until a look at held-out sequences is due, a change comes, or the end."""
+        """Return the number of updates until the next evaluation, setting change, or the end."""
         settings, at = self.settings, self.step_count
         look = (at // settings.eval_every + 1) * settings.eval_every
         return max(
@@ -337,7 +349,7 @@ class Trainer:
         )
 
     def _counted(self, told: Told, rate: float, took: float) -> Metrics:
-        """Count an update that is done, and look at held-out sequences when it is time."""
+        """Count a finished update, and evaluate if it is time."""
         self.step_count += 1
         self._pace = took if not self._pace else 0.9 * self._pace + 0.1 * took
         started = time.perf_counter()
@@ -359,8 +371,9 @@ class Trainer:
     def _diverged(self, loss: float, norm: float) -> TrainingDiverged:
         training = self.settings
         return TrainingDiverged(
-            f"step {self.step_count + 1}: loss {loss:g}, gradient norm {norm:g}. The weights of step {self.step_count} "
-            f"are kept; lower learning_rate (now {training.learning_rate:g}) or lengthen warmup (now {training.warmup})"
+            f"step {self.step_count + 1}: loss {loss:g}, gradient norm {norm:g}. The weights of "
+            f"step {self.step_count} are kept; lower learning_rate (now "
+            f"{training.learning_rate:g}) or lengthen warmup (now {training.warmup})"
         )
 
     def _scores_when_due(self) -> Evaluation | None:

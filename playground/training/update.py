@@ -1,6 +1,6 @@
-"""One update of the weights: forward pass, backward pass, clipping, optimizer. Nothing in here asks the device for an answer.
+"""One training step: forward pass, backward pass, clipping, optimizer.
 
-Shapes: B batch, S source, T target.
+It never synchronizes with the device.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from playground.tasks.task import Batch
 from .config import TrainConfig
 from .distributed import ALONE, Loss, Ranks
 
-JOINED = 2_000_000  # numbers up to which gradients are copied together for their norm
+JOINED = 2_000_000  # up to this many numbers, gradients are concatenated for their norm
 
 
 def update(
@@ -27,12 +27,16 @@ def update(
     loss_of: Loss | None = None,
     ranks: Ranks = ALONE,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Loss and gradient norm (before clipping) of the batch, and whether both are finite; where they are not, or where `spoiled` is true,
-    weights and optimizer stay as they are. All of it scalars on the device.
+    """Update the weights; return the loss, the gradient norm and whether both are finite.
 
-    The optimizer is told by a mask, as torch.amp.GradScaler does it, because looking first would make a GPU wait at every step.
-    A `rate` on the device is kept there by the optimizer, so that a captured update reads it anew at each replay. Several `ranks` give
-    their `Ranks.loss` of the family as `loss_of`, and all get the same loss and norm.
+    The norm is that before clipping. If one of the two is not finite, or if `spoiled` is True,
+    weights and optimizer stay unchanged. All results are scalars on the device.
+
+    The optimizer gets a mask for this, as in torch.amp.GradScaler, because a check on the CPU would
+    synchronize with the GPU at every step. If `rate` is a tensor on the device, the optimizer
+    stores it there, and a captured update reads it anew at each replay. Several `ranks` pass their
+    `Ranks.loss` of the model as `loss_of`, and all get the same loss and norm.
+
     """
     with torch.autocast(
         batch.source_BS.device.type, torch.bfloat16, enabled=training.precision == "bfloat16"
@@ -42,7 +46,9 @@ def update(
     loss.backward()
     loss = ranks.mean(loss.detach())
     norm = gradient_norm([weight.grad for weight in family.parameters() if weight.grad is not None])
-    if training.clip:  # torch.nn.utils.clip_grad_norm_, but within the optimizer: fused ones divide by a scale as they go
+    # Clipping as in torch.nn.utils.clip_grad_norm_, but inside the optimizer: the fused optimizers
+    # divide the gradient by a scale in the same pass.
+    if training.clip:
         optimizer.grad_scale = (norm / training.clip).clamp(min=1)  # type: ignore[attr-defined]
     finite = norm.isfinite() & loss.isfinite()
     skip = ~finite if spoiled is None else ~finite | spoiled
@@ -54,8 +60,11 @@ def update(
 
 
 def gradient_norm(gradients: list[Tensor]) -> Tensor:
-    """The norm of all gradients together. Those of a small model are joined first: one pass over them is quicker than one for each.
-    Those of a large one would take room, and time no shorter."""
+    """Return the norm of all gradients together.
+
+    Those of a small model are concatenated first: one kernel is faster than one for each tensor.
+    Those of a large model would take memory, and save no time.
+    """
     if not 0 < sum(gradient.numel() for gradient in gradients) <= JOINED:
         return torch.nn.utils.get_total_norm(gradients)
     return torch.cat([gradient.flatten() for gradient in gradients]).norm()

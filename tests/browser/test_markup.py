@@ -160,7 +160,7 @@ def test_names_symbols_and_errors_on_the_train_tab(page):
 
 
 def test_a_link_that_says_so(page, app):
-    for wanted, said in (({ALL: 1}, "is no setting of a run"), ({"task": ALL}, "choose one of"), ({"family": ALL}, "choose one of")):
+    for wanted, said in (({ALL: 1}, "is not a setting of a run"), ({"task": ALL}, "choose one of"), ({"family": ALL}, "choose one of")):
         page.goto(f"{app.url}/?settings={quote(json.dumps(wanted))}&watch={quote(ALL)}&inspect={quote(ALL)}")
         expect(page.locator("#problem")).to_contain_text(said)
         assert shown(page, "#problem")

@@ -73,7 +73,7 @@ def test_kinds_heads_and_cells_can_be_chosen_by_keyboard(page):
 
 def test_a_preset_fills_the_form_and_another_model_can_be_opened(page):
     page.click("#field-preset label:has-text('One head')")
-    expect(page.locator("#field-preset")).to_contain_text("small enough that every picture can be read")
+    expect(page.locator("#field-preset")).to_contain_text("small enough to interpret every figure")
     expect(page.locator("#size")).to_contain_text(f"{preset_config('one-head').model.parameter_count():,} parameters")
     page.select_option(".subject", "checkpoint:copy")
     wait_until(page, "document.querySelector('.sentence').textContent.includes('Checkpoint copy')")

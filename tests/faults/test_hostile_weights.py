@@ -109,22 +109,22 @@ def one_more(header, data):
 HANDMADE = {
     "NaN": (first_number(float("nan")), "holds NaN or infinity"),
     "infinite": (first_number(float("-inf")), "holds NaN or infinity"),
-    "a key twice": (a_key_twice, "a key stands twice"),
+    "a key twice": (a_key_twice, "a key occurs twice"),
     "huge shape": (described(shape=[2**40, 2**40]), "expected torch.float32 [13, 8]"),
     "header of 90 MB": (lambda header, data: join(b'{"a": "' + b"x" * 90_000_000 + b'"}', data), "its header claims 90,000,009 bytes"),
     "header of 16 EB": (lambda header, data: join(header, data, 2**64 - 1), "its header claims 18,446,744,073,709,551,615 bytes"),
     "200,000 tensors": (many, "bytes"),
     "wrong type": (described(dtype="F64"), "is 'F64'"),
-    "overlapping": (overlapping, "is expected"),
-    "a gap": (lambda header, data: join(moved(header, 64), bytes(64) + data), "begins at byte 64 of the data, where 0 is expected"),
-    "trailing bytes": (lambda header, data: join(header, data + bytes(64)), "cut off or has grown"),
+    "overlapping": (overlapping, "of the data, expected"),
+    "a gap": (lambda header, data: join(moved(header, 64), bytes(64) + data), "begins at byte 64 of the data, expected 0"),
+    "trailing bytes": (lambda header, data: join(header, data + bytes(64)), "cut off or has extra bytes"),
     "negative offsets": (described(data_offsets=[-416, 0]), "has no valid offsets"),
     "reversed offsets": (described(data_offsets=[416, 0]), "do not fit its type and shape"),
-    "no JSON": (lambda header, data: join(b"\x80\x04hello, I am a pickle", data), "has a broken header"),
+    "no JSON": (lambda header, data: join(b"\x80\x04hello, I am a pickle", data), "has an invalid header"),
     "a tensor missing": (one_missing, "lacks tensor"),
     "a tensor too many": (one_more, "holds the unexpected tensor 'payload'"),
     "empty and endless": (empty_and_endless, "holds the unexpected tensor 'payload'"),
-    "cut off": (lambda header, data: join(header, data[:-4]), "cut off or has grown"),
+    "cut off": (lambda header, data: join(header, data[:-4]), "cut off or has extra bytes"),
 }
 ONLY_IN_THE_NUMBERS = ("NaN", "infinite")  # what no header tells
 

@@ -218,7 +218,7 @@ def test_its_card_tells_what_it_is(written):
 
 @pytest.mark.parametrize("name", ["ada/x..y", "ada/name.git", "ada/a--b", "ada/name-"])
 def test_a_name_that_the_hub_does_not_take_is_refused(name):
-    with pytest.raises(RowsError, match=re.escape(f"'{name}' is no dataset; name one as user/name")):
+    with pytest.raises(RowsError, match=re.escape(f"'{name}' is not a dataset; write user/name")):
         next(stream_columns(name, (), lambda names, _: names))
 
 

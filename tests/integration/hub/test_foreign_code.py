@@ -94,9 +94,9 @@ def repositories(own, gpt2, canary, folder):
         "pickle-in-disguise": (
             own | gpt2 | {"model.safetensors": zipped_pickle(pickled, folder)},
             "no safetensors file",
-            "is no safetensors file",
+            "not a safetensors file",
         ),
-        "pickle-as-header": (own | gpt2 | {"model.safetensors": header}, "has a broken header", "is no safetensors file"),
+        "pickle-as-header": (own | gpt2 | {"model.safetensors": header}, "has an invalid header", "not a safetensors file"),
         "auto-map": (
             gpt2 | mapped | {"config.json": changed(gpt2["config.json"], auto_map=AUTO_MAP, model_type="mine")},
             "it has no playground.json, so it stays unopened",

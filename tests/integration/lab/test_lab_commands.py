@@ -134,7 +134,7 @@ def test_questions_and_claims_are_listed():
     [
         (("lengths", "--schemes", "learned", "backwards"), "--schemes backwards: choose one of learned"),
         (("lengths", "--length", 300), "5 times --length 300 is 1500 symbols; at most 512 are asked"),
-        (("lengths", "nowhere"), "nowhere is no checkpoint"),
+        (("lengths", "nowhere"), "nowhere is not a checkpoint"),
         (("lengths", "checkpoints/reverse", "--n", 10), "Invalid value for '--n': 10 is not in the range 20<=x<=2000"),
         (("lengths", "checkpoints/reverse", "--times", 0), "Invalid value for '--times': 0 is not in the range 1<=x<=20"),
         (("lengths", "--set", *VAST), "batch_size is 65536: this run needs about"),

@@ -981,7 +981,7 @@ def test_a_change_that_cannot_be_is_refused_whether_a_run_is_going_or_not(regist
     for setting, value in (("learning_rate", -1), ("learning_rate", None), ("speed", "fast"), ("steps", 1.5)):
         with pytest.raises(SettingError, match=setting):
             registry.change(run, setting, value)
-    with pytest.raises(SettingError, match="cannot change while a run goes on"):
+    with pytest.raises(SettingError, match="cannot change during a run"):
         registry.change(run, "seed", 3)
     with pytest.raises(Refused, match=f"the run has taken {run.step} steps already; give a larger number"):
         registry.change(run, "steps", run.step)
@@ -1364,7 +1364,7 @@ def test_weights_alone_can_be_looked_at_and_not_trained_on(registry, trained, tm
 
 def test_what_is_no_checkpoint_is_not_adopted(registry, tmp_path):
     (tmp_path / "upload").mkdir()
-    with pytest.raises(CheckpointError, match="is no checkpoint"):
+    with pytest.raises(CheckpointError, match="is not a checkpoint"):
         registry.adopt(tmp_path / "upload", "ada", "x")
     assert registry.of_owner("ada") == []
 

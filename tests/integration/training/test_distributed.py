@@ -160,7 +160,8 @@ def test_what_cannot_be_trained_together_is_refused_by_all(saw):
     first, second = (each["refused"] for each in saw[0])
     assert (first["uneven"], first["apart"]) == (second["uneven"], second["apart"])
     assert first["uneven"] == (
-        "batch_size is 33, the rows of all processes together, and 2 cannot share them evenly; use 32 or 34, or another number of processes"
+        "batch_size is 33, the size of the whole batch, which 2 processes cannot divide evenly; "
+        "use 32 or 34, or another number of processes"
     )
     assert first["apart"].startswith("process 1 does not have the settings")
     assert all(each["elsewhere"].startswith("process 1 does not have the checkpoint") for each in (first, second))

@@ -115,7 +115,7 @@ def test_a_table_has_its_columns_by_name(app):
     table = "id,from,to\n" + "".join(f"{n},{line.replace(chr(9), ',')}\n" for n, line in enumerate(TEXT.splitlines()))
     told = bring(app, table, owner, "rows.csv")
     assert told["columns"] == ["id", "from", "to"]
-    assert "name the two that hold sources and targets" in told["error"]
+    assert "name the two with sources and targets" in told["error"]
     assert bring(app, table, owner, "rows.csv", ("from", "to"))["content"] == bring(app, TEXT, owner)["content"]
     assert "name two of id, from, to" in bring(app, table, owner, "rows.csv", ("from", "x"))["error"]
     assert bring(app, TEXT.replace(" ", ""), owner, words="characters")["symbols"] == 6

@@ -93,7 +93,7 @@ def test_a_broken_copy_cannot_be_saved(tmp_path):
     learner = Learner(RunConfig.from_fields(SMALL), MISTAKES["causal-mask"])
     learner.learn()
     assert isinstance(learner.family, Broken)
-    with pytest.raises(CheckpointError, match="mistake in it on purpose"):
+    with pytest.raises(CheckpointError, match="has a bug on purpose"):
         save_checkpoint(tmp_path / "broken", learner.trainer, [])
     assert not (tmp_path / "broken").exists()
     right = Learner(RunConfig.from_fields(SMALL), None)

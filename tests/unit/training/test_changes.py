@@ -65,7 +65,7 @@ def test_invalid_setting_change_is_rejected_by_setting_name(setting, value):
 
 @pytest.mark.parametrize("setting", ["seed", "batch_size", "", "Speed", None, 3, ["steps"], {}, "x" * 10_000])
 def test_other_settings_cannot_change_and_the_error_names_those_that_can(setting):
-    with pytest.raises(SettingError, match="cannot change while a run goes on; these can: learning_rate, steps, until, speed") as caught:
+    with pytest.raises(SettingError, match="cannot change during a run; these can: learning_rate, steps, until, speed") as caught:
         Change(5, setting, 1)
     assert len(str(caught.value)) < 300
 

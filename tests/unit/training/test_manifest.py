@@ -69,9 +69,9 @@ def test_config_json_is_for_people_too(folder):
 
 
 def test_a_folder_without_config_json_is_no_checkpoint(tmp_path):
-    assert "is no checkpoint: it has no config.json" in refusal(tmp_path / "nothing")
+    assert "is not a checkpoint: it has no config.json" in refusal(tmp_path / "nothing")
     (tmp_path / "file").write_text("x")
-    assert "is no checkpoint: it has no config.json" in refusal(tmp_path / "file")
+    assert "is not a checkpoint: it has no config.json" in refusal(tmp_path / "file")
 
 
 @pytest.mark.parametrize("found", [0, 2, "1", None, [1]])
@@ -118,7 +118,7 @@ NO_RUN_WRITES = [
     (("seconds",), None, "seconds None"),
     (("seconds",), 10**400, "does not describe a run"),
     (("scores",), [1], "scores hold [1]"),
-    (("scores",), {"n": "<b>", "by_length": 3}, "not what an evaluation writes"),
+    (("scores",), {"n": "<b>", "by_length": 3}, "does not have the keys of an evaluation"),
     (("scores",), {"n": 3, "exact_match": 7, "token_accuracy": 0.5, "by_length": []}, "exact_match is 7"),
     (("versions",), {"torch": 2}, "versions are"),
     (("surprise",), 1, "unknown key"),
@@ -153,13 +153,13 @@ def test_what_no_run_writes_is_refused_with_the_reason(folder, keys, to, reason)
 def test_numbers_that_are_none_are_refused(folder, number):
     text = (folder / "config.json").read_text()
     (folder / "config.json").write_text(text.replace('"seconds": 1.25', f'"seconds": {number}'))
-    assert "is no number" in refusal(folder)
+    assert "is not a number" in refusal(folder)
 
 
 def test_a_key_that_stands_twice_is_refused(folder):
     text = (folder / "config.json").read_text()
     (folder / "config.json").write_text(text.replace('"step": 7', '"step": 7, "step": 8'))
-    assert "a key stands twice" in refusal(folder)
+    assert "a key occurs twice" in refusal(folder)
 
 
 @pytest.mark.parametrize("depth", [980, 2_000, 100_000])

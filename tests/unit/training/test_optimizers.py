@@ -96,7 +96,7 @@ def test_what_one_optimizer_remembers_does_not_serve_another(tmp_path):
     mine = trainer(optimizer="adam")
     mine.step()
     save_checkpoint(tmp_path / "adam", mine, [])
-    with pytest.raises(CheckpointError, match=r"holds what adam remembers of its updates, not what sgd with momentum 0\.9 needs"):
+    with pytest.raises(CheckpointError, match=r"contains the optimizer state of adam, not that of sgd with momentum 0\.9"):
         load_trainer(tmp_path / "adam", optimizer="sgd")
     other, _ = load_trainer(tmp_path / "adam", optimizer="adamw", weight_decay=0.01)  # these two remember the same
     other.step()
@@ -107,7 +107,7 @@ def test_a_state_of_sgd_that_does_not_fit_is_refused(tmp_path):
     mine.step()
     save_checkpoint(tmp_path / "sgd", mine, [])
     assert not [name for name in mine.state() if "exp_avg" in name or "optimizer.step" in name]
-    with pytest.raises(CheckpointError, match="not what sgd with momentum 0 needs"):
+    with pytest.raises(CheckpointError, match="not that of sgd with momentum 0"):
         load_trainer(tmp_path / "sgd", momentum=0.0)
 
 
@@ -131,7 +131,7 @@ def test_torchs_optimizers_take_a_scale_and_a_mask(optimizer):
 
 def test_a_torch_whose_optimizers_take_no_scale_is_refused(monkeypatch):
     monkeypatch.setattr(torch.optim, "Adam", lambda weights, fused, **settings: torch.optim.Adagrad(weights))
-    with pytest.raises(RuntimeError, match=r"install the version that requirements\.txt names"):
+    with pytest.raises(RuntimeError, match=r"install the version in requirements\.txt"):
         build_optimizer(TrainConfig(), [torch.nn.Parameter(torch.zeros(4))])
 
 

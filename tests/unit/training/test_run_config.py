@@ -78,7 +78,7 @@ def test_the_defaults_survive_the_round_trip():
 
 
 def test_an_unknown_setting_is_refused_by_name_with_the_known_ones():
-    with pytest.raises(SettingError, match="learningrate is no setting of a run; the settings are task, ") as caught:
+    with pytest.raises(SettingError, match="learningrate is not a setting of a run; the settings are task, ") as caught:
         RunConfig.from_fields({"learningrate": 0.1})
     assert caught.value.field == "learningrate"
 
@@ -102,10 +102,10 @@ def test_vocabulary_and_positions_fit_the_task_unless_they_are_given():
 
 
 def test_lengths_beyond_the_models_positions_are_refused_with_both_numbers():
-    with pytest.raises(SettingError, match="max_length is 20, but the model's max_positions 11 hold 10 symbols") as caught:
+    with pytest.raises(SettingError, match="max_length is 20, but the model's max_positions 11 allow 10 symbols") as caught:
         RunConfig(TaskConfig(max_length=20), ModelConfig(max_positions=11))
     assert caught.value.field == "max_length"
-    with pytest.raises(SettingError, match="max_length is 20, but the model's max_positions 20 hold 19 symbols"):
+    with pytest.raises(SettingError, match="max_length is 20, but the model's max_positions 20 allow 19 symbols"):
         RunConfig.from_fields({"max_length": 20, "max_positions": 20})
 
 
@@ -155,7 +155,7 @@ def test_default_config_of_every_task_fits_vocabulary_and_positions(name):
 
 def test_answers_that_need_more_positions_than_there_are_are_refused():
     assert RunConfig.from_fields({"task": "duplicate"}).model.max_positions == 21
-    with pytest.raises(SettingError, match="max_positions is 20, but answers of this task need 21; raise max_positions") as caught:
+    with pytest.raises(SettingError, match="max_positions is 20, but targets of this task need 21; raise max_positions") as caught:
         RunConfig.from_fields({"task": "duplicate", "max_positions": 20})
     assert caught.value.field == "max_positions"
 
