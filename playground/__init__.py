@@ -1,28 +1,29 @@
-"""Transformer Playground: train a small encoder-decoder transformer, watch it learn, look inside.
+"""Transformer Playground: train a small transformer from scratch and inspect how it works.
 
-The floors, lowest first; a module imports only from floors below its own, or from its own folder.
+The layers of the package, lowest first. A module imports only from layers below its own, or from
+its own folder.
 
     0  tasks/        vocabulary, batches, tasks, the held-out set
     0  models/       the transformer from scratch
-    0  statistics    intervals and medians
+    0  statistics    intervals, medians and tests
     0  logs          one handler, a level, no secrets
-    1  decoding      answers symbol by symbol, with the past kept
-    2  families/     what the Trainer trains
+    1  decoding      generation token by token, with a key-value cache
+    2  families/     the architectures that the Trainer trains
     3  evaluation    exact match and token accuracy on held-out sequences
     4  training/     settings, presets, the Trainer, checkpoints
-    5  inspection/   where heads look, what they are for, what each part says
-    6  runs/         a worker process per run, the registry, looking into checkpoints
-    7  plots/        figures for papers and cards
+    5  inspection/   attention weights, ablation, activation patching, the logit lens
+    6  runs/         a worker process per run, the run registry, model inspection
+    7  plots/        figures for papers and model cards
     7  data          a task's data as a dataset
-    7  lab/          experiments, lengths, published claims
-    7  lessons/      a tour whose answers are measured, mistakes to be found
-    8  origins       where rows of a task come from, and where they are kept
-    8  hub/          publishing, fetching, what others published
-    9  comparison/   pretrained models, asked the same questions
-   10  ui/           the page
-   11  commands/     what the command line can do
-   12  __main__      the command line
-   12  examples/     programs that use a page that is served
+    7  lab/          experiments, length generalization, published claims
+    7  lessons/      lessons with measurements, and models with a bug to find
+    8  origins       sources and storage of datasets
+    8  hub/          publishing and downloading models
+    9  comparison/   benchmarks of pretrained models, fine-tuning, probing
+   10  ui/           the page and its server
+   11  commands/     the commands of the command line
+   12  __main__      the entry point of `python -m playground`
+   12  examples/     programs that use a served page
    13  entry_point   the command of an installed package
 """
 
@@ -31,12 +32,11 @@ from pathlib import Path
 __version__ = "0.2.0"
 
 _PACKAGE_DIR = Path(__file__).resolve().parent
-_BUNDLED_DIR = (
-    _PACKAGE_DIR / "bundled"
-)  # only a wheel has it: pyproject.toml copies files of the repository there
+# Only a wheel has this folder: pyproject.toml copies files of the repository there.
+_BUNDLED_DIR = _PACKAGE_DIR / "bundled"
 IS_INSTALLED = _BUNDLED_DIR.is_dir()
-ASSETS_DIR = (
-    _BUNDLED_DIR if IS_INSTALLED else _PACKAGE_DIR.parent
-)  # LICENSE, checkpoints/ and benchmarks/results/
-# site-packages is no place for a user's runs, so an installed package keeps them in the working directory.
+# the folder of LICENSE, checkpoints/ and benchmarks/results/
+ASSETS_DIR = _BUNDLED_DIR if IS_INSTALLED else _PACKAGE_DIR.parent
+# A user's runs do not belong in site-packages, so an installed package stores them in the working
+# directory.
 CHECKPOINTS_DIR = Path("checkpoints") if IS_INSTALLED else ASSETS_DIR / "checkpoints"

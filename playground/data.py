@@ -1,7 +1,7 @@
-"""A run's data as a dataset: the sequences that trained a model, in the order in which they did, and those it is scored on.
+"""A run's data as a dataset: its training sequences in their order, and its held-out sequences.
 
-Both come from the code that the Trainer and the evaluation use, so the dataset is the training set and not one like it.
-The other way round, `stream_columns` reads somebody's dataset on the Hub, for a task made of its rows.
+Both come from the code of the Trainer and the evaluation, so the dataset is exactly what trained
+the model. In the other direction, `stream_columns` reads a dataset on the Hub for a task.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from playground.training.trainer import CONFIRMING_N, resolve_device
 log = logging.getLogger(__name__)
 
 MOST_ROWS = 2_000_000
-LARGEST_GROUP = 200_000_000  # bytes of a parquet file's row group, unpacked
-PIECE = 1_000  # rows of a parquet file unpacked at once
-BUFFER = 1 << 20  # bytes of a parquet file's column fetched at once
+LARGEST_GROUP = 200_000_000  # uncompressed bytes of a parquet file's row group
+PIECE = 1_000  # rows of a parquet file that are decoded together
+BUFFER = 1 << 20  # bytes of a parquet file's column that are fetched together
 FEATURES = Features({"step": Value("int32"), "source": Value("string"), "target": Value("string")})
-READERS = {
+READERS = {  # formats of tables, none of which can contain code
     "parquet": (".parquet",),
     "csv": (".csv",),
     "json": (".jsonl", ".json"),
-}  # of tables, without code
+}
 SIZES = (
     (1_000, "n<1K"),
     (10_000, "1K<n<10K"),
@@ -51,14 +51,16 @@ SIZES = (
 
 
 def training_set(config: RunConfig, steps: int, cache_dir: Path) -> Dataset:
-    """The sequences that the first `steps` updates of a run learn from, row by row: step (from 1), source and target as text.
+    """Build the training set of the first `steps` updates.
 
-    Drawn rows that belong to the held-out set have no weight in training and are left out. Rows go straight to a file in `cache_dir`,
-    which must outlive the dataset. A GPU draws other sequences than a processor: on `device` auto, this machine's device counts. A
-    run that was resumed on the other kind of device drew what nothing but that run can tell.
+    Each example has its step (from 1), and source and target as text. Sampled sequences of the
+    held-out set do not train, so they are left out. The examples are written directly to a file in
+    `cache_dir`, which must outlive the dataset. A GPU samples other sequences than a CPU: on
+    `device` auto, this machine's device counts. For a run that was resumed on the other kind of
+    device, the sequences cannot be reproduced.
 
     Raises:
-        ValueError: for more rows than a dataset should have, or a device that is not here.
+        ValueError: for more examples than the limit, or a device that this machine lacks.
     """
     check_rows(config, steps)
     with tempfile.NamedTemporaryFile(
@@ -74,7 +76,7 @@ def training_set(config: RunConfig, steps: int, cache_dir: Path) -> Dataset:
 
 
 def scored_set(manifest: Manifest) -> HeldOut:
-    """The held-out sequences that the scores of a checkpoint were measured on; without scores, those that would be."""
+    """Return the held-out sequences of the checkpoint's scores, or those of a final evaluation."""
     asked = manifest.config.task
     task = asked.load()
     usual = held_out_set(task, CONFIRMING_N, asked.min_length, asked.max_length)
@@ -86,10 +88,11 @@ def scored_set(manifest: Manifest) -> HeldOut:
 def write_dataset(
     folder: Path, manifest: Manifest, *, repo: str, model: str, license: str = ""
 ) -> None:
-    """Write a checkpoint's training set and held-out set as parquet with a card, so that `load_dataset(folder)` finds both.
+    """Write a checkpoint's training and held-out sets as parquet with a card, for `load_dataset`.
 
-    `repo` is the dataset's repository, `model` that of the model. Without a `license`, sequences that the playground made are MIT;
-    rows that somebody brought have the licence of the dataset on the Hub that they are from, else none.
+    `repo` is the dataset's repository, `model` that of the model. Without a `license`, generated
+    sequences have the MIT licence; data from the Hub has the licence of its dataset, and other user
+    data has none.
 
     Raises:
         ValueError: for an untrained model, and as `training_set`.
@@ -98,11 +101,12 @@ def write_dataset(
     for name in (repo, model):
         if not re.fullmatch(r"[\w.-]+/[\w.-]+", name, re.ASCII):
             raise ValueError(
-                f"{name[:120]!r} is no repository; name one as user/name, with letters, digits, dots, dashes and underscores"
+                f"{name[:120]!r} is not a repository; write user/name, with letters, digits, dots, "
+                f"dashes and underscores"
             )
     if not manifest.step:
         raise ValueError(
-            "this model is at step 0: nothing has trained it yet, so there is no training set to publish"
+            "this model is at step 0, so there is no training set to publish; train it first"
         )
     config = manifest.config.replace(device=manifest.device)
     check_rows(config, manifest.step)
@@ -121,28 +125,32 @@ def write_dataset(
 
 
 def license_of(repo: str, token: str | bool = False) -> str:
-    """Return the licence that a dataset on the Hub names in its card; empty where it names none, or more than one."""
+    """Return the licence in the card of a dataset on the Hub; empty if it has none or several."""
     try:
         card = HfApi(token=token).dataset_info(repo).card_data
         named = card.get("license") if card else None
-    except Exception:  # a card is anybody's, and may hold anything
+    except Exception:  # the card is untrusted and may contain anything
         log.exception("the licence of a dataset could not be read")
         return ""
     return named if isinstance(named, str) else ""
 
 
 def stream_columns(
-    repo: str, columns: Sequence[str], choose: Callable[[Sequence[str], Sequence[str]], Sequence[str]], token: str | bool = False
-) -> Iterator[tuple[Any, Any]]:  # fmt: skip
-    """Two columns of a dataset on the Hub, row by row, fetched as they are read. `choose` picks them from the names that are there.
+    repo: str,
+    columns: Sequence[str],
+    choose: Callable[[Sequence[str], Sequence[str]], Sequence[str]],
+    token: str | bool = False,
+) -> Iterator[tuple[Any, Any]]:
+    """Stream two columns of a dataset on the Hub. `choose` selects them from the column names.
 
-    Only its files of tables are opened, by readers that run no code: what the repository's own settings say is not followed, and
-    formats that may hold code (pickle) are not among them. Files with "train" in their path are read where there are any.
+    Only files of tables are opened, by readers that run no code. The repository's own settings are
+    ignored, and formats that may contain code (pickle) are not read. If there are files with
+    "train" in their path, only these are read.
 
     Raises:
-        RowsError: for what is no dataset with such a file, or cannot be fetched.
+        RowsError: for a repository without such a file, or one that cannot be fetched.
     """
-    refusal = RowsError(f"{repo[:120]!r} is no dataset; name one as user/name")
+    refusal = RowsError(f"{repo[:120]!r} is not a dataset; write user/name")
     if not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", repo, re.ASCII):
         raise refusal
     kind = None
@@ -159,14 +167,15 @@ def stream_columns(
         )
         if kind is None:
             raise RowsError(
-                f"the dataset {repo} has no file of tables; {', '.join(READERS)} files can be read"
+                f"the dataset {repo} has no file of tables; {', '.join(READERS)} files are accepted"
             )
         files = [
             name for name in found if name.lower().endswith(READERS[kind]) and "::" not in name
         ]
         if not files:
             raise RowsError(
-                f"the names of the files of {repo} hold '::', which leads to other addresses; they are not read"
+                f"the file names of {repo} contain '::', which refers to other addresses; rename "
+                f"the files"
             )
         files = [name for name in files if "train" in name.lower()] or files
         if kind == "parquet":
@@ -188,17 +197,16 @@ def stream_columns(
         ) from None
     except (httpx.HTTPError, HfHubHTTPError, OSError) as error:
         raise RowsError(
-            f"the dataset {repo} cannot be fetched ({type(error).__name__}); try again, or bring its rows as a file"
+            f"the dataset {repo} cannot be fetched ({type(error).__name__}); try again, or upload "
+            f"it as a file"
         ) from None
     except RowsError:
         raise
     except MemoryError:
         raise RowsError(
-            f"the dataset {repo} needs more memory than is free to be read; bring some of its rows as a file"
+            f"the dataset {repo} needs more memory than is free; upload a part of it as a file"
         ) from None
-    except (
-        Exception
-    ) as error:  # readers of tables fail on broken files in ways that cannot be listed
+    except Exception as error:  # readers fail on damaged files with many types of errors
         log.exception("the dataset %s cannot be read", repo)
         how = f" as {kind}" if kind else ""
         raise RowsError(
@@ -212,8 +220,10 @@ def _stream_parquet(
     choose: Callable[[Sequence[str], Sequence[str]], Sequence[str]],
     token: str | bool,
 ) -> Iterator[tuple[Any, Any]]:
-    """`stream_columns` of parquet files, whose few bytes may unpack to any number: a footer tells a row group's size beforehand, and
-    what is unpacked nevertheless comes in small pieces.
+    """Stream the columns of parquet files, with limited memory.
+
+    A small file may decompress to any size. So the footer is checked for the size of each row group
+    first, and each group is decoded in small pieces.
 
     Raises:
         RowsError: for a row group that is too large.
@@ -228,8 +238,9 @@ def _stream_parquet(
                 size = _unpacked_size(table.metadata.row_group(number), picked)
                 if size > LARGEST_GROUP:
                     raise RowsError(
-                        f"{path.rpartition('/')[2][:80]} holds {size / 1e6:,.0f} MB of these columns in one piece (row group "
-                        f"{number + 1:,}), above {LARGEST_GROUP / 1e6:,.0f} MB; bring some of its rows as a file"
+                        f"{path.rpartition('/')[2][:80]} has {size / 1e6:,.0f} MB of these columns "
+                        f"in row group {number + 1:,}, above {LARGEST_GROUP / 1e6:,.0f} MB; upload "
+                        f"a part of it as a file"
                     )
                 for batch in table.iter_batches(PIECE, row_groups=[number], columns=picked):
                     yield from zip(
@@ -238,7 +249,7 @@ def _stream_parquet(
 
 
 def _unpacked_size(group: Any, columns: Sequence[str]) -> int:
-    """Bytes that these columns of a row group have unpacked, as its footer says."""
+    """Return the uncompressed bytes of these columns of a row group, from its footer."""
     parts = (group.column(at) for at in range(group.num_columns))
     return sum(
         part.total_uncompressed_size
@@ -248,17 +259,18 @@ def _unpacked_size(group: Any, columns: Sequence[str]) -> int:
 
 
 def check_rows(config: RunConfig, steps: int) -> None:
-    """Raises ValueError where a run has more rows than a dataset should have."""
+    """Raise ValueError if a run has more examples than a dataset may have."""
     rows = steps * config.training.batch_size
     if rows > MOST_ROWS:
         size = f"{steps:,} steps of {config.training.batch_size:,} are {rows:,} sequences"
         raise ValueError(
-            f"{size}, more than the {MOST_ROWS:,} that a dataset may have; publish the model alone, its seed makes them again"
+            f"{size}, more than the {MOST_ROWS:,} that a dataset may have; publish only the model, "
+            f"whose seed reproduces them"
         )
 
 
 def _batches(task: Task, config: RunConfig, steps: int) -> Iterator[Batch]:
-    """The batches of a run, from the Trainer's own source of them, seeded as it seeds it."""
+    """Yield the batches of a run, from the same generator and seed as the Trainer."""
     generator = torch.Generator(resolve_device(config.training.device)).manual_seed(
         config.training.seed
     )
@@ -324,8 +336,9 @@ def _card(
 
 # {title}
 
-Every sequence that trained [{linked}](https://huggingface.co/{model}), in the order in which it did, and the held-out \
-ones that it is scored on. The task is *{task.task}*, on {lengths} symbols ({symbols}): `{first["source"]}` → `{first["target"]}`.
+Every sequence that trained [{linked}](https://huggingface.co/{model}), in the order of training, \
+and the held-out sequences of its evaluation. The task is *{task.task}*, on {lengths} symbols \
+({symbols}): `{first["source"]}` → `{first["target"]}`.
 
 ```python
 from datasets import load_dataset
@@ -334,22 +347,23 @@ data = load_dataset("{repo}")
 print(data["train"][0], data["test"][0])
 ```
 
-| split | rows | |
+| split | examples | |
 |---|--:|---|
-| train | {train:,} | {steps:,} steps of {config.training.batch_size:,} drawn sequences, without the held-out ones among them |
-| test | {test:,} | distinct sequences, shared out over the lengths; none of them is in train |
+| train | {train:,} | {steps:,} steps of {config.training.batch_size:,} sampled sequences, without \
+held-out ones |
+| test | {test:,} | distinct sequences, distributed over the lengths; none of them is in train |
 
 | column | |
 |---|---|
-| step | the update of the weights that this row took part in, from 1; null in test |
-| source | the sequence, its symbols apart by blanks |
-| target | the right answer |
+| step | the training step of this example, from 1; null in test |
+| source | the source sequence, its symbols separated by spaces |
+| target | the target sequence |
 
 ## How it was made
 
-From seed {config.training.seed}, by the same code that fed the training: {_drawn(task.task, origin)}. Train may repeat \
-a sequence, short ones above all. Which sequences are held out, a fixed hash of the sequence decides, one in \
-{round(1 / HELD_OUT_SHARE)}, for every seed alike.
+From seed {config.training.seed}, by the same code as in training: {_drawn(task.task, origin)}. \
+Train may repeat a sequence, above all short ones. A fixed hash of the sequence decides which ones \
+are held out, one in {round(1 / HELD_OUT_SHARE)}, equally for every seed.
 
 ## Licence
 
@@ -358,24 +372,23 @@ a sequence, short ones above all. Which sequences are held out, a fixed hash of 
 
 
 def _licence(license: str, origin: dict[str, str], brought: bool) -> str:
-    """Return what the card says of the licence."""
-    source = (
-        f" The rows are from [{origin['dataset']}](https://huggingface.co/datasets/{origin['dataset']})"
-        if origin
-        else ""
-    )
+    """Return the card's section on the licence."""
+    url = f"https://huggingface.co/datasets/{origin['dataset']}" if origin else ""
+    source = f" The data is from [{origin['dataset']}]({url})" if origin else ""
     if license:
-        return f"{license}.{source + ', whose terms apply to them.' if source else ''}"
-    named = "None is named for these rows, which were not made by the playground: "
+        return f"{license}.{source + ', whose terms apply to it.' if source else ''}"
+    named = "The licence of this data, which the playground did not generate, is unknown: "
     return (
-        named + (f"ask their author.{source}." if source else "ask who published them.")
+        named + (f"ask its author.{source}." if source else "ask who published it.")
         if brought
-        else "None is named."
+        else "None."
     )
 
 
 def _drawn(task: str, origin: dict[str, str]) -> str:
-    """How often which sequence trains."""
+    """Describe how sequences are sampled for training."""
     if task == ROWS:
-        return f"drawn from rows {'of ' + origin['dataset'] if origin else 'that somebody brought'}, every row equally often"
-    return "every length" + ("" if TASKS[task].extra else " and every symbol") + " equally often"
+        data = f"the pairs of {origin['dataset']}" if origin else "the pairs of a user's dataset"
+        return f"sampled from {data}, each with equal probability"
+    symbols = "" if TASKS[task].extra else " and every symbol"
+    return f"sampled, every length{symbols} with equal probability"

@@ -64,15 +64,16 @@ def _origin_of(record: logging.LogRecord) -> tuple[object, ...]:
 
 
 def level_from_environment() -> int:
-    """Return the level that PLAYGROUND_LOG_LEVEL names.
+    """Return the logging level of PLAYGROUND_LOG_LEVEL.
 
     Raises:
-        ValueError: for a name that is no level.
+        ValueError: for an unknown name.
     """
     name = os.environ.get("PLAYGROUND_LOG_LEVEL", "").strip().upper() or DEFAULT_LEVEL
     if name not in LEVELS:
         raise ValueError(
-            f"PLAYGROUND_LOG_LEVEL is {name[:40]!r}; set it to one of {', '.join(LEVELS)}, or unset it"
+            f"PLAYGROUND_LOG_LEVEL is {name[:40]!r}; set it to one of {', '.join(LEVELS)}, or "
+            f"unset it"
         )
     return logging.getLevelNamesMapping()[name]
 
@@ -83,7 +84,7 @@ def configure_logging() -> None:
     Calling it again changes nothing but the level.
 
     Raises:
-        ValueError: for a PLAYGROUND_LOG_LEVEL that is no level.
+        ValueError: for an unknown PLAYGROUND_LOG_LEVEL.
     """
     level = level_from_environment()
     logger = logging.getLogger("playground")

@@ -1,8 +1,9 @@
-"""Where rows come from: text, a file, a CSV, a dataset on the Hub, a Python function; and where they are kept.
+"""Sources of datasets: text, a file, a CSV, the Hub, a Python function; and their storage.
 
-Rows from all of these end up the same: checked by `tasks.rows.read_rows`, kept in a folder named by their content, and named by
-that in the settings of a run. Nothing from elsewhere is executed, but for the function that the owner of this machine names on
-the command line, and never on a hosted Space.
+All of them are checked by `tasks.rows.read_rows` and stored in a folder that is named by the
+SHA-256 of the content, which also identifies the dataset in the settings of a run. No foreign code
+is executed, except the function that the owner of this machine names on the command line, and never
+on a hosted Space.
 """
 
 from __future__ import annotations
@@ -22,22 +23,22 @@ from playground.tasks.rows import LONGEST_FIELD, Rows, RowsError, origin_of, rea
 from playground.tasks.vocabulary import ALPHABET
 from playground.training.files import write_folder
 
-LARGEST = 50_000_000  # bytes of a file or a text, and characters taken from the Hub
-FUNCTION_ROWS = 20_000  # sequences that a function is asked once
-TRIES = 4  # times as many are drawn at most, where short lengths repeat
+LARGEST = 50_000_000  # bytes of a file or a text, and characters from the Hub
+FUNCTION_ROWS = 20_000  # sequences that a function is called with
+TRIES = 4  # at most this many times as many samples, because short sequences repeat
 CSV = (".csv",)
 
 
 def keep(rows: Rows, root: Path | None = None) -> str:
-    """Keep rows on this machine, whole or not at all; their content's name, under which a run asks for them.
+    """Store a dataset on this machine, atomically; return the SHA-256 that identifies it.
 
     Raises:
-        OSError: as the system reports it; nothing half-written is left.
+        OSError: as the system reports it; no partial files are left.
     """
     folder = (root or rows_root()) / rows.content
     files = rows.files()
     known = origin_of(rows.content) if not rows.origin and root is None else {}
-    if known:  # the same rows were taken from the Hub before
+    if known:  # the same data came from the Hub before
         files = replace(rows, origin=known).files()
     if any(
         not (folder / name).is_file() or (folder / name).read_bytes() != data
@@ -48,10 +49,10 @@ def keep(rows: Rows, root: Path | None = None) -> str:
 
 
 def from_text(text: str, words: bool | None = None) -> Rows:
-    """Rows of source, tab, target; empty lines count for nothing.
+    """Parse lines of source, tab, target; empty lines are ignored.
 
     Raises:
-        RowsError: for what cannot be taken.
+        RowsError: for invalid data.
     """
     if len(text) > LARGEST:
         raise RowsError(f"the text has {len(text):,} characters; at most {LARGEST:,} are read")
@@ -65,10 +66,12 @@ def from_text(text: str, words: bool | None = None) -> Rows:
 
 
 def from_csv(text: str, columns: Sequence[str] = (), words: bool | None = None) -> Rows:
-    """Rows of a table with a line of names: two columns, named where there are more. Commas, semicolons or tabs part them.
+    """Parse a table with a header: two columns, which must be named if there are more.
+
+    Commas, semicolons or tabs separate the columns.
 
     Raises:
-        RowsError: for what cannot be taken.
+        RowsError: for invalid data.
     """
     if len(text) > LARGEST:
         raise RowsError(f"the table has {len(text):,} characters; at most {LARGEST:,} are read")
@@ -78,7 +81,7 @@ def from_csv(text: str, columns: Sequence[str] = (), words: bool | None = None) 
         names = [name.strip() for name in next(csv.reader([head], delimiter=delimiter), [])]
     except csv.Error as error:
         raise RowsError(
-            f"the table's line of names cannot be read ({error}); save the table anew as CSV"
+            f"the header of the table cannot be read ({error}); save the table again as CSV"
         ) from None
     places = [names.index(name) for name in chosen(names, columns)]
 
@@ -91,7 +94,7 @@ def from_csv(text: str, columns: Sequence[str] = (), words: bool | None = None) 
                 if not headed or not any(field.strip() for field in fields):
                     headed = headed or any(field.strip() for field in fields)
                     continue
-                # A cell that is missing is an empty one; line breaks and tabs in a cell are blanks.
+                # A missing cell is empty; line breaks and tabs in a cell become spaces.
                 yield (
                     number,
                     [
@@ -103,22 +106,23 @@ def from_csv(text: str, columns: Sequence[str] = (), words: bool | None = None) 
                 )
         except csv.Error as error:
             raise RowsError(
-                f"line {before + 1:,} is no line of a CSV file ({error}); save the table anew as CSV"
+                f"line {before + 1:,} is not a line of a CSV file ({error}); save the table again "
+                f"as CSV"
             ) from None
 
     return read_rows(lines, words)
 
 
 def chosen(names: Sequence[str], columns: Sequence[str]) -> Sequence[str]:
-    """The two columns of sources and targets.
+    """Select the columns of sources and targets.
 
     Raises:
-        RowsError: where they are not there, or not clear.
+        RowsError: if they are absent or ambiguous.
     """
     shown = ", ".join(name[:40] for name in names[:20]) or "none"
     if not columns and len(names) != 2:
         raise RowsError(
-            f"there are {len(names)} columns ({shown}); name the two that hold sources and targets",
+            f"there are {len(names)} columns ({shown}); name the two with sources and targets",
             columns=names,
         )
     if columns and (len(columns) != 2 or any(name not in names for name in columns)):
@@ -137,10 +141,10 @@ def chosen(names: Sequence[str], columns: Sequence[str]) -> Sequence[str]:
 def from_bytes(
     data: bytes, name: str, columns: Sequence[str] = (), words: bool | None = None
 ) -> Rows:
-    """Rows out of a file's bytes; a name that ends in .csv, or columns that are named, make it a table.
+    """Parse the bytes of a file; it is a table if its name ends in .csv or columns are named.
 
     Raises:
-        RowsError: for what cannot be taken.
+        RowsError: for invalid data.
     """
     if len(data) > LARGEST:
         raise RowsError(f"the file has {len(data):,} bytes; at most {LARGEST:,} are read")
@@ -151,7 +155,8 @@ def from_bytes(
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise RowsError(
-            f"line {line:,} is not UTF-8 text (byte {data[error.start]:#04x}); save the file as UTF-8"
+            f"line {line:,} is not UTF-8 text (byte {data[error.start]:#04x}); save the file as "
+            f"UTF-8"
         ) from None
     if columns or name.lower().endswith(CSV):
         return from_csv(text.replace("\r\n", "\n"), columns, words)
@@ -159,17 +164,17 @@ def from_bytes(
 
 
 def from_file(path: Path, columns: Sequence[str] = (), words: bool | None = None) -> Rows:
-    """Rows out of a file: source, tab, target on each line, or a CSV.
+    """Read a file: source, tab, target on each line, or a CSV.
 
     Raises:
-        RowsError: for what cannot be read or taken.
+        RowsError: for an unreadable file or invalid data.
     """
     try:
         with open(path, "rb") as file:
             data = file.read(LARGEST + 1)
     except OSError as error:
         raise RowsError(
-            f"{path} cannot be read: {error.strerror or error}; name a file of rows"
+            f"{path} cannot be read: {error.strerror or error}; name a file of pairs"
         ) from None
     return from_bytes(data, path.name, columns, words)
 
@@ -181,11 +186,12 @@ def from_hub(
     most: int = 100_000,
     token: str | bool = False,
 ) -> Rows:
-    """The first `most` rows of two columns of a dataset on the Hub, streamed: only what is read is fetched, and no code of the
-    repository is run.
+    """Stream the first `most` pairs of two columns of a dataset on the Hub.
+
+    Only the used part is fetched, and no code of the repository is run.
 
     Raises:
-        RowsError: for what cannot be fetched or taken.
+        RowsError: if it cannot be fetched, or for invalid data.
     """
     from playground.data import license_of, stream_columns
 
@@ -195,7 +201,8 @@ def from_hub(
         odd = next((cell for cell in cells if not isinstance(cell, str | int)), "")
         if odd != "" or isinstance(odd, float):
             raise RowsError(
-                f"row {number:,} holds {type(odd).__name__} instead of text; choose columns of texts"
+                f"row {number:,} contains {type(odd).__name__} instead of text; choose columns of "
+                f"text"
             )
         line = "\t".join(" ".join(str(cell)[: LONGEST_FIELD + 1].split()) for cell in cells)
         if len(line) + kept.tell() > LARGEST or number > most:
@@ -214,17 +221,28 @@ def from_hub(
 
 
 def from_function(
-    place: str, *, symbols: int = 10, min_length: int = 1, max_length: int = 10, n: int = FUNCTION_ROWS, seed: int = 0, hosted: bool = False
-) -> Rows:  # fmt: skip
-    """What a Python function answers to `n` distinct drawn sequences: `place` is its file and name, as path.py:function; it takes a
-    list of symbols and returns one. It is asked once, here: the run and its checkpoint know the rows only.
+    place: str,
+    *,
+    symbols: int = 10,
+    min_length: int = 1,
+    max_length: int = 10,
+    n: int = FUNCTION_ROWS,
+    seed: int = 0,
+    hosted: bool = False,
+) -> Rows:
+    """Build a dataset by calling a Python function with `n` distinct random sequences.
+
+    `place` is its file and name, as path.py:function. The function maps a list of symbols to a list
+    of symbols. It is only called here: the run and its checkpoint contain the pairs alone.
 
     Raises:
-        RowsError: on a hosted Space, for a file or function that is not there, or one that fails or answers with something else.
+        RowsError: on a hosted Space, if the file or function is missing, or if the function fails
+            or returns something else.
     """
     if hosted or "SPACE_ID" in os.environ:
         raise RowsError(
-            "a Python function cannot be a task on a hosted page, where it would run with the owner's rights; bring rows"
+            "a Python function cannot be a task on a hosted page, because it would run with the "
+            "owner's rights; add a dataset instead"
         )
     function = _function(place)
     drawn = random.Random(seed)
@@ -239,7 +257,8 @@ def from_function(
     for source, answer in zip(list(sources)[:20], answers, strict=False):
         if _asked(function, place, source) != answer:
             raise RowsError(
-                f"{place} answers {' '.join(source)} in two ways; a task needs a function that always gives the same answer"
+                f"{place} returns two different results for {' '.join(source)}; a task needs a "
+                f"deterministic function"
             )
 
     def lines() -> Iterator[tuple[int, Sequence[str]]]:
@@ -252,21 +271,20 @@ def from_function(
 def _function(place: str) -> Callable[[list[str]], Any]:
     path, _, name = place.rpartition(":")
     if not Path(path).is_file():
-        raise RowsError(f"{path or place} is no file; name a function as path.py:function")
+        raise RowsError(f"{path or place} is not a file; name a function as path.py:function")
     spec = importlib.util.spec_from_file_location("playground_task_function", path)
     if spec is None or spec.loader is None:
-        raise RowsError(f"{path} is no Python file; name a function as path.py:function")
+        raise RowsError(f"{path} is not a Python file; name a function as path.py:function")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = (
-        module  # as an import does: dataclasses in the file look themselves up here
-    )
+    # as an import does, because dataclasses in the file look up their module
+    sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
     except Exception as error:
         raise RowsError(f"{path} cannot be run: {type(error).__name__}: {error}") from error
     function = getattr(module, name, None)
     if not callable(function):
-        raise RowsError(f"{path} has no function {name}; name one of its own")
+        raise RowsError(f"{path} has no function {name}; name a function of this file")
     return function
 
 
@@ -283,7 +301,8 @@ def _asked(function: Callable[[list[str]], Any], place: str, source: tuple[str, 
         or not answer
     ):
         raise RowsError(
-            f"{place} answered {' '.join(source)} with {answer!r:.80}; it must return a list of symbols, at least one"
+            f"{place} returned {answer!r:.80} for {' '.join(source)}; it must return a list of at "
+            f"least one symbol"
         )
     return answer
 
@@ -291,10 +310,12 @@ def _asked(function: Callable[[list[str]], Any], place: str, source: tuple[str, 
 def from_argument(
     task: str, columns: Sequence[str] = (), words: bool | None = None, **drawn: Any
 ) -> Rows:
-    """Rows as a command line names them: a file, hub:user/dataset, or path.py:function (`drawn`: its sequences, as `from_function`).
+    """Load the dataset of a command-line argument: a file, hub:user/dataset, or path.py:function.
+
+    `drawn` are the arguments of `from_function`.
 
     Raises:
-        RowsError: for what cannot be read or taken.
+        RowsError: for unreadable or invalid data.
     """
     if task.startswith("hub:"):
         return from_hub(task.removeprefix("hub:"), columns, words)
@@ -304,7 +325,7 @@ def from_argument(
 
 
 def is_argument(task: str) -> bool:
-    """Whether a task's name on the command line stands for rows rather than for a task that ships."""
+    """Return whether a task's name on the command line is a dataset instead of a built-in task."""
     return (
         task.startswith("hub:")
         or ".py:" in task

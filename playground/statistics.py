@@ -1,4 +1,7 @@
-"""Shares in words, and intervals and medians of few numbers, written out. Nothing is imported but the standard library."""
+"""Fractions as text, and intervals, medians and tests for few numbers.
+
+This file imports only the standard library.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,14 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-Z_95 = (
-    1.959963984540054  # 95 % of the normal distribution lies within this many standard deviations
-)
+Z_95 = 1.959963984540054  # 95 % of a normal distribution is within this many standard deviations
 
 
 def wilson(right: float, n: int) -> tuple[float, float]:
-    """Return the 95 % interval of a share of `n` (Wilson 1927).
+    """Return the 95 % interval of a fraction of `n` (Wilson 1927).
 
-    Unlike the plain interval it has a width at 0 and at 1, and it contains these ends exactly.
-    `right` may have a fraction, where a tie counts as a part of a success.
-
+    Unlike the normal approximation it has a width at 0 and at 1, and it contains these ends
+    exactly. `right` may have a fraction, where a tie counts as a part of a success.
     Raises:
         ValueError: for no trials.
     """
@@ -30,13 +30,19 @@ def wilson(right: float, n: int) -> tuple[float, float]:
 
 
 def floored(share: float, digits: int) -> float:
-    """A share rounded down to so many digits behind the point, so that only all is 1. A billionth is an error of computing and no more."""
+    """Round a fraction down to `digits` decimals, so that only a complete one is 1.
+
+    An error of a billionth counts as a rounding error.
+    """
     scale = 10**digits
     return math.floor(share * scale + 1e-9 * scale) / scale
 
 
 def percent(share: float) -> str:
-    """A share in percent with one decimal, cut off: what falls short of all is never 100 %, and what is above none is not 0 %."""
+    """Format a fraction in percent with one decimal, rounded down.
+
+    Only a complete fraction is 100 %, and only an empty one is 0 %.
+    """
     shown = floored(share, 3)
     if shown == 1:
         return "100 %"
@@ -44,24 +50,25 @@ def percent(share: float) -> str:
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The value below which this share of `values` lies, by linear interpolation between the two nearest (Hyndman and Fan 1996,
-    type 7, numpy's default).
+    """Return a quantile of `values`, by linear interpolation between the two nearest values.
+
+    This is type 7 of Hyndman and Fan 1996, the default of numpy.
 
     Raises:
         ValueError: without a value.
     """
     if not values:
-        raise ValueError("there is no quantile of no values")
+        raise ValueError("values is empty; a quantile needs at least one value")
     ordered = sorted(values)
     at = share * (len(ordered) - 1)
     low, high = math.floor(at), math.ceil(at)
-    if ordered[low] == ordered[high]:  # also where both are infinite
+    if ordered[low] == ordered[high]:  # also if both are infinite
         return ordered[low]
     return ordered[low] + (at - low) * (ordered[high] - ordered[low])
 
 
 def spread(values: Sequence[float]) -> dict[str, Any] | None:
-    """How values over seeds lie: n, median, the full range (low, high) and the quartiles (q1, q3). None without a value."""
+    """Summarize values over seeds: n, median, range (low, high) and quartiles (q1, q3), or None."""
     if not values:
         return None
     low, q1, median, q3, high = (quantile(values, share) for share in (0, 0.25, 0.5, 0.75, 1))
@@ -69,8 +76,10 @@ def spread(values: Sequence[float]) -> dict[str, Any] | None:
 
 
 def censored(values: Sequence[float | None]) -> dict[str, Any] | None:
-    """`spread` of waiting times of which some, the Nones, were not over when watching ended. They are longer than anything that
-    was seen, so a median or a bound that falls among them is None rather than a number; `reached` counts the others.
+    """Summarize waiting times, of which some (None) had not ended when the observation ended.
+
+    They are longer than any observed time. So a median or a bound among them is None, and `reached`
+    counts the others.
     """
     told = spread([math.inf if value is None else value for value in values])
     if told is None:
@@ -80,7 +89,7 @@ def censored(values: Sequence[float | None]) -> dict[str, Any] | None:
 
 
 def apart(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether two full ranges do not touch. A bound of None is beyond every number."""
+    """Return whether two full ranges are disjoint. A bound of None is above every number."""
     ends = [
         [math.inf if each[name] is None else each[name] for name in ("low", "high")]
         for each in (one, other)
@@ -91,15 +100,15 @@ def apart(one: dict[str, Any], other: dict[str, Any]) -> bool:
 def rank_test(one: Sequence[float | None], other: Sequence[float | None]) -> float:
     """Return the exact two-sided p-value of Mann and Whitney's rank test (1947).
 
-    This is the share of all C(n + m, n) ways to divide the pooled values into groups of these
-    sizes whose rank sum is at least as far from its mean. Ties share their mean rank. None is a
-    waiting time that was not over, longer than every number.
+    This is the fraction of all C(n + m, n) divisions of the pooled values into groups of these
+    sizes whose rank sum is at least as far from its mean. Ties have their mean rank. None is a
+    waiting time that had not ended, longer than every number.
 
     Raises:
         ValueError: for an empty group.
     """
     if not one or not other:
-        raise ValueError("one group is empty; a rank test compares two groups with a value each")
+        raise ValueError("one group is empty; a rank test needs at least one value in each group")
     first, second = (
         [math.inf if value is None else value for value in group] for group in (one, other)
     )
@@ -109,9 +118,8 @@ def rank_test(one: Sequence[float | None], other: Sequence[float | None]) -> flo
     for value, count in counts:
         doubled_rank[value] = 2 * below + count + 1
         below += count
-    ways: Counter[tuple[int, int]] = Counter(
-        {(0, 0): 1}
-    )  # by values chosen so far and their doubled rank sum
+    # by the number of values chosen so far and their doubled rank sum
+    ways: Counter[tuple[int, int]] = Counter({(0, 0): 1})
     for value, count in counts:
         added: Counter[tuple[int, int]] = Counter()
         for (chosen, total), number in ways.items():
@@ -131,5 +139,5 @@ def rank_test(one: Sequence[float | None], other: Sequence[float | None]) -> flo
 
 
 def min_p_value(n: int, m: int) -> float:
-    """Return the smallest p-value that `rank_test` gives for groups of `n` and `m` distinct values."""
+    """Return the minimum p-value of `rank_test` for groups of `n` and `m` distinct values."""
     return min(1.0, 2 / math.comb(n + m, n))
