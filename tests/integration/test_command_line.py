@@ -193,7 +193,7 @@ def test_inspect_command_writes_each_figure_with_its_data(trained, tmp_path):
         (("train", "--task", "README.md"), "lines cannot be used: line 1 has no tab"),
         (("train", "--task", "addition", "--length", "2"), "addition has no source of fewer than 3 symbols"),
         (("train", "--columns", "a,b"), "name the rows with --task"),
-        (("rows", "hub:nothing"), "'nothing' is no dataset"),
+        (("rows", "hub:nothing"), "'nothing' is not a dataset"),
         (("rows", "nowhere.py:f"), "nowhere.py is no file"),
         (("train", "--preset", "best"), "'best' is not one of"),
         (("train", "--d-model", "100000000"), "it must be a whole number from 1 to 4,096"),

@@ -167,7 +167,7 @@ def test_a_broken_checkpoint_is_not_packed(tmp_path):
         file.truncate(100_000)
     with pytest.raises(CheckpointError, match="cut off"):
         build_package(broken, tmp_path / "package")
-    with pytest.raises(CheckpointError, match="no checkpoint"):
+    with pytest.raises(CheckpointError, match="not a checkpoint"):
         build_package(tmp_path / "nowhere", tmp_path / "package")
     assert not any((tmp_path / "package").iterdir())
 

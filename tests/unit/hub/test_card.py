@@ -326,7 +326,7 @@ def test_what_is_no_repository_is_refused(tmp_path, name):
 
 
 def test_what_is_no_checkpoint_is_refused(tmp_path):
-    with pytest.raises(CheckpointError, match="no checkpoint"):
+    with pytest.raises(CheckpointError, match="not a checkpoint"):
         card_of(tmp_path / "p", tmp_path / "nothing")
 
 

@@ -42,7 +42,7 @@ def test_held_out_sequences_have_the_lengths_of_training(mixed):
 
 
 def test_a_folder_that_is_no_checkpoint_is_refused(tmp_path):
-    with pytest.raises(CheckpointError, match="no checkpoint"):
+    with pytest.raises(CheckpointError, match="not a checkpoint"):
         open_subject(tmp_path)
 
 

@@ -73,7 +73,7 @@ def test_where_lengths_are_asked_the_models_have_positions_for_them():
         ({"grid": {"positions": ["learned", "nonsense"]}}, "positions", "choose one of learned"),
         ({"grid": {"variant": [1]}}, "variant", "settings by name"),
         ({"base": {"norm": "pre"}}, "norm", "stands in base and in grid"),
-        ({"base": {"wings": 2}}, "wings", "no setting of a run"),
+        ({"base": {"wings": 2}}, "wings", "not a setting of a run"),
         ({"seeds": ()}, "seeds", "at least one"),
         ({"seeds": (1, 1)}, "seeds", "the same seed twice"),
         ({"seeds": tuple(range(31))}, "seeds", f"make 62 runs; at most {MOST_RUNS}"),
