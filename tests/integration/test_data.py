@@ -83,9 +83,7 @@ def test_torchs_own_generator_is_left_alone(tmp_path, small_run):
 
 def test_too_many_rows_are_refused_before_any_is_made(tmp_path):
     config = RunConfig()
-    with pytest.raises(
-        ValueError, match=r"15,626 steps of 128 are 2,000,128 sequences, more than the 2,000,000 .* publish only the model"
-    ):
+    with pytest.raises(ValueError, match=r"15,626 steps of 128 are 2,000,128 sequences, more than the 2,000,000 .* publish only the model"):
         training_set(config, 15_626, tmp_path)
     manifest = Manifest(config, 15_626, 1.0, "cpu")
     with pytest.raises(ValueError, match="more than the 2,000,000"):
