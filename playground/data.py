@@ -1,4 +1,4 @@
-"""A run's data as a dataset: its training sequences in their order, and its held-out sequences.
+"""A run's data as a dataset: its training sequences and its held-out ones.
 
 Both come from the code of the Trainer and the evaluation, so the dataset is exactly what trained
 the model. In the other direction, `stream_columns` reads a dataset on the Hub for a task.
@@ -76,7 +76,7 @@ def training_set(config: RunConfig, steps: int, cache_dir: Path) -> Dataset:
 
 
 def scored_set(manifest: Manifest) -> HeldOut:
-    """Return the held-out sequences of the checkpoint's scores, or those of a final evaluation."""
+    """Return the held-out sequences of the scores, else of a final evaluation."""
     asked = manifest.config.task
     task = asked.load()
     usual = held_out_set(task, CONFIRMING_N, asked.min_length, asked.max_length)
@@ -88,7 +88,7 @@ def scored_set(manifest: Manifest) -> HeldOut:
 def write_dataset(
     folder: Path, manifest: Manifest, *, repo: str, model: str, license: str = ""
 ) -> None:
-    """Write a checkpoint's training and held-out sets as parquet with a card, for `load_dataset`.
+    """Write training and held-out set as parquet with a card, for `load_dataset`.
 
     `repo` is the dataset's repository, `model` that of the model. Without a `license`, generated
     sequences have the MIT licence; data from the Hub has the licence of its dataset, and other user
@@ -125,7 +125,7 @@ def write_dataset(
 
 
 def license_of(repo: str, token: str | bool = False) -> str:
-    """Return the licence in the card of a dataset on the Hub; empty if it has none or several."""
+    """Return the licence of a dataset on the Hub; empty if it has none or several."""
     try:
         card = HfApi(token=token).dataset_info(repo).card_data
         named = card.get("license") if card else None
@@ -141,7 +141,7 @@ def stream_columns(
     choose: Callable[[Sequence[str], Sequence[str]], Sequence[str]],
     token: str | bool = False,
 ) -> Iterator[tuple[Any, Any]]:
-    """Stream two columns of a dataset on the Hub. `choose` selects them from the column names.
+    """Stream two columns of a dataset on the Hub, selected by `choose`.
 
     Only files of tables are opened, by readers that run no code. The repository's own settings are
     ignored, and formats that may contain code (pickle) are not read. If there are files with

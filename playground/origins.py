@@ -1,4 +1,4 @@
-"""Sources of datasets: text, a file, a CSV, the Hub, a Python function; and their storage.
+"""Sources and storage of datasets: text, files, the Hub, Python functions.
 
 All of them are checked by `tasks.rows.read_rows` and stored in a folder that is named by the
 SHA-256 of the content, which also identifies the dataset in the settings of a run. No foreign code
@@ -310,7 +310,7 @@ def _asked(function: Callable[[list[str]], Any], place: str, source: tuple[str, 
 def from_argument(
     task: str, columns: Sequence[str] = (), words: bool | None = None, **drawn: Any
 ) -> Rows:
-    """Load the dataset of a command-line argument: a file, hub:user/dataset, or path.py:function.
+    """Load the dataset of an argument: a file, hub:user/dataset, path.py:function.
 
     `drawn` are the arguments of `from_function`.
 
@@ -325,7 +325,7 @@ def from_argument(
 
 
 def is_argument(task: str) -> bool:
-    """Return whether a task's name on the command line is a dataset instead of a built-in task."""
+    """Return whether a task on the command line is a dataset."""
     return (
         task.startswith("hub:")
         or ".py:" in task

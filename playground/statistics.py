@@ -68,7 +68,7 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 
 def spread(values: Sequence[float]) -> dict[str, Any] | None:
-    """Summarize values over seeds: n, median, range (low, high) and quartiles (q1, q3), or None."""
+    """Summarize values: n, median, range (low, high), quartiles (q1, q3); or None."""
     if not values:
         return None
     low, q1, median, q3, high = (quantile(values, share) for share in (0, 0.25, 0.5, 0.75, 1))

@@ -1,4 +1,4 @@
-"""The interface of a trainable model, as Trainer, evaluation, runs and checkpoints use it."""
+"""The interface of a trainable model for Trainer, evaluation and checkpoints."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Taught(Family):
 def rows_that_fit(
     config: ModelConfig, batch: Batch, first: int = 0, every: int = 1
 ) -> tuple[Tensor, ...]:
-    """Return the indices of a batch in chunks that a model processes together without gradients.
+    """Split the indices of a batch into chunks that fit without gradients.
 
     Source and target both count for the size of an example. With `first` and `every`, the indices
     are `first` and each `every`-th one after it.

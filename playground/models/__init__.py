@@ -1,4 +1,4 @@
-"""The transformer from scratch, and the other architectures that can be trained in its place.
+"""The transformer from scratch, and other architectures to compare it with.
 
 Read `config`, `attention`, `positions`, `layers` and `transformer`, in this order. The optional
 parts have files of their own: `places`, `relative` and `rotary` for positions, `norms`, `gated`.

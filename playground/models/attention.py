@@ -1,4 +1,4 @@
-"""Scaled dot-product attention and multi-head attention (Vaswani et al. 2017, section 3.2).
+"""Attention and multi-head attention (Vaswani et al. 2017, section 3.2).
 
 Letters of shapes: see `models/__init__.py`. Before the heads are split and after they are joined,
 D stands for the numbers of all heads together.

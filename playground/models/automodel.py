@@ -1,4 +1,4 @@
-"""The transformer as a class of transformers, so that its Auto classes load a published checkpoint:
+"""The transformer as a class for transformers' Auto classes:
 
     AutoModelForSeq2SeqLM.from_pretrained("ada/reverse-digits", trust_remote_code=True)
 
@@ -48,7 +48,7 @@ SIZES = tuple(field.name for field in dataclasses.fields(ModelConfig))
 
 
 class PlaygroundConfig(PreTrainedConfig):
-    """The fields of `ModelConfig`, and the settings that transformers requires of every model.
+    """The fields of `ModelConfig`, and the settings that transformers requires.
 
     Those are the special tokens, the tied weights, and whether there is an encoder.
 

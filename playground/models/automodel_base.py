@@ -21,7 +21,7 @@ SPECIAL_TOKENS = {"pad_token_id": PAD, "bos_token_id": SOS, "eos_token_id": EOS}
 
 
 class FamilyConfig(PreTrainedConfig):
-    """The sizes of an architecture, and the settings that transformers requires of every model.
+    """The sizes of an architecture, and the settings that transformers requires.
 
     Raises:
         SettingError: a ValueError, for invalid sizes.

@@ -84,5 +84,5 @@ class DecoderOnly(nn.Module):
 
 
 def places(row_BW: Tensor) -> Tensor:
-    """Return the position ids (BW), counted from the first token; left padding has position 0."""
+    """Return the position ids (BW) from the first token on; left padding has 0."""
     return ((row_BW != 0).cumsum(1) - 1).clamp(min=0)

@@ -108,7 +108,7 @@ class Past:
 
 
 class DecoderLayer(nn.Module):
-    """Self-attention over the target so far, cross-attention to the memory, then feed-forward."""
+    """Self-attention, cross-attention to the memory, then the feed-forward network."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Token embeddings and absolute position embeddings (Vaswani et al. 2017, sections 3.4 and 3.5).
+"""Token and position embeddings (Vaswani et al. 2017, sections 3.4 and 3.5).
 
 `places.py` has other position ids for the same table; `relative.py` and `rotary.py` encode
 positions inside self-attention.

@@ -1,4 +1,4 @@
-"""Relative position encoding: a bias on the attention scores that depends on the distance.
+"""Relative position encoding: a bias on the scores for each distance.
 
 The queries are always the last of the positions that have keys. In training they are all positions;
 in generation with a cache they are the newest. So the two lengths determine the positions.

@@ -13,7 +13,7 @@ from .config import POSITIONS, SCORES_AT_A_TIME, ModelConfig, SettingError, sett
 
 
 def all_but(*used: str) -> frozenset[str]:
-    """Return the settings of the transformer from scratch without `used` and those of the task."""
+    """Return all settings of `ModelConfig` except `used` and those of the task."""
     return frozenset(each.name for each in fields(ModelConfig)) - {
         *used,
         "source_vocabulary",

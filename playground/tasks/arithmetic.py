@@ -1,4 +1,4 @@
-"""Addition, digit by digit. The number of symbols is the base: ten symbols, decimal numbers."""
+"""Addition, digit by digit; the number of symbols is the base."""
 
 from __future__ import annotations
 

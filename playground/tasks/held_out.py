@@ -1,4 +1,4 @@
-"""The split into training and held-out sequences. A hash of the sequence holds out one in sixteen.
+"""The split into training and held-out sequences: a hash holds out one in 16.
 
 The decision needs no list and no record of the sampled sequences. A sequence is on the same side in
 every run, for every seed and on every device, so no model trains on the sequences that evaluate it.

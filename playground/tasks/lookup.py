@@ -1,4 +1,4 @@
-"""The task of a user's dataset: sources are sampled from its pairs, targets are looked up.
+"""The task of a user's dataset: its pairs give sources and targets.
 
 Pairs stay packed in memory; only those of a batch are padded. The same hash decides here which
 sources are held out. It uses the text of the symbols, so a source is on the same side in every
@@ -23,7 +23,7 @@ AT_ONCE = 100_000  # pairs that are padded together while all are hashed
 
 
 class Table:
-    """Pairs as tensors: tokens one after the other, the start of each sequence, and its length."""
+    """Pairs as tensors: all tokens, the start of each sequence, and its length."""
 
     def __init__(self, content: str, vocabulary: tuple[str, ...]) -> None:
         path = rows_file(content)

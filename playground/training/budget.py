@@ -1,4 +1,4 @@
-"""Another architecture with as many parameters as a given run, for a comparison at equal size.
+"""Another architecture with as many parameters as a given run.
 
 This file does not import torch, because forms use it too.
 """

@@ -1,4 +1,4 @@
-"""Runs many training steps as replays of a CUDA graph, without synchronization in between.
+"""Many training steps as CUDA graph replays, without synchronization.
 
 A step of a small model is thousands of small kernels, and a GPU runs each faster than Python can
 launch the next. A CUDA graph (Gray 2019, "Getting Started with CUDA Graphs", NVIDIA's developer

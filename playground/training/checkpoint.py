@@ -95,7 +95,7 @@ def save_checkpoint(
 
 
 def as_line(metrics: Metrics | Mapping[str, Any]) -> dict[str, Any]:
-    """Convert metrics to a line of metrics.jsonl: rounded to six digits, without missing values."""
+    """Convert metrics to a line of metrics.jsonl, rounded, without missing values."""
     values = metrics if isinstance(metrics, Mapping) else dataclasses.asdict(metrics)
     return {
         k: float(f"{v:.6g}") if isinstance(v, float) else v
@@ -303,7 +303,7 @@ def _metrics_of(line: bytes) -> dict[str, Any]:
 
 
 def own_tensors(family: Family) -> dict[str, Tensor]:
-    """Return the weights by name; one that two layers share appears once, under its first name.
+    """Return the weights by name; a shared one appears once, under its first name.
 
     Raises:
         CheckpointError: for a copy with a bug from a lesson, which must not be taken for a model.

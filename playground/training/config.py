@@ -483,7 +483,7 @@ PARTS: dict[str, tuple[Any, ...]] = {
 
 @cache
 def field_owner() -> dict[str, str]:
-    """Map each setting of any architecture to the part of RunConfig that contains it, in order."""
+    """Map each setting of any architecture to the part of RunConfig with it."""
     return {
         each.name: part
         for part, kinds in PARTS.items()
@@ -499,7 +499,7 @@ def default_length(task: Any) -> int:
 
 
 def setting_of(name: str) -> dataclasses.Field[Any]:
-    """Return the field of a setting: its default; description, range and choices in `metadata`."""
+    """Return the field of a setting; `metadata` has description, range and choices."""
     return next(
         each
         for kinds in PARTS.values()

@@ -1,4 +1,4 @@
-"""The kind of this machine, as far as it decides where runs train. It does not import torch."""
+"""The kind of this machine, as far as it decides where runs train."""
 
 from __future__ import annotations
 

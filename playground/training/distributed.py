@@ -189,7 +189,7 @@ def join(device: torch.device) -> Ranks:
 
 
 class Share(nn.Module):
-    """A rank's part of the loss. DistributedDataParallel averages its gradients over the ranks.
+    """A rank's part of the loss; DistributedDataParallel averages the gradients.
 
     The loss of a batch is a mean over its training tokens. The ranks have different numbers of
     them, because lengths differ and held-out sequences do not count. With n_r tokens on rank r and

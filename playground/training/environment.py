@@ -1,4 +1,4 @@
-"""Environment variables with numbers, validated at start-up, and the secrets of the server."""
+"""Numeric environment variables, validated at start-up, and server secrets."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class EnvError(ValueError):
 
 
 def _variable(name: str) -> tuple[str, str]:
-    """Return the name of the variable that is set, which may be a deprecated one, and its value."""
+    """Return the name, current or deprecated, of the set variable, and its value."""
     for candidate in (name, DEPRECATED_NAMES.get(name, name)):
         if value := os.environ.get(PREFIX + candidate, "").strip():
             return PREFIX + candidate, value

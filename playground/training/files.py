@@ -87,7 +87,7 @@ def write_file(path: Path, data: bytes, *, flush: bool = True) -> None:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a directory, atomically for readers; `sweep` removes what a killed process leaves.
+    """Remove a directory atomically; `sweep` removes what a killed process leaves.
 
     Raises:
         OSError: as the system reports it; the directory is still there.
@@ -119,7 +119,7 @@ def recover_folder(folder: Path) -> None:
 
 
 def sweep(parent: Path, older_than: float = 0.0) -> list[str]:
-    """Restore interrupted replacements in `parent` and remove unfinished writes; return the latter.
+    """Restore interrupted replacements and remove unfinished writes; return these.
 
     Writes that are younger than `older_than` seconds stay, because another process, such as a
     command line, may be working on them.
@@ -147,7 +147,7 @@ def sweep(parent: Path, older_than: float = 0.0) -> list[str]:
 
 
 def is_closed(error: OSError) -> bool:
-    """Return whether a write failed because the path is read-only, so free space does not help."""
+    """Return whether a write failed because the path is read-only."""
     return error.errno in (errno.EROFS, errno.EACCES, errno.EPERM)
 
 

@@ -183,7 +183,7 @@ def is_number(value: object) -> bool:
 
 
 def check_scores(scores: object) -> None:
-    """Check the scores against the format of `evaluate`: numbers, in total and for each length.
+    """Check that scores have the format of `evaluate`, in total and by length.
 
     Raises:
         ValueError: for the first invalid entry.

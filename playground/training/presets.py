@@ -13,7 +13,7 @@ from .config import RunConfig
 
 @dataclass(frozen=True)
 class Preset:
-    """Settings that differ from the defaults; the user chooses all others (task, lengths, seed)."""
+    """Settings that differ from the defaults; the user chooses all others."""
 
     title: str
     sentence: str
