@@ -106,7 +106,7 @@ def test_an_untrained_model_has_no_training_set(tmp_path):
 @pytest.mark.parametrize("name", ["", "data", "a/b/c", "a/b\n", "a/b](http://x)", "a/<b>"])
 def test_what_is_no_repository_gets_on_no_card(tmp_path, name):
     for repos in ({"repo": name}, {"model": name}):
-        with pytest.raises(ValueError, match="is no repository"):
+        with pytest.raises(ValueError, match="is not a repository"):
             write_dataset(tmp_path, Manifest(RunConfig(), 1, 0.0, "cpu"), **(REPOS | repos))
 
 

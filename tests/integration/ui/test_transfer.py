@@ -115,7 +115,7 @@ HOSTILE = {
     ),
     "lines without figures": (
         lambda files: zipped(files, **{"metrics.jsonl": b"".join(b'{"step": %d, "loss": 1}\n' % n for n in range(1, 5))}),
-        "it does not contain the metrics of a step",
+        "these are not the metrics of a step",
     ),
     "a zip bomb": (lambda files: zipped(files, **{"metrics.jsonl": b"\n" * 200_000_000}), "unpacked it has more than 150 MB"),
 }
