@@ -2,5 +2,5 @@
 
 from playground.commands.serving import app as main
 
-if __name__ == "__main__":  # worker processes import this file again, and must not serve the page
+if __name__ == "__main__":  # worker processes import this file, and must not serve the page
     main()

@@ -5,9 +5,8 @@ from __future__ import annotations
 import signal
 import sys
 
-if (
-    __name__ == "__main__"
-):  # the imports below take seconds, in which Ctrl-C would end this process by the signal itself
+# The imports below take seconds, in which Ctrl-C would end this process by the signal itself.
+if __name__ == "__main__":
     signal.signal(signal.SIGINT, lambda number, frame: sys.exit(128 + number))
 
 import click
@@ -39,7 +38,7 @@ python -m playground train --help"""
 )
 @click.version_option(__version__, prog_name="playground")
 def main() -> None:
-    """Train a small transformer, score it, ask it, look inside, hold it against others, publish it."""
+    """Train, evaluate, inspect, compare and publish a small transformer."""
 
 
 for command, summary in (
@@ -47,8 +46,8 @@ for command, summary in (
     (train, "Train a model and save its checkpoint."),
     (rows, "Check and store a dataset of your own."),
     (evaluate, "Score a checkpoint on held-out sequences."),
-    (predict, "Write a checkpoint's answers to sequences."),
-    (inspect, "Draw attention, ablations and the logit lens."),
+    (predict, "Print a checkpoint's predictions for sequences."),
+    (inspect, "Export attention, ablations and the logit lens."),
     (report, "Write a checkpoint's report as one HTML file."),
     (compare, "Compare a checkpoint with pretrained models."),
     (finetune, "Fine-tune a pretrained model on a task."),
@@ -85,6 +84,5 @@ if __name__ == "__main__":
     try:
         run()
     finally:
-        signal.signal(
-            signal.SIGINT, signal.SIG_IGN
-        )  # the interpreter restores the default action of every other handler
+        # the interpreter restores the default action of every other handler
+        signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,1 +1,4 @@
-"""Floor 10: the commands of `python -m playground`, a module for each kind. What they need is loaded when they run."""
+"""The commands of `python -m playground`, one module per topic.
+
+Their dependencies are imported when a command runs.
+"""

@@ -1,4 +1,4 @@
-"""compare and finetune: pretrained models on the same questions."""
+"""compare and finetune: pretrained models on the task of a checkpoint."""
 
 from __future__ import annotations
 
@@ -22,28 +22,33 @@ WIDTH = 100  # columns of a caption
 @click.command()
 @click.argument("checkpoint", type=click.Path(path_type=Path))
 @click.option(
-    "--models", cls=Several, multiple=True, metavar="MODEL ...", show_default=True, default=("gpt2", "bert-base-uncased"),
+    "--models",
+    cls=Several,
+    multiple=True,
+    metavar="MODEL ...",
+    show_default=True,
+    default=("gpt2", "bert-base-uncased"),
     help="Pretrained models: names on the Hub, or folders that hold one; several after one flag.",
-)  # fmt: skip
+)
 @click.option(
     "--n",
     type=click.IntRange(1, 500),
     default=20,
     show_default=True,
-    help="Held-out sequences to ask.",
+    help="Number of held-out sequences.",
 )
 @click.option(
     "--shots",
     type=click.IntRange(0, 32),
     default=8,
     show_default=True,
-    help="Worked examples in a prompt, as far as they fit.",
+    help="Few-shot examples in a prompt, as far as they fit.",
 )
 @click.option(
     "--rank",
     type=click.IntRange(0, 500),
     default=None,
-    help="How many items are ranked among candidates, too. [default: 10]",
+    help="How many examples are ranked among candidates, too. [default: 10]",
 )
 @click.option(
     "--csv",
@@ -56,18 +61,26 @@ WIDTH = 100  # columns of a caption
     "--json",
     "as_json",
     is_flag=True,
-    help="End with one line of JSON: the table, and every item as it was asked and answered.",
+    help="End with one line of JSON: the table, and every example with its prediction.",
 )
 def compare(
-    checkpoint: Path, models: tuple[str, ...], n: int, shots: int, rank: int | None, csv_file: Path | None, as_json: bool
-) -> None:  # fmt: skip
-    """Ask a checkpoint and pretrained models the same held-out sequences. Exit code 1 where a model could not be asked."""
+    checkpoint: Path,
+    models: tuple[str, ...],
+    n: int,
+    shots: int,
+    rank: int | None,
+    csv_file: Path | None,
+    as_json: bool,
+) -> None:
+    """Compare a checkpoint with pretrained models on the same held-out sequences.
+
+    The exit code is 1 if a model could not be evaluated.
+    """
     manifest_of(checkpoint)
     if csv_file and not csv_file.resolve().parent.is_dir():
         refuse(f"--csv {csv_file} cannot be written: there is no such folder; choose another file")
-    os.environ.update(
-        QUIET | {"HF_TOKEN": ""}
-    )  # before huggingface_hub reads them: nobody's token is sent
+    # before the import of huggingface_hub, which reads them; no token is sent
+    os.environ.update(QUIET | {"HF_TOKEN": ""})
 
     from playground.comparison.sheet import standing, to_csv, to_json
     from playground.comparison.table import line_in_words
@@ -82,7 +95,7 @@ def compare(
     }
     result, ended = carry_out("table", what, told)
     if result is None:
-        click.echo("playground: told to end; the rows so far:", err=True)
+        click.echo("playground: stopped by a signal; the rows so far:", err=True)
     rows = standing(told)
     if csv_file:
         try:
@@ -93,7 +106,8 @@ def compare(
         click.echo(to_json(told, result, indent=None))
     else:
         click.echo(
-            f"{'':34} {'exact match':^19} {'token accuracy':^19} {'rank accuracy':^19} {'parameters':>13}"
+            f"{'':34} {'exact match':^19} {'token accuracy':^19} {'rank accuracy':^19} "
+            f"{'parameters':>13}"
         )
         for row in rows:
             click.echo(line_in_words(row))
@@ -116,28 +130,28 @@ def compare(
     type=click.IntRange(1, 5000),
     default=100,
     show_default=True,
-    help="Updates of the weights.",
+    help="Training steps.",
 )
 @click.option(
     "--learning-rate",
     type=float,
     default=2e-4,
     show_default=True,
-    help="Size of an update at its largest.",
+    help="Peak learning rate.",
 )
 @click.option(
     "--batch-size",
     type=click.IntRange(1, 256),
     default=16,
     show_default=True,
-    help="Sequences in each update.",
+    help="Sequences per step.",
 )
 @click.option(
     "--n",
     type=click.IntRange(1, 1000),
     default=64,
     show_default=True,
-    help="Held-out sequences behind each score.",
+    help="Held-out sequences per evaluation.",
 )
 @click.option(
     "--seed",
@@ -150,16 +164,26 @@ def compare(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
     required=True,
-    help="The folder that gets the model.",
+    help="Output folder of the model.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace the model that --out already holds.")
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
 def finetune(
-    model: str, checkpoint: Path, steps: int, learning_rate: float, batch_size: int, n: int, seed: int, out: Path, overwrite: bool,
+    model: str,
+    checkpoint: Path,
+    steps: int,
+    learning_rate: float,
+    batch_size: int,
+    n: int,
+    seed: int,
+    out: Path,
+    overwrite: bool,
     as_json: bool,
-) -> None:  # fmt: skip
-    """Train a pretrained MODEL (a name on the Hub, or a folder) on the task of a CHECKPOINT; `compare --models` takes what comes of it.
-    Ctrl-C keeps the weights so far."""
+) -> None:
+    """Train a pretrained MODEL (a name on the Hub, or a folder) on the task of a CHECKPOINT.
+
+    `compare --models` accepts the result. Ctrl-C saves the weights so far.
+    """
     manifest_of(checkpoint)
     if out.resolve() == checkpoint.resolve() or (
         out.exists() and any(out.iterdir()) and not (out / "fine-tuned.json").is_file()
@@ -167,18 +191,25 @@ def finetune(
         refuse(f"--out {out} is a folder with other things in it; choose a new or empty one")
     if (out / "fine-tuned.json").is_file() and not overwrite:
         refuse(
-            f"--out {out} already holds a fine-tuned model; choose another folder, or add --overwrite"
+            f"--out {out} already holds a fine-tuned model; choose another folder, or add "
+            "--overwrite"
         )
     click.get_current_context().with_resource(
         reserve_out(out, lambda: check_out(out, keeps_what_is_there=False))
     )
     what = {
-        "model": model, "checkpoint": str(checkpoint), "into": str(out), "steps": steps, "learning_rate": learning_rate,
-        "batch_size": batch_size, "n": n, "seed": seed,
-    }  # fmt: skip
+        "model": model,
+        "checkpoint": str(checkpoint),
+        "into": str(out),
+        "steps": steps,
+        "learning_rate": learning_rate,
+        "batch_size": batch_size,
+        "n": n,
+        "seed": seed,
+    }
     result, ended = carry_out("finetune", what, [])
     if result is None:
-        refuse("told to end before the first step; nothing was written")
+        refuse("stopped by a signal before the first step; nothing was written")
     if as_json:
         click.echo(json.dumps(result))
     else:
@@ -186,7 +217,7 @@ def finetune(
         scored = f"exact match {before['exact_match']:.2%} before" + (
             f", {after['exact_match']:.2%} at step {after['step']}" if after else ""
         )
-        click.echo(f"{scored}, of {before['scored']} held-out sequences without a worked example")
+        click.echo(f"{scored}, of {before['scored']} held-out sequences, zero-shot")
         click.echo(
             f"{result['steps']} steps in {result['seconds']:.1f} s; compare with --models {out}"
         )
@@ -197,8 +228,11 @@ def finetune(
 def carry_out(
     kind: str, what: dict[str, Any], told: list[dict[str, Any]]
 ) -> tuple[dict[str, Any] | None, int]:
-    """Do a job of the comparer in this process, under a progress bar; its rows go to `told`. Returns its result, None when it was
-    told to end before there was one, and the number of the signal that said so."""
+    """Run a job of the comparison in this process with a progress bar; its rows go to `told`.
+
+    Returns its result, or None if a signal ended it before there was one, and the number of
+    that signal.
+    """
     from playground.comparison.work import Cancelled, Refused, Tell
     from playground.comparison.work import run as do
 

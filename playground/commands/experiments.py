@@ -1,4 +1,4 @@
-"""lengths, experiment, published: the Lab without a page."""
+"""lengths, experiment and published: the Lab on the command line."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SCHEMES = ("learned", "sinusoidal", "rope", "alibi", "t5")
 
 
 def lab_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What every command of the lab takes."""
+    """Add the options of every Lab command."""
     command = click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")(
         command
     )
@@ -46,18 +46,28 @@ def lab_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "--csv",
         "table",
         type=click.Path(path_type=Path, dir_okay=False),
-        help="Write what was found as a table.",
+        help="Write the results as a table.",
     )(command)
     return click.option(
-        "--set", "settings", cls=Several, multiple=True, metavar="NAME=VALUE ...", help="Settings of every run: steps=500 norm=post."
-    )(command)  # fmt: skip
+        "--set",
+        "settings",
+        cls=Several,
+        multiple=True,
+        metavar="NAME=VALUE ...",
+        help="Settings of every run: steps=500 norm=post.",
+    )(command)
 
 
 def lab_home(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
-        "--out", type=click.Path(path_type=Path, file_okay=False), default=None,
-        help="The folder of runs and figures; what is finished there is not trained again. [default: in checkpoints/runs]",
-    )(command)  # fmt: skip
+        "--out",
+        type=click.Path(path_type=Path, file_okay=False),
+        default=None,
+        help=(
+            "Folder of runs and figures; finished runs are not repeated. [default: in "
+            "checkpoints/runs]"
+        ),
+    )(command)
 
 
 @click.command()
@@ -68,40 +78,51 @@ def lab_home(command: Callable[..., Any]) -> Callable[..., Any]:
     "--schemes",
     cls=Several,
     multiple=True,
-    help=f"Positions to compare. [default: {' '.join(SCHEMES)}]",
+    help=f"Position encodings to compare. [default: {' '.join(SCHEMES)}]",
 )
 @click.option(
     "--seeds",
     type=click.IntRange(1, 20),
     default=3,
     show_default=True,
-    help="Runs of each scheme, seeds 0, 1, ...",
+    help="Runs per position encoding, seeds 0, 1, ...",
 )
 @click.option(
-    "--length", type=int, default=10, show_default=True, help="Longest sequence in training."
+    "--length", type=int, default=10, show_default=True, help="Maximum length in training."
 )
 @click.option(
     "--times",
     type=click.IntRange(1, 20),
     default=5,
     show_default=True,
-    help="Ask sequences up to so many times as long.",
+    help="Evaluate lengths up to this multiple.",
 )
 @click.option(
     "--n",
     type=click.IntRange(20, 2000),
     default=200,
     show_default=True,
-    help="Held-out sequences of each length.",
+    help="Held-out sequences per length.",
 )
 @lab_home
 @lab_options
 def lengths(
-    checkpoints: tuple[Path, ...], schemes: tuple[str, ...], seeds: int, length: int, times: int, n: int, out: Path | None,
-    settings: tuple[str, ...], table: Path | None, as_json: bool,
-) -> None:  # fmt: skip
-    """Train on sequences up to a length, ask for longer ones, and draw how far each scheme of positions reaches. Ctrl-C ends it; the
-    same command goes on. With CHECKPOINTs, nothing is trained and those are asked."""
+    checkpoints: tuple[Path, ...],
+    schemes: tuple[str, ...],
+    seeds: int,
+    length: int,
+    times: int,
+    n: int,
+    out: Path | None,
+    settings: tuple[str, ...],
+    table: Path | None,
+    as_json: bool,
+) -> None:
+    """Measure how far each position encoding generalizes to longer sequences than in training.
+
+    Ctrl-C ends the command; the same command continues. With CHECKPOINTs, nothing is trained
+    and those are evaluated.
+    """
     if checkpoints:
         refuse_options(
             ("schemes", "seeds", "length", "settings"),
@@ -143,22 +164,30 @@ def lengths(
     cls=Several,
     multiple=True,
     metavar="NAME=V,V ...",
-    help="One or two settings, family and task too, with values.",
+    help="One or two settings with values; family and task are allowed, too.",
 )
 @click.option(
     "--seeds",
     type=click.IntRange(1, 20),
     default=None,
-    help="Runs of each combination, seeds 0, 1, ... [default: 3]",
+    help="Runs per variant, seeds 0, 1, ... [default: 3]",
 )
 @lab_home
 @lab_options
 def experiment(
-    question: str | None, vary: tuple[str, ...], seeds: int | None, out: Path | None, settings: tuple[str, ...], table: Path | None,
+    question: str | None,
+    vary: tuple[str, ...],
+    seeds: int | None,
+    out: Path | None,
+    settings: tuple[str, ...],
+    table: Path | None,
     as_json: bool,
-) -> None:  # fmt: skip
-    """Change one or two settings, train every combination with several seeds, and say what it bought. QUESTION is a prepared one;
-    without it, give --vary. Without either, the prepared questions are listed. Ctrl-C ends it; the same command goes on."""
+) -> None:
+    """Vary one or two settings, train every variant with several seeds, and report the effect.
+
+    QUESTION is a prepared experiment; without it, give --vary. Without either, the prepared
+    ones are listed. Ctrl-C ends the command; the same command continues.
+    """
     from playground.lab.experiment import LENGTHS, value_of
     from playground.lab.questions import questions
     from playground.lab.questions import spec as prepared
@@ -170,7 +199,8 @@ def experiment(
         told = questions()
         for line in [] if as_json else told:
             click.echo(
-                f"{line['name']:14} {line['title']} {line['missing'] or '{} runs'.format(line['runs'])}"
+                f"{line['name']:14} {line['title']} "
+                f"{line['missing'] or '{} runs'.format(line['runs'])}"
             )
         if as_json:
             click.echo(json.dumps(told))
@@ -218,13 +248,15 @@ def experiment(
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("--seed", type=int, default=0, show_default=True, help="The run's seed.")
-@click.option("--threads", type=int, default=1, show_default=True, help="Processor threads.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the run.")
+@click.option("--threads", type=int, default=1, show_default=True, help="CPU threads.")
 @lab_home
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
 def published(name: str | None, seed: int, threads: int, out: Path | None, as_json: bool) -> None:
-    """Reproduce a published claim: train as published, measure the same, and put both figures side by side. Without NAME, the claims
-    are listed. Exit code 1 where ours does not agree."""
+    """Reproduce a published claim: train as published, and compare the measured result.
+
+    Without NAME, the claims are listed. The exit code is 1 if the result differs.
+    """
     from playground.lab.published import (
         CLAIMS,
         claims,
@@ -264,7 +296,7 @@ def published(name: str | None, seed: int, threads: int, out: Path | None, as_js
 def measured(
     config: RunConfig, out: Path, facts_of_lines: Callable[..., dict[str, Any]], measure: str
 ) -> dict[str, Any]:
-    """Train a run, or go on with it where it was ended, keep its checkpoint, and gather what it measured."""
+    """Train or continue a run, save its checkpoint, and return its metrics."""
     from playground.models.transformer import Transformer
     from playground.training.checkpoint import as_line, load_trainer, save_checkpoint
     from playground.training.trainer import Trainer
@@ -279,7 +311,8 @@ def measured(
         try:
             if read_manifest(out).config != config:
                 refuse(
-                    f"--out {out} already holds a checkpoint of other settings; choose another folder, or remove it"
+                    f"--out {out} already holds a checkpoint with other settings; choose "
+                    "another folder, or remove it"
                 )
             trainer, metrics = load_trainer(out)
         except CheckpointError as error:
@@ -291,7 +324,7 @@ def measured(
     except CheckpointError as error:
         failure, exit_code = str(error), exit_code or 1
     else:
-        failure = failure and f"{failure}; saved to {out}, the same command goes on from there"
+        failure = failure and f"{failure}; saved to {out}, the same command continues from there"
     if failure or scores is None:
         click.echo(f"playground: {failure}", err=True)
         raise SystemExit(exit_code)
@@ -309,14 +342,14 @@ def measured(
 
 
 def read_settings(words: tuple[str, ...]) -> dict[str, Any]:
-    """NAME=VALUE words as settings."""
+    """Parse NAME=VALUE words as settings."""
     from playground.lab.experiment import value_of
 
     given = {}
     for word in words:
         name, equals, text = word.partition("=")
         if not equals:
-            refuse(f"--set {word} is no setting; write NAME=VALUE, such as steps=500")
+            refuse(f"--set {word} is not a setting; write NAME=VALUE, such as steps=500")
         try:
             given[name] = value_of(name, text)
         except SettingError as error:
@@ -325,8 +358,11 @@ def read_settings(words: tuple[str, ...]) -> dict[str, Any]:
 
 
 def carried_out(spec: dict[str, Any], out: Path, **flags: str) -> dict[str, Any]:
-    """Everything about an experiment once it is over. What `out` holds of the same one is taken up, what is finished not repeated; a
-    signal saves and ends. `flags` are the options of settings that have one of their own."""
+    """Run an experiment, and return its report.
+
+    Results of the same experiment in `out` are reused. A signal saves and ends. `flags` maps
+    settings to their own options.
+    """
     from playground.lab.experiment import Experiment
     from playground.lab.laboratory import Laboratory
     from playground.runs.registry import Registry
@@ -339,9 +375,8 @@ def carried_out(spec: dict[str, Any], out: Path, **flags: str) -> dict[str, Any]
         out.mkdir(parents=True, exist_ok=True)
         TemporaryFile(dir=out).close()
         asked = Experiment(owner=fingerprint(owner), **spec)
-        for (
-            cell
-        ) in asked.cells:  # or it would wait for ever for memory that this machine does not have
+        # without the check, a run would wait forever for memory that the machine does not have
+        for cell in asked.cells:
             check_memory(cell.config(asked.seeds[0]))
         registry = Registry(out, lease=0, reap=0)
         lab = Laboratory(registry)
@@ -376,28 +411,31 @@ def carried_out(spec: dict[str, Any], out: Path, **flags: str) -> dict[str, Any]
             lab.close()
         if registry:
             registry.shutdown(20)
-    # That training diverged is a result as others are.
+    # A diverged run is a valid result.
     failed = [
         line
         for line in report["lines"]
         if line["status"] == "failed" and not line["message"].startswith(DIVERGED)
     ]
     if told_to_end or state != "done" or failed:
-        why = report["message"] or next((line["message"] for line in failed), "told to end")
-        click.echo(f"playground: {why}; the same command goes on from here", err=True)
+        why = report["message"] or next((line["message"] for line in failed), "stopped by a signal")
+        click.echo(f"playground: {why}; the same command continues from here", err=True)
         raise SystemExit(128 + told_to_end[0] if told_to_end else 1)
     return report
 
 
 def asked_by_length(checkpoints: tuple[Path, ...], times: int, n: int) -> dict[str, Any]:
-    """What checkpoints answer at each length up to so many times their training's, or as far as they have positions."""
+    """Evaluate checkpoints at each length up to a multiple of their training length.
+
+    A checkpoint with too few positions is evaluated up to its maximum.
+    """
     import torch
 
     from playground.evaluation import right_at
     from playground.lab.lengths import scheme_result, scores, sentence_of_checkpoints
     from playground.tasks import ROWS
 
-    torch.set_num_threads(1)  # more only get into each other's way at this size
+    torch.set_num_threads(1)  # more threads are slower at this size
     rows = []
     for checkpoint in checkpoints:
         manifest, family = model_of(checkpoint)
@@ -412,7 +450,8 @@ def asked_by_length(checkpoints: tuple[Path, ...], times: int, n: int) -> dict[s
         for length in progress_bar(iterable=lengths, desc=checkpoint.name, unit="length"):
             if max(length, task.answer_length(length)) + 1 > manifest.config.model.max_positions:
                 click.echo(
-                    f"playground: {checkpoint} has positions for {length - 1} symbols; longer ones are not asked",
+                    f"playground: {checkpoint} has positions for {length - 1} symbols; longer "
+                    "sequences are skipped",
                     err=True,
                 )
                 break
@@ -424,10 +463,11 @@ def asked_by_length(checkpoints: tuple[Path, ...], times: int, n: int) -> dict[s
         told = [{"seed": manifest.config.training.seed, "scores": scores(counts)}]
         described = {"task": own.task, "trained": [own.min_length, own.max_length]}
         rows.append(scheme_result(checkpoint.name, told, manifest.config) | described)
+    # the range of lengths in the training of all checkpoints
     trained = [
         min(row["trained"][0] for row in rows),
         min(row["trained"][1] for row in rows),
-    ]  # lengths that all were trained on
+    ]
     longest = max(row["longest"] for row in rows)
     return {
         "trained": trained,
@@ -441,7 +481,7 @@ def asked_by_length(checkpoints: tuple[Path, ...], times: int, n: int) -> dict[s
 def tell_lengths(
     found: dict[str, Any], out: Path | None, table: Path | None, as_json: bool
 ) -> None:
-    """Draw and print what is right at each length."""
+    """Draw and print the accuracy at each length."""
     from playground.lab.lengths import to_csv
     from playground.plots.lab import write
 
@@ -457,7 +497,7 @@ def tell_lengths(
         if table:
             table.write_text(to_csv(found["rows"]), encoding="utf-8")
     except OSError as error:
-        refuse(f"{error.filename} cannot be written: {error.strerror}; choose another place")
+        refuse(f"{error.filename} cannot be written: {error.strerror}; choose another folder")
     if as_json:
         click.echo(
             json.dumps(
@@ -473,10 +513,11 @@ def tell_lengths(
         rows = f"; no step trained positions {sides}" if sides else ""
         reach = row["reach"]
         if reach is None:
-            click.echo(f"{row['label']:24} no run that could be asked{rows}")
+            click.echo(f"{row['label']:24} no run that could be evaluated{rows}")
             continue
         click.echo(
-            f"{row['label']:24} 99 % up to length {reach['median']:g} (range {reach['low']:g} to {reach['high']:g}){rows}"
+            f"{row['label']:24} 99 % up to length {reach['median']:g} (range {reach['low']:g} "
+            f"to {reach['high']:g}){rows}"
         )
     click.echo(found["sentence"])
     for path in files[:4:3]:
@@ -484,7 +525,7 @@ def tell_lengths(
 
 
 def cell_in_words(cell: dict[str, Any]) -> str:
-    """One combination of an experiment in a line."""
+    """Format one variant of an experiment as a line."""
     exact, steps = cell["exact_match"], cell["steps_to"]
     if exact is None:
         return f"{cell['label']:28} diverged in {cell['diverged']} of {cell['planned']} runs"
@@ -495,4 +536,7 @@ def cell_in_words(cell: dict[str, Any]) -> str:
     )
     if 0 < steps["reached"] < steps["n"]:
         when += f" ({steps['reached']} of {steps['n']} seeds)"
-    return f"{cell['label']:28} exact match {exact['median']:7.2%} ({exact['low']:.2%} to {exact['high']:.2%}), {when}"
+    return (
+        f"{cell['label']:28} exact match {exact['median']:7.2%} ({exact['low']:.2%} to "
+        f"{exact['high']:.2%}), {when}"
+    )

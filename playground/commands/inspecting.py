@@ -19,19 +19,22 @@ from .terminal import model_of, refuse
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
     required=True,
-    help="The folder that gets the figures.",
+    help="Output folder of the figures.",
 )
 @click.option(
     "--n",
     type=click.IntRange(1, 10_000),
     default=512,
     show_default=True,
-    help="Held-out sequences asked without each part.",
+    help="Held-out sequences for the ablation of each component.",
 )
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
 def inspect(checkpoint: Path, sequence: str, out: Path, n: int, as_json: bool) -> None:
-    """Draw what happens inside a checkpoint on a sequence such as "3 1 4": where every head looks, what is lost without each part,
-    what each layer would answer. Each figure as PNG, SVG and PDF, with its data beside it as CSV or JSON."""
+    """Export figures of a checkpoint on a sequence such as "3 1 4".
+
+    They show attention weights, ablations and the logit lens. Each figure is saved as PNG, SVG
+    and PDF, with its data as CSV or JSON.
+    """
     from playground.plots.heads import FIGURES
 
     manifest, family = model_of(checkpoint)
@@ -46,7 +49,7 @@ def inspect(checkpoint: Path, sequence: str, out: Path, n: int, as_json: bool) -
     from playground.runs.history import read_lines
     from playground.tasks import UnknownSymbol
 
-    torch.set_num_threads(1)  # more only get into each other's way at this size
+    torch.set_num_threads(1)  # more threads are slower at this size
 
     def tell(sentence: str) -> None:
         click.echo(f"{sentence} ...", err=True)
@@ -56,8 +59,16 @@ def inspect(checkpoint: Path, sequence: str, out: Path, n: int, as_json: bool) -
         lines = [line for line in read_lines(run) if line["step"] <= manifest.step]
         earlier = earlier_weights(run, manifest.step)
         found, files = draw_all(
-            out, manifest.config, family, sequence, n, lines=lines, scores=manifest.scores, history=earlier, tell=tell
-        )  # fmt: skip
+            out,
+            manifest.config,
+            family,
+            sequence,
+            n,
+            lines=lines,
+            scores=manifest.scores,
+            history=earlier,
+            tell=tell,
+        )
     except (UnknownSymbol, NotInspectable, CheckpointError) as error:
         refuse(str(error))
     except OSError as error:
@@ -72,13 +83,14 @@ def inspect(checkpoint: Path, sequence: str, out: Path, n: int, as_json: bool) -
         return
     before, after, asked = missed["exact_match_before"], missed["exact_match"], missed["n"]
     click.echo(
-        f"the head most missed: {missed['name']}; without it {after:.2%} instead of {before:.2%} of {asked:,} held-out sequences"
+        f"most important head: {missed['name']}; without it {after:.2%} instead of {before:.2%} "
+        f"of {asked:,} held-out sequences"
     )
     click.echo(f"{len(found)} figures with their data in {out}: {', '.join(found)}")
 
 
 def run_of(checkpoint: Path) -> Path:
-    """The folder where a checkpoint's metrics and earlier weights are: its run's, if it has one, else its own."""
+    """Return the folder with a checkpoint's metrics and weight history: its run's, or its own."""
     home = checkpoint.resolve().parent.parent
     return (
         home
@@ -88,7 +100,10 @@ def run_of(checkpoint: Path) -> Path:
 
 
 def earlier_weights(run: Path, step: int) -> dict[int, Path]:
-    """The weights that a run kept until `step`, evenly thinned: {step: file}. Empty for a checkpoint of no run."""
+    """Return the stored weights of a run up to `step`, evenly thinned: {step: file}.
+
+    Empty for a checkpoint without a run.
+    """
     from playground.runs.history import kept_steps, thinned, weights_path
 
     return {

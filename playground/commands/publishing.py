@@ -1,4 +1,4 @@
-"""push, pull, reproduce, gallery, deploy: errands on the Hub."""
+"""push, pull, reproduce, gallery and deploy: commands for the Hub."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .terminal import CHECKPOINTS, check_out, manifest_of, refuse
 
 
 def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What every errand on the Hub takes."""
+    """Add the options of every Hub command."""
     asks = click.option(
         "--ask-token",
         is_flag=True,
-        help="Ask for a token instead of taking what `hf auth login` left, or HF_TOKEN.",
+        help="Prompt for a token instead of using that of `hf auth login` or HF_TOKEN.",
     )
     return asks(
         click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")(command)
@@ -34,9 +34,9 @@ def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:
     "--branch",
     default="main",
     show_default=True,
-    help="The branch that gets the commit; made when it is missing.",
+    help="The branch for the commit; created if it is missing.",
 )
-@click.option("--private", is_flag=True, help="A repository that is made is seen by nobody else.")
+@click.option("--private", is_flag=True, help="Make a new repository private.")
 @click.option(
     "--with-data",
     is_flag=True,
@@ -47,8 +47,10 @@ def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:
     "licence",
     default="",
     metavar="ID",
-    help="The licence of what is published, such as mit or cc-by-4.0. [default: mit for tasks that the playground makes; that of the "
-    "dataset on the Hub that your rows are from; none for other rows]",
+    help=(
+        "The licence of the model, such as mit or cc-by-4.0. [default: mit for built-in tasks; "
+        "that of the source dataset for a dataset from the Hub; none for other datasets]"
+    ),
 )
 @click.option(
     "--dry-run",
@@ -57,19 +59,29 @@ def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:
 )
 @hub_options
 def push(
-    checkpoint: Path, repo: str, branch: str, private: bool, with_data: bool, licence: str, dry_run: bool, ask_token: bool, as_json: bool
-) -> None:  # fmt: skip
+    checkpoint: Path,
+    repo: str,
+    branch: str,
+    private: bool,
+    with_data: bool,
+    licence: str,
+    dry_run: bool,
+    ask_token: bool,
+    as_json: bool,
+) -> None:
     """Publish a checkpoint on the Hugging Face Hub, in one commit."""
     from playground.hub.forms import CannotPublish, form_of
 
     check_name(repo)
     if not is_branch(branch):
         refuse(
-            f"--branch {branch!r} cannot be the name of a branch; use letters, digits, dots, dashes, underscores and slashes"
+            f"--branch {branch!r} is not a valid branch name; use letters, digits, dots, "
+            "dashes, underscores and slashes"
         )
     if licence and licence not in LICENSES:
         refuse(
-            f"--license {licence!r} is not known to the Hub; give one such as mit, apache-2.0, cc-by-4.0 or cc0-1.0"
+            f"--license {licence!r} is not known to the Hub; give one such as mit, apache-2.0, "
+            "cc-by-4.0 or cc0-1.0"
         )
     try:
         form_of(manifest_of(checkpoint).config.family)
@@ -82,9 +94,17 @@ def push(
         else None
     )
     told = on_the_hub(
-        ask_token, needed=not dry_run, kind="plan" if dry_run else "push", license=licence, repo=repo, revision=branch,
-        private=private, with_data=with_data, checkpoint=str(checkpoint.resolve()), run=str(run) if run else "",
-    )  # fmt: skip
+        ask_token,
+        needed=not dry_run,
+        kind="plan" if dry_run else "push",
+        license=licence,
+        repo=repo,
+        revision=branch,
+        private=private,
+        with_data=with_data,
+        checkpoint=str(checkpoint.resolve()),
+        run=str(run) if run else "",
+    )
     if as_json:
         told.pop("card", None)
         click.echo(json.dumps(told))
@@ -93,15 +113,15 @@ def push(
 
 
 def show_plans(told: dict[str, Any], dry_run: bool) -> None:
-    """Every file and what became of it, or would."""
+    """Print each file with what was done, or would be done."""
     for plan in told["plans"]:
         whose = "private" if plan["private"] else "public"
-        state = "is there" if plan["exists"] else "would be made" if dry_run else "was made"
+        state = "exists" if plan["exists"] else "would be created" if dry_run else "was created"
         click.echo(f"{plan['kind']} {plan['repo']} ({whose}, branch {plan['revision']}): {state}")
         for change in plan["changes"]:
             click.echo(f"  {change['what']:8}{change['size']:>12,} bytes  {change['path']}")
     if not told.get("compared", True):
-        click.echo("no token is here, so this was not compared with what the Hub holds", err=True)
+        click.echo("no token was found, so this was not compared with the Hub", err=True)
     click.echo("nothing was written" if dry_run else told["url"])
 
 
@@ -116,11 +136,11 @@ def show_plans(told: dict[str, Any], dry_run: bool) -> None:
 )
 @hub_options
 def pull(repo: str, revision: str, out: Path | None, ask_token: bool, as_json: bool) -> None:
-    """Fetch a published model as a checkpoint; every file is checked before it counts."""
+    """Download a published model as a checkpoint; every file is validated."""
     check_name(repo, revision)
     out = out or CHECKPOINTS / repo.rpartition("/")[2]
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        refuse(f"--out {out} is there already and stays as it is; choose a new or an empty folder")
+        refuse(f"--out {out} already exists and stays as it is; choose a new or an empty folder")
     check_out(out, keeps_what_is_there=True)
     told = on_the_hub(ask_token, kind="pull", repo=repo, revision=revision, into=str(out.resolve()))
     if as_json:
@@ -129,7 +149,8 @@ def pull(repo: str, revision: str, out: Path | None, ask_token: bool, as_json: b
         )
     else:
         click.echo(
-            f"{out}: {told['task']}, {told['parameters']:,} parameters, step {told['step']}, commit {told['commit'][:12]}"
+            f"{out}: {told['task']}, {told['parameters']:,} parameters, step {told['step']}, "
+            f"commit {told['commit'][:12]}"
         )
 
 
@@ -138,7 +159,10 @@ def pull(repo: str, revision: str, out: Path | None, ask_token: bool, as_json: b
 @click.option("--revision", default="main", show_default=True, help="A branch, a tag or a commit.")
 @hub_options
 def reproduce(repo: str, revision: str, ask_token: bool, as_json: bool) -> None:
-    """Measure a published model again, beside what its card says. Exit code 1 where they differ."""
+    """Evaluate a published model, and compare the result with its card.
+
+    The exit code is 1 if they differ.
+    """
     check_name(repo, revision)
     told = on_the_hub(ask_token, kind="reproduce", repo=repo, revision=revision)
     card, measured = told["card"], told["measured"]
@@ -153,7 +177,8 @@ def reproduce(repo: str, revision: str, ask_token: bool, as_json: bool) -> None:
             else "no score"
         )
         click.echo(
-            f"the card says {said}; measured here {measured['exact_match']:.2%} of {measured['n']:,} held-out sequences"
+            f"the card reports {said}; measured here {measured['exact_match']:.2%} of "
+            f"{measured['n']:,} held-out sequences"
         )
     if card and abs(card["exact_match"] - measured["exact_match"]) >= 0.5 / measured["n"]:
         raise SystemExit(1)
@@ -174,7 +199,7 @@ def gallery(ask_token: bool, as_json: bool) -> None:
             f"{model['repo']:40} {model['task']:16} {size:>23} {exact:>8} {model['likes']:>5} likes"
         )
     if not models:
-        click.echo("no model with the playground's tag yet")
+        click.echo("no model has the playground's tag yet")
 
 
 @click.command()
@@ -182,14 +207,14 @@ def gallery(ask_token: bool, as_json: bool) -> None:
 @click.option(
     "--public",
     is_flag=True,
-    help="A Space that is made is open to everybody; left out, its owner decides that on the Hub.",
+    help="Make a new Space public; without it, your settings on the Hub decide.",
 )
 @click.option(
     "--dry-run", is_flag=True, help="List every file and what would happen to it; write nothing."
 )
 @hub_options
 def deploy(space: str, public: bool, dry_run: bool, ask_token: bool, as_json: bool) -> None:
-    """Put the playground itself on a Hugging Face Space, in one commit; the Space is made where it is missing."""
+    """Deploy the playground to a Hugging Face Space, in one commit; create a missing Space."""
     check_name(space)
     told = on_the_hub(
         ask_token,
@@ -205,19 +230,20 @@ def deploy(space: str, public: bool, dry_run: bool, ask_token: bool, as_json: bo
 
 
 def check_name(repo: str, revision: str = "main") -> None:
-    """Refuse what cannot be the name of a repository, or of a revision in it."""
+    """Reject an invalid name of a repository, or of a revision in it."""
     if not is_repo(repo):
         refuse(
-            f"{repo!r} is no repository; name one as user/name, with letters, digits, dots, dashes and underscores"
+            f"{repo!r} is not the name of a repository; write user/name, with letters, digits, "
+            "dots, dashes and underscores"
         )
     if not is_revision(revision):
-        refuse(f"--revision {revision!r} is no revision; name a branch, a tag or a commit")
+        refuse(f"--revision {revision!r} is not valid; name a branch, a tag or a commit")
 
 
 def on_the_hub(ask_token: bool, needed: bool = False, **errand: Any) -> dict[str, Any]:
-    """The result of an errand on the Hub; what it does meanwhile goes to stderr. A signal ends it.
+    """Run a Hub operation and return its result; progress goes to stderr. A signal ends it.
 
-    Without a token a plan becomes a preview, which asks nobody.
+    Without a token, a plan becomes a preview, which sends no authenticated request.
     """
     from playground.hub.jobs import begin, cancel, supervise
     from playground.hub.work import Errand
@@ -229,14 +255,14 @@ def on_the_hub(ask_token: bool, needed: bool = False, **errand: Any) -> dict[str
         token = get_token() or ""
     if needed and not token:
         refuse(
-            "publishing needs a token that may write: run `hf auth login`, set HF_TOKEN, or add --ask-token"
+            "publishing needs a token with write access: run `hf auth login`, set HF_TOKEN, or "
+            "add --ask-token"
         )
     if errand["kind"] == "plan" and not token:
         errand["kind"] = "preview"
     told_to_end: list[int] = []
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # its process inherits this: Ctrl-C is sent to both, and it is for us to end it
+    # The child inherits this. Ctrl-C reaches both processes, and this one ends the other.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     job = begin(
         Errand(**errand, token=token),
         on_say=lambda sentence: click.echo(f"{sentence} ...", err=True),

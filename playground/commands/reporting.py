@@ -1,4 +1,4 @@
-"""report: a checkpoint's story in one HTML file."""
+"""report: write an HTML report of a checkpoint."""
 
 from __future__ import annotations
 
@@ -20,21 +20,24 @@ from .terminal import manifest_of, refuse
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),
     required=True,
-    help="The HTML file that is written.",
+    help="Output HTML file.",
 )
 @click.option(
-    "--name", default="", help="What the report calls the model. [default: the name of its folder]"
+    "--name", default="", help="Name of the model in the report. [default: the name of its folder]"
 )
-@click.option("--overwrite", is_flag=True, help="Replace the file if there is one.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing file.")
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
 def report(checkpoint: Path, out: Path, name: str, overwrite: bool, as_json: bool) -> None:
-    """Write a checkpoint's report: scores with intervals, curves, attention, answers, settings and how to train it again, in one file
-    that needs no server and no network."""
+    """Write a report of a checkpoint as one self-contained HTML file.
+
+    It has scores with intervals, curves, attention, predictions, settings and the command that
+    repeats the training.
+    """
     manifest = manifest_of(checkpoint)
     if not out.resolve().parent.is_dir():
         refuse(f"--out {out} cannot be written: there is no such folder; choose another file")
     if out.exists() and not overwrite:
-        refuse(f"--out {out} is there already; choose another file, or add --overwrite")
+        refuse(f"--out {out} already exists; choose another file, or add --overwrite")
 
     from playground.plots.report import write_report
     from playground.tasks.rows import RowsError

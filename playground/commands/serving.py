@@ -1,4 +1,4 @@
-"""The command that opens the page. It imports little: worker processes import it again, with app.py."""
+"""The command that starts the web app. It imports little, because worker processes import it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ import click
 @click.option(
     "--browser/--no-browser",
     default=True,
-    help="Open a browser if there is a screen. [default: --browser]",
+    help="Open a browser if there is a display. [default: --browser]",
 )
 def app(host: str | None, port: int | None, share: bool, browser: bool) -> None:
     """Open the playground in a web page."""

@@ -1,4 +1,4 @@
-"""What every command shares: how it refuses, and how it finds checkpoints."""
+"""Helpers of all commands: error messages, progress bars, option types and output folders."""
 
 from __future__ import annotations
 
@@ -19,25 +19,27 @@ from click.core import ParameterSource
 from playground import CHECKPOINTS_DIR
 from playground.training.manifest import CheckpointError, read_manifest
 
-DEFAULT_COLUMNS, DEFAULT_ROWS = 80, 24  # of a terminal that reports no size
+DEFAULT_COLUMNS, DEFAULT_ROWS = 80, 24  # for a terminal that reports no size
 CHECKPOINTS = Path(os.environ.get("PLAYGROUND_CHECKPOINTS") or CHECKPOINTS_DIR)
 
 
 def refuse(message: str) -> NoReturn:
-    """End with exit code 2 and one line that says what to change."""
+    """Exit with code 2 and a one-line error message."""
     click.echo(f"playground: {message}", err=True)
     raise SystemExit(2)
 
 
 def told_by_torchrun(name: str) -> int:
-    """RANK, or LOCAL_RANK among those on this machine, where torchrun started several of us; else 0."""
+    """Return RANK or LOCAL_RANK as set by torchrun, else 0."""
     return int(os.environ[name]) if int(os.environ.get("WORLD_SIZE", 1)) > 1 else 0
 
 
 @contextmanager
 def one_voice() -> Iterator[None]:
-    """Of the processes that torchrun started on a machine, only the first is heard while the block lasts; what one of the others fails
-    of without having foreseen it is told behind the block."""
+    """Silence all processes of torchrun on a machine but the first during a `with` block.
+
+    An unexpected error of another process is printed after the block.
+    """
     if not told_by_torchrun("LOCAL_RANK"):
         yield
         return
@@ -46,7 +48,10 @@ def one_voice() -> Iterator[None]:
 
 
 def progress_bar(**options: Any) -> Any:
-    """A progress bar on stderr, drawn only on a terminal. tqdm would hide it on a terminal that reports no size."""
+    """Return a progress bar on stderr, drawn only on a terminal.
+
+    tqdm would hide it on a terminal that reports no size.
+    """
     from tqdm import tqdm
 
     size = {}
@@ -54,12 +59,12 @@ def progress_bar(**options: Any) -> Any:
         if not all(os.get_terminal_size(sys.stderr.fileno())):
             size = {"ncols": DEFAULT_COLUMNS, "nrows": DEFAULT_ROWS}
     except (OSError, ValueError):
-        pass  # no terminal
+        pass  # stderr is not a terminal
     return tqdm(**{"disable": None, "file": sys.stderr, **size, **options})
 
 
 def refuse_options(names: Iterable[str], reason: str) -> None:
-    """Refuse the first of these parameters that the command line gave."""
+    """Reject the first of these parameters that the command line sets."""
     context = click.get_current_context()
     parameters = {parameter.name: parameter for parameter in context.command.params}
     for name in names:
@@ -72,7 +77,7 @@ def option_name(setting: str) -> str:
 
 
 class Several(click.Option):
-    """An option that takes every word until the next option: --schemes learned rope."""
+    """An option that accepts every word up to the next option: --schemes learned rope."""
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
         super().add_to_parser(parser, ctx)
@@ -92,7 +97,7 @@ class Several(click.Option):
 
 
 class Group(click.Group):
-    """Commands in the order in which they were added, and examples as they stand."""
+    """A command group that lists commands in order, and prints the examples unchanged."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
@@ -109,10 +114,11 @@ def write_examples(examples: str | None, formatter: click.HelpFormatter) -> None
 
 
 def check_out(out: Path, keeps_what_is_there: bool) -> None:
-    """Refuse a folder that holds something else, or that cannot be written, before hours of training rather than after."""
+    """Reject an output folder with other content, or without write access, before the training."""
     if keeps_what_is_there and (out / "config.json").exists():
         refuse(
-            f"--out {out} already holds a checkpoint; choose another folder, go on with --resume {out}, or add --overwrite"
+            f"--out {out} already holds a checkpoint; choose another folder, continue it with "
+            f"--resume {out}, or add --overwrite"
         )
     if out.exists() and any(out.iterdir()) and not (out / "config.json").exists():
         refuse(f"--out {out} is a folder with other things in it; choose a new or empty one")
@@ -124,7 +130,7 @@ def check_out(out: Path, keeps_what_is_there: bool) -> None:
 
 
 def new_run_folder(parent: Path, task: str, seed: int) -> Path:
-    """Make a folder that no other command has, named by time, task and seed.
+    """Create a unique run folder, named by time, task and seed.
 
     The name alone is not unique: a loop over seeds starts several runs in one second.
     """
@@ -143,13 +149,15 @@ def new_run_folder(parent: Path, task: str, seed: int) -> Path:
 
 @contextmanager
 def reserve_out(out: Path, check: Callable[[], object]) -> Iterator[Callable[[], Path]]:
-    """Hold an output folder from the start of a command to its end, so that no second command writes it.
+    """Lock an output folder for the duration of a command, so that no second command writes it.
 
     Args:
         out: the folder; it need not exist.
-        check: refuses what the folder holds. It runs before and after the lock is taken.
+        check: rejects unsuitable content of the folder. It runs before and after the lock is taken.
 
-    Yields a function that returns where to save: `out`, or a new folder beside it if the content of `out` changed meanwhile.
+    Yields:
+        A function that returns where to save: `out`, or a new folder beside it if the content
+        of `out` has changed.
     """
     check()
     lock = out.parent / f".{out.name}.lock"
@@ -172,12 +180,13 @@ def reserve_out(out: Path, check: Callable[[], object]) -> Iterator[Callable[[],
                     lock.unlink()
     except filelock.Timeout:
         refuse(
-            f"--out {out} is in use by another command; choose another folder, or wait until that command ends"
+            f"--out {out} is in use by another command; choose another folder, or wait until "
+            "that command ends"
         )
 
 
 def _entries(folder: Path) -> tuple[Any, ...]:
-    """The names in a folder, and the identity of its checkpoint; () for a missing or empty folder."""
+    """Return the names in a folder, and the identity of its checkpoint; () if missing or empty."""
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     if "config.json" not in names:
         return tuple(names)

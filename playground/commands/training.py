@@ -1,4 +1,4 @@
-"""train, rows, evaluate, predict."""
+"""train, rows, evaluate and predict."""
 
 from __future__ import annotations
 
@@ -50,24 +50,32 @@ if TYPE_CHECKING:
 
 
 NAMED_APART = (
-    "task", "min_length", "max_length", "source_vocabulary", "target_vocabulary", "rows", "vocabulary", "longest_answer",
-)  # fmt: skip
+    "task",
+    "min_length",
+    "max_length",
+    "source_vocabulary",
+    "target_vocabulary",
+    "rows",
+    "vocabulary",
+    "longest_answer",
+)
 
 
 CHANGED_ON_RESUME = ("steps", "until", "eval_every", "eval_n", "device")
 
 
 def with_flags(message: str, flags: Mapping[str, str]) -> str:
-    """A message about settings with the options of the command line in place of their names."""
+    """Replace setting names in a message by the options of the command line."""
     for name in sorted(flags, key=len, reverse=True):
         message = re.sub(rf"(?<![\w-]){name}(?!\w)", flags[name], message)
     return message
 
 
 def speak_flags(error: SettingError, **flags: str) -> str:
-    """A setting's error with the command line's spelling of the names in it.
+    """Return a setting's error message with the option names of the command line.
 
-    Names that are words of English too (steps, norm) are replaced only where the error is about them, at their first occurrence.
+    Names that are also English words (steps, norm) are replaced only if the error is about
+    them, at their first occurrence.
     """
     options = (
         {name: option_name(name) for name in field_owner() if "_" in name}
@@ -83,7 +91,7 @@ def speak_flags(error: SettingError, **flags: str) -> str:
 
 
 def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """An option for every setting of a run; the config checks the values, so that there is one place that does."""
+    """Add an option for every setting of a run; the config validates the values."""
     for name in reversed([n for n in field_owner() if n not in NAMED_APART]):
         field = setting_of(name)
         kind = type(field.default)
@@ -103,7 +111,7 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Train(click.Command):
-    """Help in sections: sixty options in one list are hard to search."""
+    """A command with its help in sections, because sixty options in one list are hard to search."""
 
     SECTIONS: ClassVar = {
         "task": "Task",
@@ -137,18 +145,18 @@ python -m playground train --resume sorter --steps 1000"""
 
 
 def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """How rows of somebody's own are read."""
+    """Add the options for reading a dataset."""
     apart = click.option(
         "--words/--characters",
         "words",
         default=None,
-        help="What a symbol of the rows is. [default: as found]",
+        help="Whether a token of the dataset is a word or a character. [default: detected]",
     )
     return click.option(
         "--columns",
         default="",
         metavar="SOURCE,TARGET",
-        help="The columns of a table that hold the rows.",
+        help="The columns of a table with source and target.",
     )(apart(command))
 
 
@@ -156,7 +164,10 @@ def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--task",
     default=None,
-    help=f"What is learned: {', '.join(TASKS)}; or rows.tsv, data.csv, hub:user/dataset, path.py:function. [default: reverse]",
+    help=(
+        f"The task: {', '.join(TASKS)}; or rows.tsv, data.csv, hub:user/dataset, "
+        "path.py:function. [default: reverse]"
+    ),
 )
 @row_options
 @click.option(
@@ -164,54 +175,64 @@ def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
     "max_length",
     type=int,
     default=None,
-    help="Longest sequence. [default: 10; brackets: 16]",
+    help="Maximum length. [default: 10; brackets: 16]",
 )
 @click.option(
     "--min-length",
     type=int,
     default=None,
-    help="Shortest sequence. [default: the same as --length]",
+    help="Minimum length. [default: the same as --length]",
 )
 @click.option(
     "--family",
     type=click.Choice(list(FAMILIES)),
     default=None,
-    help="What kind of model learns it. [default: transformer]",
+    help="The architecture of the model. [default: transformer]",
 )
 @click.option(
     "--preset",
     type=click.Choice(list(PRESETS)),
     default=None,
-    help="Settings that go together. [default: fast, or the family's]",
+    help="A preset of settings. [default: fast, or the architecture's]",
 )
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
     default=None,
-    help="The checkpoint's folder. [default: in checkpoints/runs]",
+    help="Output folder of the checkpoint. [default: in checkpoints/runs]",
 )
 @click.option("--overwrite", is_flag=True, help="Replace the checkpoint that --out already holds.")
 @click.option(
     "--resume",
     type=click.Path(path_type=Path),
     default=None,
-    help="Go on from this checkpoint; --steps says how far in all.",
+    help="Continue from this checkpoint; --steps is the total number.",
 )
 @click.option(
-    "--weights-only", is_flag=True, help="Leave out what only resuming needs: a third of the size."
+    "--weights-only", is_flag=True, help="Save no state for resuming: a third of the size."
 )
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
 @setting_options
 def train(
-    task: str | None, columns: str, words: bool | None, max_length: int | None, min_length: int | None, preset: str | None,
-    out: Path | None, overwrite: bool, resume: Path | None, weights_only: bool, as_json: bool, **settings: Any,
-) -> None:  # fmt: skip
-    """Train a model and keep its checkpoint.
+    task: str | None,
+    columns: str,
+    words: bool | None,
+    max_length: int | None,
+    min_length: int | None,
+    preset: str | None,
+    out: Path | None,
+    overwrite: bool,
+    resume: Path | None,
+    weights_only: bool,
+    as_json: bool,
+    **settings: Any,
+) -> None:
+    """Train a model and save its checkpoint.
 
-    Defaults of settings stand in brackets; a preset or a family may bring others.
+    Defaults of settings are in brackets; a preset or an architecture may have others.
 
-    Started by torchrun, several processes train it together: --batch-size stays that of the whole batch, of which each trains its share,
-    and the first process alone speaks and writes.
+    Under torchrun, several processes train it together. --batch-size is that of the whole
+    batch, which is divided among the processes. Only the first process prints and writes.
     """
     click.get_current_context().with_resource(one_voice())
     given = {k: v for k, v in settings.items() if v is not None}
@@ -224,18 +245,19 @@ def train(
         given |= rows_given(task, columns, words, given)
     elif columns or words is not None:
         refuse(
-            "--columns, --words and --characters say how rows are read; name the rows with --task"
+            "--columns, --words and --characters describe a dataset; name the dataset with --task"
         )
     if resume is not None:
         if weights_only and out in (None, resume):
             refuse(
-                "--weights-only would leave nothing to resume in its place; name another folder with --out"
+                "--weights-only would replace the checkpoint by one that cannot be resumed; "
+                "name another folder with --out"
             )
         config = resumed_config(resume, given, preset)
         out = out or resume
     else:
         config = new_config(given, preset)
-    if not told_by_torchrun("RANK"):  # the first process alone writes
+    if not told_by_torchrun("RANK"):  # only the first process writes
         out = out or new_run_folder(CHECKPOINTS / "runs", config.task.task, config.training.seed)
         replaces = overwrite or out == resume
         where_to_save = click.get_current_context().with_resource(
@@ -263,14 +285,16 @@ def train(
     if scores:
         ranks.leave()
     if not ranks.first or out is None:
-        return  # whether it went well is for the first one to say: torchrun would end it while it saves if another failed before
+        # The first process reports the result. An error here would make torchrun end it while
+        # it saves.
+        return
     saved = where_to_save()
     try:
         save_checkpoint(saved, trainer, metrics, scores, resumable=not weights_only)
     except CheckpointError as error:
         failure, exit_code = f"{failure}; {error}" if failure else str(error), exit_code or 1
     else:
-        failure = failure and f"{failure}; saved to {saved}, go on with --resume {saved}"
+        failure = failure and f"{failure}; saved to {saved}, continue with --resume {saved}"
         if saved != out:
             changed = (
                 f"--out {out} changed during training and stays as it is; this run is in {saved}"
@@ -292,10 +316,12 @@ def train(
         click.echo(json.dumps(result))
     else:
         click.echo(
-            f"exact match {scores.exact_match:.2%}, symbols {scores.token_accuracy:.2%}, of {scores.n:,} held-out sequences"
+            f"exact match {scores.exact_match:.2%}, tokens {scores.token_accuracy:.2%}, of "
+            f"{scores.n:,} held-out sequences"
         )
         click.echo(
-            f"{trainer.step_count} steps in {trainer.seconds:.1f} s on {trainer.device.type}; checkpoint {out}"
+            f"{trainer.step_count} steps in {trainer.seconds:.1f} s on {trainer.device.type}; "
+            f"checkpoint {out}"
         )
 
 
@@ -304,8 +330,11 @@ def train(
 @row_options
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
 def rows(task: str, columns: str, words: bool | None, as_json: bool) -> None:
-    """Check rows of a task (a file of source, tab, target; a CSV; hub:user/dataset), show the first, and keep them here, where
-    checkpoints that were trained on them find them."""
+    """Check and store a dataset, and print its first examples.
+
+    TASK is a file (source, tab, target; or a CSV) or hub:user/dataset. Checkpoints that were
+    trained on the dataset find it where it is stored.
+    """
     found = rows_given(task, columns, words, {}, shown=0 if as_json else 8)
     if as_json:
         click.echo(json.dumps(found))
@@ -318,23 +347,23 @@ def rows(task: str, columns: str, words: bool | None, as_json: bool) -> None:
     type=click.IntRange(1, 100_000),
     default=2000,
     show_default=True,
-    help="Held-out sequences to ask.",
+    help="Number of held-out sequences.",
 )
 @click.option(
-    "--min-length", type=int, default=None, help="Shortest sequence. [default: the model's own]"
+    "--min-length", type=int, default=None, help="Minimum length. [default: the model's own]"
 )
 @click.option(
     "--length",
     "max_length",
     type=int,
     default=None,
-    help="Longest sequence. [default: the model's own]",
+    help="Maximum length. [default: the model's own]",
 )
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
 def evaluate(
     checkpoint: Path, n: int, min_length: int | None, max_length: int | None, as_json: bool
 ) -> None:
-    """Score a checkpoint on held-out sequences, which never trained it."""
+    """Evaluate a checkpoint on held-out sequences, which are not in its training data."""
     manifest = manifest_of(checkpoint)
     own = manifest.config.task
     try:
@@ -357,7 +386,8 @@ def evaluate(
         click.echo(json.dumps(dataclasses.asdict(scores) | {"checkpoint": str(checkpoint)}))
         return
     click.echo(
-        f"exact match {scores.exact_match:.2%}, symbols {scores.token_accuracy:.2%}, of {scores.n:,} held-out sequences"
+        f"exact match {scores.exact_match:.2%}, tokens {scores.token_accuracy:.2%}, of "
+        f"{scores.n:,} held-out sequences"
     )
     for line in scores.by_length:
         exact = (
@@ -379,7 +409,10 @@ def evaluate(
     help="End with one line of JSON: a list with an object for each sequence.",
 )
 def predict(checkpoint: Path, sequences: tuple[str, ...], as_json: bool) -> None:
-    """Write a checkpoint's answers to sequences such as "3 1 4", a line for each; `-` reads sequences from the lines of stdin."""
+    """Print a checkpoint's predictions for sequences such as "3 1 4", one line for each.
+
+    `-` reads sequences from the lines of stdin.
+    """
     manifest, family = model_of(checkpoint)
     import torch
 
@@ -404,14 +437,15 @@ def predict(checkpoint: Path, sequences: tuple[str, ...], as_json: bool) -> None
 
 
 def new_config(given: dict[str, Any], preset: str | None) -> RunConfig:
-    """The run that the options describe; it fits this machine."""
+    """Return the run that the options describe, after a check that it fits this machine."""
     flags = {} if "min_length" in given else {"min_length": "--length"}
     given.setdefault("min_length", given.get("max_length", default_length(given.get("task"))))
     if preset and "family" in given:
         of_preset = PRESETS[preset].settings.get("family", given["family"])
         if of_preset != given["family"]:
             refuse(
-                f"--preset {preset} is of the family {of_preset}, but --family is {given['family']}; leave one of them out"
+                f"--preset {preset} is of the architecture {of_preset}, but --family is "
+                f"{given['family']}; leave one of them out"
             )
     try:
         config = (
@@ -428,8 +462,10 @@ def new_config(given: dict[str, Any], preset: str | None) -> RunConfig:
 def rows_given(
     task: str, columns: str, words: bool | None, given: dict[str, Any], shown: int = 0
 ) -> dict[str, Any]:
-    """The settings of a run on the rows that `task` names, which are kept here from now on; what was found in them is told, with
-    the first ones where that is wanted."""
+    """Store the dataset that `task` names, and return the settings of a run on it.
+
+    A description of the dataset is printed, and its first examples if they are requested.
+    """
     longest = given.get("max_length", TaskConfig().max_length)
     drawn = {
         "symbols": given.get("symbols", 10),
@@ -445,7 +481,8 @@ def rows_given(
         refuse(str(error))
     except OSError as error:
         refuse(
-            f"the rows cannot be kept: {error.strerror or error}; make room, or set PLAYGROUND_CHECKPOINTS to another folder"
+            f"the dataset cannot be stored: {error.strerror or error}; free some space, or set "
+            "PLAYGROUND_CHECKPOINTS to another folder"
         )
     for source, target in found.preview(shown):
         click.echo(f"{' '.join(source)} → {' '.join(target)}")
@@ -457,12 +494,13 @@ def rows_given(
 
 
 def resumed_config(checkpoint: Path, given: dict[str, Any], preset: str | None) -> RunConfig:
-    """The checkpoint's run with the few settings changed that may change on the way."""
+    """Return the checkpoint's configuration with the changes that resuming allows."""
     fixed = sorted(set(given) - set(CHANGED_ON_RESUME)) + (["preset"] if preset else [])
     if fixed:
         allowed = ", ".join(map(option_name, CHANGED_ON_RESUME))
         refuse(
-            f"{option_name(fixed[0])} cannot change on --resume, which can take {allowed}; leave it out"
+            f"{option_name(fixed[0])} cannot change on --resume, which accepts {allowed}; leave "
+            "it out"
         )
     manifest = manifest_of(checkpoint)
     if (
@@ -472,7 +510,8 @@ def resumed_config(checkpoint: Path, given: dict[str, Any], preset: str | None) 
         <= manifest.step
     ):
         refuse(
-            f"{checkpoint} is at step {manifest.step} already; say with --steps how far it should go in all"
+            f"{checkpoint} is at step {manifest.step} already; give the total number of steps "
+            "with --steps"
         )
     try:
         config = manifest.config.replace(**given)
@@ -483,10 +522,11 @@ def resumed_config(checkpoint: Path, given: dict[str, Any], preset: str | None) 
 
 
 def learn(trainer: Trainer, metrics: list[Any]) -> tuple[str, int]:
-    """Train to the end under a progress bar. Returns why it ended before, if it did, and the exit code for that.
+    """Train to the end with a progress bar.
 
-    A signal is looked at between two steps: in the middle of one, weights and generators would not belong together. Of several
-    processes, all end after the same step, whichever of them was told to.
+    Returns the reason if it ended early, and the exit code. Signals are handled between two
+    steps, because weights and generators are inconsistent within one. Several processes all end
+    after the same step.
     """
     from playground.training.threads import ThreadChoice
     from playground.training.trainer import TELL_EVERY, TrainingDiverged
@@ -496,7 +536,7 @@ def learn(trainer: Trainer, metrics: list[Any]) -> tuple[str, int]:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: told_to_end.append(number))
     total = trainer.settings.steps
-    shown = None if trainer.ranks.first else True  # None: where somebody can see it
+    shown = None if trainer.ranks.first else True  # None: tqdm draws on a terminal only
     with progress_bar(total=total, initial=trainer.step_count, unit="step", disable=shown) as bar:
         try:
             while trainer.should_continue():
@@ -509,11 +549,11 @@ def learn(trainer: Trainer, metrics: list[Any]) -> tuple[str, int]:
                         loss=f"{steps[-1].loss:.4f}", exact_match=f"{steps[-1].exact_match:.2%}"
                     )
                 if told := trainer.ranks.most(max(told_to_end, default=0)):
-                    return f"told to end at step {trainer.step_count}", 128 + told
+                    return f"stopped by a signal at step {trainer.step_count}", 128 + told
         except TrainingDiverged as error:
             return str(error), 1
         except RuntimeError as error:
             if trainer.ranks.size == 1 or not trainer.ranks.first:
                 raise
-            return f"a process failed or is gone at step {trainer.step_count} ({error})", 1
+            return f"a process failed or ended at step {trainer.step_count} ({error})", 1
     return "", 0

@@ -1,1 +1,4 @@
-"""Pretrained models from the Hub beside the one from scratch: the same questions, the same metric. Importing this alone loads nothing."""
+"""Pretrained models from the Hub, compared with the model trained here on the same examples.
+
+All models get the same metric. Importing this package alone loads nothing.
+"""

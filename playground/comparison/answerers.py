@@ -1,7 +1,8 @@
-"""Those who are asked: the model from scratch, pretrained ones that write on or fill gaps, and baselines that know nothing.
+"""The models of the benchmark: the checkpoint, pretrained language models and baselines.
 
-Each answers an item and, if it can, gives every candidate a score: the log-probability that it would write it (natural logarithm).
-Shapes: B batch, C candidates, P tokens of a prompt, T tokens of an answer, V vocabulary.
+Each predicts an answer for an example and, if it can, scores every candidate with its
+log-probability (natural logarithm). Shapes: B batch, C candidates, P tokens of a prompt, T
+tokens of an answer, V vocabulary.
 """
 
 from __future__ import annotations
@@ -25,21 +26,20 @@ from .prompts import first_line, fitting, masked_prompt, prompt_for
 from .scoring import read_answer
 from .work import Refused, Tell
 
-SPARE_TOKENS = (
-    4  # that a model may write beyond the longest answer, to show whether it would have stopped
-)
+SPARE_TOKENS = 4  # extra tokens beyond the longest answer, to see if the model would have stopped
 ROWS_AT_A_TIME = 16  # sequences in one forward pass
 
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer as it came.
+    """A prediction for one example.
 
     prompt   the text that was sent
-    tokens   what the model saw of it, one text for each of its `ids`
-    raw      what it wrote, as it wrote it
-    read     the symbols in that; None for a slot that holds none, and altogether None where the line is no list of symbols
-    log_probability   of the right answer given what was shown; None where it was not measured
+    tokens   the input tokens as the model gets them, one text for each of its `ids`
+    raw      the generated text, unchanged
+    read     its symbols; None for a position without a symbol, and None as a whole if the line
+             is not a list of symbols
+    log_probability   that of the target given the input; None if it was not measured
     """
 
     prompt: str
@@ -51,7 +51,7 @@ class Answer:
 
 
 class Answerer:
-    """Somebody who is asked. `way` says how; `note` what a reader of its scores must know."""
+    """A model of the benchmark. `way` names the decoding, `note` a caveat about its scores."""
 
     name: str
     what: str
@@ -66,11 +66,11 @@ class Answerer:
         raise NotImplementedError
 
     def scores(self, item: Item, candidates: Sequence[tuple[str, ...]]) -> list[float]:
-        """The log-probability of each candidate."""
+        """Return the log-probability of each candidate."""
         raise NotImplementedError
 
     def estimate(self, items: Sequence[Item], ranked: Sequence[Item]) -> tuple[float, str] | None:
-        """Seconds that all this will take, from a forward pass that is measured now, and the measurement in words."""
+        """Measure one forward pass, and return the total seconds and the measurement as text."""
         return None
 
 
@@ -78,9 +78,9 @@ class Answerer:
 
 
 class Copy(Answerer):
-    """Writes the question as its answer."""
+    """A baseline that copies the input."""
 
-    name, what, way, ranks = "copy the input", "baseline", "writes the input again", True
+    name, what, way, ranks = "copy the input", "baseline", "copies the input", True
 
     def answer(self, item: Item) -> Answer:
         return Answer("", [], [], item.asked, item.question)
@@ -90,7 +90,7 @@ class Copy(Answerer):
 
 
 class MostFrequent(Answerer):
-    """Writes the question's most frequent symbol, as often as the answer is long."""
+    """A baseline that repeats the most frequent symbol of the input, as long as the target is."""
 
     name, what, way = (
         "most frequent symbol",
@@ -104,13 +104,13 @@ class MostFrequent(Answerer):
 
 
 class CommonestTarget(Answerer):
-    """Writes one and the same target, whatever the question: the one that most of the items have."""
+    """A baseline that always predicts the most frequent target of the examples."""
 
     name, what, ranks = "commonest target", "baseline", True
 
     def __init__(self, items: Sequence[Item]) -> None:
         self.target = commonest_target(items)
-        self.way = "always writes the target that most of these sequences have"
+        self.way = "always the most frequent target of these sequences"
 
     def answer(self, item: Item) -> Answer:
         return Answer("", [], [], " ".join(self.target), self.target)
@@ -120,7 +120,10 @@ class CommonestTarget(Answerer):
 
 
 class Chance:
-    """What blind guessing gets, calculated: every symbol that targets hold, and every candidate, is as likely as any other."""
+    """The expected scores of random guessing, calculated.
+
+    Every symbol that occurs in targets is equally likely, and so is every candidate.
+    """
 
     name, what, way = "chance", "baseline", "calculated"
 
@@ -128,7 +131,7 @@ class Chance:
     def scores(
         items: Sequence[Item], symbols: int, ranked: Sequence[Item]
     ) -> dict[str, float | None]:
-        """`symbols` is how many different symbols targets of the task hold."""
+        """Return the scores; `symbols` is the number of different symbols in targets."""
         chances = [1 / len(candidates_for(item, items)) for item in ranked]
         return {
             "exact_match": sum(symbols ** -len(item.answer) for item in items) / len(items),
@@ -143,7 +146,7 @@ class Chance:
 class Scratch(Answerer):
     """A checkpoint of this playground."""
 
-    what, way = "trained on this task", "writes symbol by symbol, greedily"
+    what, way = "trained on this task", "greedy decoding, token by token"
 
     def __init__(self, name: str, task: Task, family: Family) -> None:
         self.name, self.task, self.family = name, task, family.eval()
@@ -171,14 +174,14 @@ class Scratch(Answerer):
 
     @torch.no_grad()
     def scores(self, item: Item, candidates: Sequence[tuple[str, ...]]) -> list[float]:
-        """Teacher-forced: each symbol, and EOS, given the candidate's own ones before it."""
+        """Score with teacher forcing: each symbol, and EOS, given the candidate's own prefix."""
         batch = batch_of(self.task, item.question, list(candidates))
         logits_CTV = self.family(batch.source_BS, batch.decoder_input_BT)
         return _summed(logits_CTV, batch.labels_BT, batch.labels_BT != PAD)
 
 
 def _summed(logits_BTV: Tensor, labels_BT: Tensor, counts_BT: Tensor) -> list[float]:
-    """For each row, the sum of its labels' log-probabilities where they count."""
+    """Return for each sequence the sum of the labels' log-probabilities where they count."""
     chosen_BT = logits_BTV.float().log_softmax(-1).gather(-1, labels_BT[..., None])[..., 0]
     summed: list[float] = torch.where(counts_BT, chosen_BT, 0.0).sum(1).tolist()
     return summed
@@ -188,7 +191,7 @@ def _summed(logits_BTV: Tensor, labels_BT: Tensor, counts_BT: Tensor) -> list[fl
 
 
 class Pretrained(Answerer):
-    """What the two kinds share: a pipeline, the worked examples that fit, what the tokenizer makes of a text."""
+    """The common part: a pipeline, the few-shot examples that fit, and the tokenizer."""
 
     def __init__(self, name: str, what: str, pipe: Any, symbols: Sequence[str], tell: Tell) -> None:
         self.name, self.what, self.pipe, self.symbols, self.tell = (
@@ -204,7 +207,7 @@ class Pretrained(Answerer):
 
     @property
     def positions(self) -> int:
-        """How many tokens the model can see at once."""
+        """Return how many tokens the model can attend to at once."""
         told = [
             getattr(self.model.config, "max_position_embeddings", None),
             getattr(self.tokenizer, "model_max_length", None),
@@ -212,24 +215,29 @@ class Pretrained(Answerer):
         return min([each for each in told if isinstance(each, int) and each > 0], default=512)
 
     def fit(self, examples: Sequence[Item], wanted: int, tokens_with: Any) -> None:
-        """Take as many of the wanted examples as there are positions for, and say so where it is fewer."""
+        """Take as many of the wanted examples as there are positions for; note if they are
+        fewer."""
         wanted = min(wanted, len(examples))
         most = fitting(wanted, self.positions, tokens_with)
         if most is None:
             raise Refused(
-                f"{self.name} sees {self.positions:,} tokens at once and the longest question takes {tokens_with(0):,}; compare on a "
-                "checkpoint of shorter sequences, or choose a model with more positions"
+                f"{self.name} has {self.positions:,} positions and the longest input takes "
+                f"{tokens_with(0):,} tokens; choose a checkpoint of shorter sequences, or a "
+                "model with more positions"
             )
         self.examples = tuple(examples[:most])
         if most < wanted:
-            self.note = f"{most} worked examples instead of {wanted}: more do not fit into its {self.positions:,} positions"
+            self.note = (
+                f"{most} few-shot examples instead of {wanted}: more do not fit into its "
+                f"{self.positions:,} positions"
+            )
 
     def ids_of(self, text: str) -> list[int]:
         ids: list[int] = self.tokenizer(text)["input_ids"]
         return ids
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """What each token stands for."""
+        """Return the text of each token."""
         return [self.tokenizer.decode([token], clean_up_tokenization_spaces=False) for token in ids]
 
     def add_note(self, sentence: str) -> None:
@@ -240,7 +248,8 @@ class Pretrained(Answerer):
 
 
 class Causal(Pretrained):
-    """A model that writes on behind the prompt, greedily, until the line ends."""
+    """A causal language model: greedy text generation after the prompt, up to the end of the
+    line."""
 
     ranks = True
 
@@ -270,27 +279,33 @@ class Causal(Pretrained):
             lambda k: len(self.ids_of(prompt_for(longest, examples[:k]))) + self.most_new,
         )
         self.way = (
-            f"writes on greedily behind {len(self.examples)} worked examples, until the line ends"
+            f"greedy generation after {len(self.examples)} few-shot examples, up to the end of "
+            "the line"
         )
         together = self.tokenizer.encode(" " + " ".join(symbols), add_special_tokens=False)
         if len(together) != len(symbols):
             self.add_note(
-                f"its tokenizer makes {len(together)} tokens of the {len(symbols)} symbols"
+                f"its tokenizer splits the {len(symbols)} symbols into {len(together)} tokens"
             )
 
     def answer(self, item: Item) -> Answer:
         prompt = prompt_for(item, self.examples)
         written = self.pipe(
-            prompt, max_new_tokens=self.most_new, do_sample=False, return_full_text=False, clean_up_tokenization_spaces=False,
-            pad_token_id=self.tokenizer.eos_token_id, stopping_criteria=self._stopping(len(self.ids_of(prompt))),
-        )[0]["generated_text"]  # fmt: skip
+            prompt,
+            max_new_tokens=self.most_new,
+            do_sample=False,
+            return_full_text=False,
+            clean_up_tokenization_spaces=False,
+            pad_token_id=self.tokenizer.eos_token_id,
+            stopping_criteria=self._stopping(len(self.ids_of(prompt))),
+        )[0]["generated_text"]
         ids = self.ids_of(prompt)
         return Answer(
             prompt, self.pieces(ids), ids, written, read_answer(first_line(written), self.symbols)
         )
 
     def _stopping(self, prompt_tokens: int) -> Any:
-        """Ends an answer with its line, and at once when nobody wants it any more."""
+        """Stop at the end of the line, and at once if the job is cancelled."""
         from transformers import StoppingCriteria, StoppingCriteriaList
 
         tokenizer, tell = self.tokenizer, self.tell
@@ -304,7 +319,7 @@ class Causal(Pretrained):
         return StoppingCriteriaList([LineEnd()])
 
     def _tails(self, prompt: str, candidates: Sequence[tuple[str, ...]]) -> list[list[int]]:
-        """The tokens with which each candidate goes on behind the prompt."""
+        """Return the tokens of each candidate after the prompt."""
         ids = self.ids_of(prompt)
         tails = []
         for each in candidates:
@@ -319,7 +334,10 @@ class Causal(Pretrained):
 
     @torch.no_grad()
     def scores(self, item: Item, candidates: Sequence[tuple[str, ...]]) -> list[float]:
-        """The prompt is read once; each candidate goes on from its keys and values, and its tokens' log-probabilities are summed."""
+        """Score each candidate by the sum of its tokens' log-probabilities.
+
+        The prompt is encoded once; each candidate continues from its cached keys and values.
+        """
         prompt = prompt_for(item, self.examples)
         prompt_1P = self.tensor([self.ids_of(prompt)])
         tails = self._tails(prompt, candidates)
@@ -334,7 +352,7 @@ class Causal(Pretrained):
                 [[1] * len(tail) + [0] * (widest - len(tail)) for tail in part]
             ).bool()
             first_CV = read.logits[:, -1].expand(len(part), -1)
-            past = copy.deepcopy(read.past_key_values)  # which grows with what is read after it
+            past = copy.deepcopy(read.past_key_values)  # the forward pass extends it in place
             past.batch_repeat_interleave(len(part))
             rest_CTV = (
                 self.model(tails_CT[:, :-1], past_key_values=past, use_cache=True).logits
@@ -371,23 +389,32 @@ class Causal(Pretrained):
 
 
 class Masked(Pretrained):
-    """A model that fills gaps: the answer's places are masked and it says what belongs there. It is told how long the answer is.
+    """A masked language model: predicts masked positions of the answer, whose length is given.
 
-    `at_once` masks all of them. Otherwise one place at a time is masked and the others show the right answer, which leaks: who knows
-    only that an answer is made of the question's symbols finds the missing one without knowing the rule.
+    `at_once` masks all of them. Otherwise one position at a time is masked and the others show
+    the target, which leaks: from the other symbols alone one can infer the missing one if the
+    target is a permutation of the input.
     """
 
     def __init__(
-        self, name: str, what: str, pipe: Any, symbols: Sequence[str], tell: Tell,
-        items: Sequence[Item], examples: Sequence[Item], wanted: int,
+        self,
+        name: str,
+        what: str,
+        pipe: Any,
+        symbols: Sequence[str],
+        tell: Tell,
+        items: Sequence[Item],
+        examples: Sequence[Item],
+        wanted: int,
         at_once: bool,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(name, what, pipe, symbols, tell)
         self.at_once = self.ranks = at_once
         self.mask = self.tokenizer.mask_token
         if not self.mask:
             raise Refused(
-                f"{name} has no mask token, so it has no gaps to fill; choose a model that was trained with masks"
+                f"{name} has no mask token, so it cannot predict masked positions; choose a "
+                "masked language model"
             )
         self.symbol_ids = {symbol: self._id_of(symbol) for symbol in symbols}
         longest = max(items, key=lambda item: len(item.question) + len(item.answer))
@@ -397,31 +424,38 @@ class Masked(Pretrained):
             lambda k: len(self.ids_of(masked_prompt(longest, examples[:k], self.mask))),
         )
         shown = (
-            "all slots masked at once"
+            "all positions masked at once"
             if at_once
-            else "one slot masked at a time, the others shown RIGHT (this leaks)"
+            else "one position masked at a time, the others show the target (this leaks)"
         )
-        self.way = f"fills the answer's slots behind {len(self.examples)} worked examples, {shown}"
+        self.way = f"fill-mask after {len(self.examples)} few-shot examples, {shown}"
         same = [
             symbol
             for symbol, token in self.symbol_ids.items()
             if list(self.symbol_ids.values()).index(token) != symbols.index(symbol)
         ]
         if same:
-            self.add_note(f"its tokenizer cannot tell {' '.join(same)} from other symbols")
+            self.add_note(
+                f"its tokenizer maps {' '.join(same)} to the same token as another symbol"
+            )
 
     def _id_of(self, symbol: str) -> int:
-        """The token of a symbol behind a blank."""
+        """Return the token of a symbol after a space."""
         for text in (f" {symbol}", symbol):
             ids = self.tokenizer.encode(text, add_special_tokens=False)
             if len(ids) == 1 and ids[0] != self.tokenizer.unk_token_id:
                 return int(ids[0])
         raise Refused(
-            f"{self.name} has no single token for {symbol!r}, so a masked slot cannot hold it; compare on a task of digits"
+            f"{self.name} has no single token for {symbol!r}, so it cannot predict it at one "
+            "masked position; compare on a task of digits"
         )
 
     def _fill(self, text: str) -> tuple[list[str], Tensor, list[int]]:
-        """The likeliest token of each gap, the log-probabilities there (gaps, V), and the tokens of the text."""
+        """Predict the masks of a text.
+
+        Returns the likeliest token of each mask, the log-probabilities there (masks, V), and
+        the tokens of the text.
+        """
         self.tell.check()
         inputs = self.pipe.preprocess(text)
         ids = inputs["input_ids"][0].tolist()
@@ -448,13 +482,16 @@ class Masked(Pretrained):
             first = first or (text, ids)
             written += best
             summed += float(log_GV.cpu().gather(1, right[sorted(each)][:, None]).sum())
-        assert first is not None  # an answer has a symbol
+        assert first is not None  # an answer has at least one symbol
         read = tuple(each if each in self.symbols else None for each in written)
         return Answer(first[0], self.pieces(first[1]), first[1], " ".join(written), read, summed)
 
     @torch.no_grad()
     def scores(self, item: Item, candidates: Sequence[tuple[str, ...]]) -> list[float]:
-        """Pseudo-log-likelihood (Salazar et al. 2020): each symbol of a candidate given all its other ones, summed."""
+        """Score by pseudo-log-likelihood (Salazar et al. 2020).
+
+        Each symbol of a candidate is predicted from all its other symbols; the results are summed.
+        """
         ids = self.ids_of(masked_prompt(item, self.examples, self.mask))
         slots = [place for place, token in enumerate(ids) if token == self.tokenizer.mask_token_id]
         rows, labels, owners = [], [], []
@@ -492,12 +529,19 @@ class Masked(Pretrained):
         )
         return (
             passes * forward,
-            f"one forward pass of {ids_1P.shape[1]} tokens took {forward:.2f} s, and {passes:,} are needed",
+            (
+                f"one forward pass of {ids_1P.shape[1]} tokens took {forward:.2f} s, and "
+                f"{passes:,} are needed"
+            ),
         )
 
 
 def by_elimination(item: Item) -> tuple[str | None, ...]:
-    """What somebody fills in who is shown all other symbols and knows only that an answer is made of the question's: the one left over."""
+    """Predict each symbol from the others alone, given that the target permutes the input.
+
+    The result at a position is the one symbol of the input that is left over, or None if there
+    are several.
+    """
     filled: list[str | None] = []
     for place in range(len(item.answer)):
         left = list(item.question)

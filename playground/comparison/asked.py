@@ -1,4 +1,4 @@
-"""What a visitor asked of a pretrained model, read with care: every field has a type, a range and a sentence for when it does not fit."""
+"""Validation of requests about pretrained models: types, ranges and error messages."""
 
 from __future__ import annotations
 
@@ -12,26 +12,25 @@ LONGEST_TEXT = 4000  # characters
 def text_of(
     what: dict[str, Any], name: str = "text", most: int = LONGEST_TEXT, usual: str | None = None
 ) -> str:
-    """A text that is not empty.
+    """Return a text that is not empty.
 
     Raises:
-        Refused: for what is no text, empty, or longer than `most` characters.
+        Refused: if the value is not a text, is empty, or is longer than `most` characters.
     """
     value = what.get(name, usual)
     if not isinstance(value, str) or not value.strip():
         raise Refused(f"{name} is empty; type some text")
     if len(value) > most:
         raise Refused(f"{name} has {len(value):,} characters; give at most {most:,}")
-    return (
-        value.replace("\x00", "").encode("utf-8", "replace").decode()
-    )  # half a surrogate pair is no text for a tokenizer
+    # tokenizers reject an unpaired surrogate
+    return value.replace("\x00", "").encode("utf-8", "replace").decode()
 
 
 def number_of(what: dict[str, Any], name: str, usual: float, low: float, high: float) -> float:
-    """A number in a range; NaN is none.
+    """Return a number in a range; NaN is rejected.
 
     Raises:
-        Refused: naming what was given and what is accepted.
+        Refused: with the value and the accepted range.
     """
     value = what.get(name, usual)
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
@@ -42,10 +41,10 @@ def number_of(what: dict[str, Any], name: str, usual: float, low: float, high: f
 
 
 def whole_of(what: dict[str, Any], name: str, usual: int, low: int, high: int) -> int:
-    """A whole number in a range.
+    """Return a whole number in a range.
 
     Raises:
-        Refused: naming what was given and what is accepted.
+        Refused: with the value and the accepted range.
     """
     value = what.get(name, usual)
     if type(value) is not int or not low <= value <= high:
@@ -56,10 +55,10 @@ def whole_of(what: dict[str, Any], name: str, usual: int, low: int, high: int) -
 
 
 def choice_of(what: dict[str, Any], name: str, choices: tuple[str, ...], usual: str) -> str:
-    """One of some words.
+    """Return one of several words.
 
     Raises:
-        Refused: naming the words.
+        Refused: with the accepted words.
     """
     value = what.get(name, usual)
     if value not in choices:
@@ -68,10 +67,10 @@ def choice_of(what: dict[str, Any], name: str, choices: tuple[str, ...], usual: 
 
 
 def words_of(what: dict[str, Any], name: str, usual: tuple[str, ...], most: int) -> list[str]:
-    """A few short words.
+    """Return a few short words.
 
     Raises:
-        Refused: for more than `most`, or for what is no word.
+        Refused: for more than `most` words, or for a value that is not a word.
     """
     value = what.get(name, list(usual))
     if (

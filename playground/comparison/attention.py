@@ -1,4 +1,4 @@
-"""Where a pretrained model's heads look on a prompt, and the scores that they look by.
+"""Attention weights and attention scores of a pretrained model on a prompt.
 
 Shapes: L layers, H heads, Q queries, M memory, B batch, K head size.
 """
@@ -23,25 +23,22 @@ from .asked import text_of, whole_of
 from .pretrained import CAUSAL, MASKED, Found, find, kind_of, open_pipeline, read_config
 from .work import Refused, Tell
 
-MOST_TOKENS = (
-    64  # of a prompt whose heads are shown: 12 x 12 heads of 64 x 64 are 1.2 MB of thousandths
-)
+# tokens of a prompt; 12 x 12 heads of 64 x 64 weights take 1.2 MB of JSON
+MOST_TOKENS = 64
 THE_CAT = "The cat sat on the mat"
 RECORDING = "eager-with-scores"
 
-Scores = list[
-    tuple[Tensor, Tensor | None]
-]  # of every layer, BHQM, and the mask that was added to them
+Scores = list[tuple[Tensor, Tensor | None]]  # per layer: BHQM, and the mask that was added
 _scores: ContextVar[Scores] = ContextVar("_scores")
 
 
 @dataclass(frozen=True)
 class Inside:
-    """A model opened to be looked into.
+    """A model loaded for inspection.
 
-    model        transformers' own, without the head for a task; attention is the explicit kind
-    tokenizer    its own, which knows where in the text every token stands
-    kind         "causal", "masked", or empty for an encoder without a head for either
+    model        the model of transformers without its task head, with eager attention
+    tokenizer    its fast tokenizer, which returns the offsets of the tokens
+    kind         "causal", "masked", or empty for an encoder without either head
     """
 
     found: Found
@@ -52,13 +49,13 @@ class Inside:
 
 @dataclass(frozen=True)
 class Look:
-    """Every head on one prompt.
+    """The attention and the hidden states of one forward pass.
 
-    weights_LHQM    attention: rows sum to one
+    weights_LHQM    attention weights: each query's sum to one
     scores_LHQM     queries times keys, scaled, before the mask and the softmax
-    possible_QM     which tokens a query may look at
-    hidden_LQD      the residual stream: L + 1 of them, the embedding first; where a final norm follows the last layer (`ends_with_norm`),
-                    the last of them is behind that norm
+    possible_QM     True where a query may attend to a key
+    hidden_LQD      the residual stream, L + 1 vectors with the embedding first; if a final norm
+                    follows the last layer (`ends_with_norm`), the last one is its output
     """
 
     ids: list[int]
@@ -69,10 +66,11 @@ class Look:
 
 
 def attention(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
-    """Every head on a prompt, the raw scores of one head, and what one word looks at.
+    """Return all attention weights on a prompt, one head's scores, and the tokens of a word.
 
-    `what`: model, text (`THE_CAT`), layer and head (1 and 1, counted from one; whose scores), word ("sat", may be missing in the text).
-    `weights` holds LHQM thousandths, packed as Inspect's; `scores` and `head_weights` are QM numbers of the one head.
+    `what`: model, text (`THE_CAT`), layer and head (1 and 1, counted from one; for the scores),
+    word ("sat", may be absent from the text). `weights` holds LHQM thousandths, packed as in
+    Inspect; `scores` and `head_weights` are the QM numbers of the one head.
     """
     text, word = text_of(what, usual=THE_CAT), what.get("word", "sat")
     inside = open_inside(what.get("model"), tell)
@@ -82,22 +80,23 @@ def attention(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     )
     spans, ids = [tuple(span) for span in coded["offset_mapping"]], coded["input_ids"]
     if not ids:
-        raise Refused("this text is no token to this model; type some words")
-    tell.say(f"Looking at {len(ids)} tokens")
+        raise Refused("the text has no tokens for this model; type some words")
+    tell.say(f"Running the model on {len(ids)} tokens")
     look = look_inside(inside.model, ids)
     layers, heads = look.weights_LHQM.shape[:2]
     if layer > layers or head > heads:
         raise Refused(
-            f"layer {layer}, head {head} is none of {inside.found.name}'s: it has {layers} layers of {heads} heads"
+            f"layer {layer}, head {head} does not exist: {inside.found.name} has {layers} "
+            f"layers of {heads} heads"
         )
     whole = len(inside.tokenizer(text, verbose=False)["input_ids"])
     return {
         "model": inside.found.name,
         "text": text,
         "kind": inside.kind,
-        "direction": "left to right: a token sees itself and what stands before it"
+        "direction": "left to right: each token attends to itself and earlier tokens"
         if inside.kind == CAUSAL
-        else "both ways: every token sees every other one",
+        else "bidirectional: every token attends to every token",
         "tokens": inside.tokenizer.convert_ids_to_tokens(ids),
         "spans": [list(span) for span in spans],
         "layers": layers,
@@ -117,10 +116,11 @@ def attention(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
 
 
 def open_inside(name: Any, tell: Tell) -> Inside:
-    """Open any model of transformers to look into; one that is open already for what it was trained for is not loaded twice.
+    """Load a model of transformers for inspection; an already loaded one is shared.
 
     Raises:
-        Refused: for a model without self-attention over one text, or with a tokenizer that cannot say where its tokens stand.
+        Refused: for a model without self-attention over one text, or with a tokenizer that does
+            not return offsets.
     """
     found = find(name, tell)
     config = read_config(found.folder, found.name)
@@ -135,26 +135,28 @@ def open_inside(name: Any, tell: Tell) -> Inside:
     pipe = open_pipeline(task, found, tell)
     if pipe.model.config.is_encoder_decoder:
         raise Refused(
-            f"{found.name} has an encoder and a decoder; name an encoder such as BERT or a decoder such as GPT-2"
+            f"{found.name} has an encoder and a decoder; name an encoder such as BERT or a "
+            "decoder such as GPT-2"
         )
     if not getattr(pipe.tokenizer, "is_fast", False):
         raise Refused(
-            f"{found.name} has a tokenizer that does not say where its tokens stand in a text; choose another model"
+            f"{found.name} has a tokenizer that returns no token offsets; choose another model"
         )
     return Inside(found, pipe.model.base_model, pipe.tokenizer, kind)
 
 
 @torch.no_grad()
 def look_inside(model: Any, ids: list[int]) -> Look:
-    """One pass over one text.
+    """Run the model on one text.
 
     Raises:
-        Refused: when the text is too long for the model, or it is built so that its heads cannot be seen.
+        Refused: if the text is too long for the model, or the model does not return its attention.
     """
     longest = getattr(model.config, "max_position_embeddings", None) or len(ids)
     if len(ids) > longest:
         raise Refused(
-            f"that is {len(ids):,} tokens and this model reads at most {longest:,}; shorten the text"
+            f"the text has {len(ids):,} tokens and this model accepts at most {longest:,}; "
+            "shorten the text"
         )
     given_BQ = torch.tensor([ids], device=model.device)
     with scores_recorded(model) as scores:
@@ -167,13 +169,15 @@ def look_inside(model: Any, ids: list[int]) -> Look:
     weights = getattr(output, "attentions", None)
     if not weights or not scores or len(weights) != len(scores):
         raise Refused(
-            f"{type(model).__name__} does not give its attention away; choose a model such as BERT or GPT-2"
+            f"{type(model).__name__} does not return its attention; choose a model such as BERT "
+            "or GPT-2"
         )
     weights_LHQM = torch.cat([each.float() for each in weights]).cpu()
     hidden_LQD = torch.cat([each.float() for each in output.hidden_states]).cpu()
     scores_LHQM = torch.cat([each.float() for each, _ in scores]).cpu()
     possible_QM = torch.zeros(scores_LHQM.shape[2:], dtype=torch.bool)
-    for each, mask in scores:  # layers may differ: what any of them may look at is possible
+    # masks may differ between layers; a position is possible if any layer may attend to it
+    for each, mask in scores:
         possible_QM |= (
             torch.ones_like(possible_QM)
             if mask is None
@@ -183,17 +187,22 @@ def look_inside(model: Any, ids: list[int]) -> Look:
 
 
 def ends_with_norm(model: Any) -> bool:
-    """Whether a norm follows the last layer, as in GPT-2 and LLaMA kinds: transformers gives the last layer's vectors behind it only."""
-    stack = getattr(model, "decoder", model)  # OPT's stands in a part of its own
+    """Return whether a norm follows the last layer, as in GPT-2 and LLaMA models.
+
+    For these, transformers returns the last layer's hidden states after the norm only.
+    """
+    stack = getattr(model, "decoder", model)  # OPT keeps its layers in a submodule
     return any(type(part).__name__.endswith("Norm") for part in stack.children())
 
 
 @contextmanager
 def scores_recorded(model: Any) -> Iterator[Scores]:
-    """While this is open, every attention of the model in this thread appends its scores and its mask to the list.
+    """Record the scores and the mask of every attention call in a `with` block.
+
+    Only the calls of this model in this thread are recorded.
 
     Raises:
-        Refused: for a model whose attention cannot be exchanged.
+        Refused: for a model whose attention implementation cannot be replaced.
     """
     before, recorded = model.config._attn_implementation, Scores()
     token = _scores.set(recorded)
@@ -201,7 +210,8 @@ def scores_recorded(model: Any) -> Iterator[Scores]:
         model.set_attn_implementation(RECORDING)
         if model.config._attn_implementation != RECORDING:
             raise Refused(
-                f"{type(model).__name__} does not let its attention be looked into; choose a model such as BERT or GPT-2"
+                f"{type(model).__name__} does not support recording of its attention; choose a "
+                "model such as BERT or GPT-2"
             )
         yield recorded
     finally:
@@ -210,21 +220,32 @@ def scores_recorded(model: Any) -> Iterator[Scores]:
 
 
 def _attend(
-    module: Any, query_BHQK: Tensor, key_BHMK: Tensor, value_BHMK: Tensor, attention_mask: Tensor | None,
-    scaling: float | None = None, dropout: float = 0.0, softcap: float | None = None, s_aux: Tensor | None = None, **_: Any,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Attention as Vaswani et al. 2017, section 3.2.1, writes it, with its scores recorded. Heads that share keys get copies.
+    module: Any,
+    query_BHQK: Tensor,
+    key_BHMK: Tensor,
+    value_BHMK: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
+    **_: Any,
+) -> tuple[Tensor, Tensor]:
+    """Compute attention as in Vaswani et al. 2017, section 3.2.1, and record the scores.
+
+    Shared key and value heads are repeated.
 
     Raises:
-        Refused: where the model does something else with its scores (Gemma 2 caps them, GPT-OSS adds sinks); what is shown would not be
-            what it computes.
+        Refused: if the model changes its scores (Gemma 2 caps them, GPT-OSS adds sinks),
+            because the recorded scores would not be those of the model.
     """
     changes = [
         name for name, value in (("softcap", softcap), ("s_aux", s_aux)) if value is not None
     ]
     if changes:
         raise Refused(
-            f"{type(module).__name__} changes its scores before the softmax ({changes[0]}); choose a model such as BERT or GPT-2"
+            f"{type(module).__name__} changes its scores before the softmax ({changes[0]}); "
+            "choose a model such as BERT or GPT-2"
         )
     shared = query_BHQK.shape[1] // key_BHMK.shape[1]
     key_BHMK, value_BHMK = (
@@ -244,7 +265,10 @@ AttentionMaskInterface.register(RECORDING, eager_mask)
 
 
 def tokens_of(word: str, text: str, spans: list[tuple[int, int]]) -> list[list[int]]:
-    """The tokens of every occurrence of a whole word, upper or lower case. A token that takes the blank before it belongs to it."""
+    """Return the tokens of every occurrence of a whole word, in upper or lower case.
+
+    A token that includes the preceding space belongs to the word.
+    """
     if not word.strip():
         return []
     matches = re.finditer(rf"(?<!\w){re.escape(word.strip())}(?!\w)", text, re.IGNORECASE)

@@ -1,6 +1,7 @@
-"""A classification head on a pretrained model: by chance at first, then trained on a visitor's few labelled texts.
+"""A classification head on a pretrained model: randomly initialized, then trained on a user's
+texts.
 
-Shapes: B texts at once, Q tokens, C labels.
+Shapes: B batch, Q tokens, C labels.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ from .work import Refused, Tell
 
 MOST_ROWS, MOST_LABELS, MOST_BYTES = 2000, 20, 1_000_000
 LONGEST_ROW, LONGEST_LABEL = 1000, 40  # characters
-LONGEST_TOKENS = 128  # of a text while it is trained on; what follows is left out
+LONGEST_TOKENS = 128  # maximum tokens of a text during training; the rest is truncated
 HELD_OUT = 0.2
-SAID = 5  # faults of a CSV that are told in full
-LOOKS = 12  # at the held-out texts while it is trained
+SAID = 5  # maximum number of reported CSV errors
+LOOKS = 12  # evaluations on the held-out texts during training
 MOST = {"steps": 2000, "batch_size": 64, "tokens": LONGEST_TOKENS}
-HOSTED_MOST = {"steps": 200, "batch_size": 16, "tokens": 64}  # where strangers share the machine
-FEW_STEPS = 60  # with fewer, a fresh head hardly moves
-HEADS = 10  # drawn by chance for the demonstration
+HOSTED_MOST = {"steps": 200, "batch_size": 16, "tokens": 64}  # on a shared instance
+FEW_STEPS = 60  # a new head hardly changes in fewer steps
+HEADS = 10  # randomly initialized heads of the demonstration
 LABELS = ("NEGATIVE", "POSITIVE")
 
 
@@ -50,10 +51,11 @@ LABELS = ("NEGATIVE", "POSITIVE")
 
 
 def classify(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
-    """What a model with a classification head says of a text; one that has none gets `HEADS` fresh ones, and each may say another thing.
+    """Classify a text; a model without a classification head gets `HEADS` random ones.
 
-    `what`: model, text. With a head of its own: as `free` says. Without: `heads`, for each seed the label (POSITIVE or NEGATIVE) and its
-    probability; `votes`, how often each label won; `trained` is false.
+    `what`: model, text. With a head of its own, the result is that of `free`. Without one:
+    `heads`, for each seed the label (POSITIVE or NEGATIVE) and its probability; `votes`, the
+    number of heads per label; `trained` is false.
     """
     text = text_of(what)
     found = find(what.get("model", ""), tell)
@@ -62,7 +64,7 @@ def classify(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     if not fresh:
         return {"model": found.name, "text": text, **classified(pipe, text, fresh)}
     ids = read(pipe, text)
-    tell.say(f"Asking {HEADS} heads that nobody has trained")
+    tell.say(f"Running {HEADS} randomly initialized heads")
     heads = []
     for seed in range(HEADS):
         probabilities = _by_chance(pipe.model, fresh, ids, seed)
@@ -71,7 +73,7 @@ def classify(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
         heads.append({"seed": seed, "label": label, "probability": probabilities[best]})
         tell.row(heads[-1])
     votes = {label: sum(head["label"] == label for head in heads) for label in LABELS}
-    said = " and ".join(f"{votes[label]} say {label}" for label in reversed(LABELS))
+    said = " and ".join(f"{votes[label]} predict {label}" for label in reversed(LABELS))
     return {
         "model": found.name,
         "text": text,
@@ -79,14 +81,20 @@ def classify(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
         "heads": heads,
         "votes": votes,
         "notes": [
-            f"{UNTRAINED}. Of {HEADS} heads that were drawn by chance and never trained, {said}: the label is the seed's, not the text's"
+            (
+                f"{UNTRAINED}. Of {HEADS} randomly initialized heads {said}: the label depends "
+                "on the seed, not on the text"
+            )
         ],
     }
 
 
 @torch.no_grad()
 def _by_chance(model: Any, fresh: list[str], ids: list[int], seed: int) -> list[float]:
-    """The probabilities of the labels with the head's weights drawn anew, as the model's configuration says; its own are put back."""
+    """Return the label probabilities with a newly initialized head.
+
+    The initialization is that of the model's configuration. The model's own weights are restored.
+    """
     weights = {name: each for name, each in model.named_parameters() if name in fresh}
     before = {name: each.clone() for name, each in weights.items()}
     chance = torch.Generator().manual_seed(seed)
@@ -109,7 +117,7 @@ def _by_chance(model: Any, fresh: list[str], ids: list[int], seed: int) -> list[
 
 @dataclass(frozen=True)
 class Labelled:
-    """Texts with labels. `labels` are in alphabetical order; a row is a text and the place of its label in there."""
+    """Texts with labels: `labels` in alphabetical order; a row is a text and its label index."""
 
     labels: list[str]
     training: list[tuple[str, int]]
@@ -118,10 +126,12 @@ class Labelled:
 
 
 def read_labelled(content: str, seed: int = 0) -> Labelled:
-    """A CSV file with the columns text and label; a fifth of each label, one row at least, is held out.
+    """Parse a CSV file with the columns text and label, and hold out a fifth of each label.
+
+    At least one text of each label is held out.
 
     Raises:
-        Refused: naming the lines that cannot be used, all counted and the first few told.
+        Refused: with the number of invalid lines and the first few of them.
     """
     if len(content.encode("utf-8", "replace")) > MOST_BYTES:
         raise Refused(
@@ -129,7 +139,7 @@ def read_labelled(content: str, seed: int = 0) -> Labelled:
         )
     reader = csv.reader(io.StringIO(content.removeprefix("\ufeff"), newline=""), strict=True)
     faults: list[str] = []
-    rows: dict[str, tuple[str, int]] = {}  # by text: its label, and the line where it stands
+    rows: dict[str, tuple[str, int]] = {}  # by text: its label and its line number
     twice = 0
     try:
         header = [name.strip().lower() for name in next(reader, [])]
@@ -144,7 +154,8 @@ def read_labelled(content: str, seed: int = 0) -> Labelled:
                 continue
             if len(cells) != width:
                 faults.append(
-                    f"line {line} has {len(cells)} cells, not {width} (a text with a comma stands in quotes)"
+                    f"line {line} has {len(cells)} cells, not {width} (put a text with a comma "
+                    "in quotes)"
                 )
                 continue
             text, label = cells[text_at].strip(), cells[label_at].strip()
@@ -152,7 +163,8 @@ def read_labelled(content: str, seed: int = 0) -> Labelled:
                 faults.append(f"line {line} {fault}")
             elif text in rows and rows[text][0] != label:
                 faults.append(
-                    f"line {line} calls a text {label!r} that line {rows[text][1]} calls {rows[text][0]!r}"
+                    f"line {line} labels a text {label!r} that line {rows[text][1]} labels "
+                    f"{rows[text][0]!r}"
                 )
             elif text in rows:
                 twice += 1
@@ -160,33 +172,35 @@ def read_labelled(content: str, seed: int = 0) -> Labelled:
                 rows[text] = (label, line)
     except csv.Error as error:
         raise Refused(
-            f"line {reader.line_num} is no CSV: {error}; put texts with quotes or line ends in quotes"
+            f"line {reader.line_num} is not valid CSV: {error}; put texts with quotes or line "
+            "breaks in quotes"
         ) from None
     if faults:
-        more = f", and {len(faults) - SAID:,} lines more" if len(faults) > SAID else ""
+        more = f", and {len(faults) - SAID:,} more lines" if len(faults) > SAID else ""
         raise Refused(f"{'; '.join(faults[:SAID])}{more}")
     labels = sorted({label for label, _ in rows.values()})
     if not 2 <= len(labels) <= MOST_LABELS:
-        raise Refused(f"there are {len(labels)} labels in it; give 2 to {MOST_LABELS}")
+        raise Refused(f"the CSV has {len(labels)} labels; give 2 to {MOST_LABELS}")
     if len(rows) > MOST_ROWS:
-        raise Refused(f"there are {len(rows):,} rows in it; give at most {MOST_ROWS:,}")
+        raise Refused(f"the CSV has {len(rows):,} rows; give at most {MOST_ROWS:,}")
     training, held_out, draw = [], [], random.Random(seed)
     for place, label in enumerate(labels):
         texts = sorted(text for text, (its, _) in rows.items() if its == label)
         if len(texts) < 2:
             raise Refused(
-                f"the label {label!r} has one text only; give two at least, one to learn from and one held out"
+                f"the label {label!r} has only one text; give at least two, one to train on and "
+                "one to hold out"
             )
         draw.shuffle(texts)
         n = max(1, round(HELD_OUT * len(texts)))
         held_out += [(text, place) for text in texts[:n]]
         training += [(text, place) for text in texts[n:]]
-    notes = [f"{twice} rows stood there more than once and count once"] if twice else []
+    notes = [f"{twice} duplicate rows were removed"] if twice else []
     return Labelled(labels, training, held_out, notes)
 
 
 def _fault(text: str, label: str) -> str:
-    """What is wrong with a row, if anything."""
+    """Return what is wrong with a row, or an empty text."""
     if not text or not label:
         return f"has no {'text' if not text else 'label'}"
     if len(text) > LONGEST_ROW or len(label) > LONGEST_LABEL:
@@ -199,7 +213,7 @@ def _fault(text: str, label: str) -> str:
     return (
         ""
         if all(letter.isprintable() or letter in "\n\r\t" for letter in text + label)
-        else "holds control characters"
+        else "contains control characters"
     )
 
 
@@ -207,21 +221,24 @@ def _fault(text: str, label: str) -> str:
 
 
 def train_classifier(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
-    """Put a fresh head on a model and train it on labelled texts.
+    """Put a new head on a model and train it on labelled texts.
 
-    `what`: model, csv (the file's content), sentence (asked before and after), train ("all" or "head": the head alone, the rest stays as it
-    was), epochs (3, and more for few rows), batch_size (16), learning_rate (5e-5, or 3e-3 for the head alone), seed (0).
+    `what`: model, csv (the content of the file), sentence (classified before and after), train
+    ("all", or "head" with the rest frozen), epochs (3, and more for few rows), batch_size (16),
+    learning_rate (5e-5, or 3e-3 for the head alone), seed (0).
 
-    A row is told at each look at the held-out texts: step, loss (mean since the last look), held_out_accuracy. The result has the
-    `before` and `after` of the sentence, `held_out` (right, n, accuracy, and its 95 % interval), `chance` and `most_frequent` beside it,
-    and where folders may be used as models, `folder`, which can be named as one.
+    Each evaluation on the held-out texts reports a row: step, loss (mean since the last
+    evaluation), held_out_accuracy. The result has `before` and `after` of the sentence,
+    `held_out` (right, n, accuracy, and its 95 % interval), the baselines `chance` and
+    `most_frequent`, and if local folders are allowed as models, `folder`, which can be used as
+    one.
 
     Raises:
-        Refused: for a CSV with faults, or when it does not fit into memory, with the estimate.
+        Refused: for an invalid CSV, or if training does not fit into memory, with the estimate.
     """
     content, sentence = what.get("csv"), text_of(what, "sentence", LONGEST_ROW, "a good film")
     if not isinstance(content, str) or not content.strip():
-        raise Refused("there are no rows; paste or choose a CSV with the columns text and label")
+        raise Refused("the CSV is missing; paste or choose one with the columns text and label")
     everything = choice_of(what, "train", ("all", "head"), "all") == "all"
     most = MOST if folders_allowed() else HOSTED_MOST
     size, seed = (
@@ -237,10 +254,11 @@ def train_classifier(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     if steps > most["steps"]:
         less = "fewer epochs" if an_epoch <= most["steps"] else "larger batches, or fewer rows"
         raise Refused(
-            f"{epochs} epochs of {len(rows.training):,} rows are {steps:,} steps; {most['steps']:,} are the most: take {less}"
+            f"{epochs} epochs of {len(rows.training):,} rows are {steps:,} steps; the maximum "
+            f"is {most['steps']:,}: use {less}"
         )
     found = find(what.get("model", ""), tell)
-    let_go()  # what was opened for others is opened again when it is asked for
+    let_go()  # free memory; other models are loaded again on request
     model, tokenizer, fresh = _with_head(found, rows.labels, seed, tell)
     if not everything:
         for name, weight in model.named_parameters():
@@ -248,7 +266,7 @@ def train_classifier(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     needed = memory_estimate(model, size, most["tokens"])
     _check_memory(found.name, needed)
     tell.say(
-        f"Training takes about {needed / 1e9:.2g} GB; asking first what a head says that nobody has trained"
+        f"Training takes about {needed / 1e9:.2g} GB; first running the randomly initialized head"
     )
     lessons = _Lessons(model, tokenizer, rows, most["tokens"])
     before = lessons.asked(sentence)
@@ -282,16 +300,18 @@ def train_classifier(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
         if folder
         else [
             *rows.notes,
-            "this playground keeps no models of its visitors: the trained head is gone now",
+            "this playground stores no trained models of its users: the trained head was deleted",
         ],
     }
 
 
 def memory_estimate(model: Any, batch_size: int, tokens: int) -> int:
-    """Bytes that training takes: 4 a weight, 12 more a trained one (its gradient and Adam's two means), and the activations.
+    """Estimate the memory for training in bytes.
 
-    These follow Korthikanti et al. 2022, section 4.1: s b h (34 + 5 a s / h) bytes a layer at 16 bits, twice that at 32; only layers
-    with something to train before them keep theirs.
+    Each weight takes 4 bytes, and each trained one 12 more (its gradient and Adam's two
+    moments). The activations follow Korthikanti et al. 2022, section 4.1: s b h (34 + 5 a s /
+    h) bytes per layer at 16 bits, twice that at 32. Only layers after the first trained one
+    store theirs.
     """
     config = model.config
     layers, heads, hidden = (
@@ -308,15 +328,18 @@ def _check_memory(name: str, needed: int) -> None:
     free = free_memory()
     if needed > 0.9 * free:
         raise Refused(
-            f"training {name} takes about {needed / 1e9:.1f} GB and {free / 1e9:.1f} GB are free; train the head alone, take a smaller "
-            "batch_size, or choose a smaller model",
+            f"training {name} takes about {needed / 1e9:.1f} GB and {free / 1e9:.1f} GB are "
+            "free; train the head alone, reduce batch_size, or choose a smaller model",
             again=True,
         )
 
 
 def _with_head(found: Found, labels: list[str], seed: int, tell: Tell) -> tuple[Any, Any, set[str]]:
-    """A model of its own with a fresh head, its tokenizer, and the names of the fresh weights. It is loaded the way every model is,
-    checks included; then its head is made for these labels."""
+    """Load a private copy of a model with a new head for these labels.
+
+    Returns the model, its tokenizer and the names of the newly initialized weights. The model
+    goes through the same checks as every other; the head is then built for the labels.
+    """
     from transformers import AutoModelForSequenceClassification
 
     pipe = open_pipeline("text-classification", found, tell)
@@ -334,7 +357,7 @@ def _with_head(found: Found, labels: list[str], seed: int, tell: Tell) -> tuple[
         {label: place for place, label in enumerate(labels)},
     )
     config.problem_type = "single_label_classification"
-    if tokenizer.pad_token_id is None:  # GPT-2 has none; what stands there is masked anyway
+    if tokenizer.pad_token_id is None:  # GPT-2 has none; padding is masked in any case
         tokenizer.pad_token = tokenizer.eos_token
     config.pad_token_id = tokenizer.pad_token_id
     with torch.random.fork_rng(devices=[]):
@@ -351,7 +374,7 @@ def _with_head(found: Found, labels: list[str], seed: int, tell: Tell) -> tuple[
 
 
 class _Lessons:
-    """A model, its tokenizer, and labelled texts as tokens, `tokens` of each at most."""
+    """A model, its tokenizer, and labelled texts as at most `tokens` tokens each."""
 
     def __init__(self, model: Any, tokenizer: Any, rows: Labelled, tokens: int) -> None:
         self.model, self.tokenizer, self.labels = model, tokenizer, rows.labels
@@ -360,7 +383,7 @@ class _Lessons:
         self.longest = min(tokens, int(positions), int(tokenizer.model_max_length))
 
     def logits(self, texts: list[str]) -> Tensor:
-        """Scores of the labels, BC."""
+        """Return the logits of the labels, BC."""
         coded = self.tokenizer(
             texts, return_tensors="pt", padding=True, truncation=True, max_length=self.longest
         )
@@ -369,7 +392,7 @@ class _Lessons:
 
     @torch.no_grad()
     def asked(self, sentence: str) -> list[dict[str, Any]]:
-        """The labels of a sentence with their probabilities, the most probable first."""
+        """Return the labels of a sentence with their probabilities, the most probable first."""
         self.model.eval()
         probabilities = self.logits([sentence])[0].float().softmax(-1).tolist()
         rows = [
@@ -380,7 +403,7 @@ class _Lessons:
 
     @torch.no_grad()
     def right(self, tell: Tell) -> int:
-        """How many of the held-out texts get their label."""
+        """Return how many held-out texts are classified correctly."""
         self.model.eval()
         count = 0
         for start in range(0, len(self.held_out), 32):
@@ -391,7 +414,11 @@ class _Lessons:
 
 
 def _train(lessons: _Lessons, rate: float, epochs: int, size: int, seed: int, tell: Tell) -> float:
-    """AdamW, a tenth of the steps to warm up, then down to zero, as Devlin et al. 2018, appendix A.2 and A.3. Seconds that it took."""
+    """Train with AdamW and return the seconds it took.
+
+    The learning rate warms up over a tenth of the steps and decays to zero, as in Devlin et al.
+    2018, appendix A.2 and A.3.
+    """
     model, draw, n = lessons.model, random.Random(seed), len(lessons.held_out)
     weights = [each for each in model.parameters() if each.requires_grad]
     steps = epochs * math.ceil(len(lessons.training) / size)
@@ -421,7 +448,8 @@ def _train(lessons: _Lessons, rate: float, epochs: int, size: int, seed: int, te
         norm = torch.nn.utils.clip_grad_norm_(weights, 1.0)
         if not bool(torch.isfinite(norm)):
             raise Refused(
-                f"training left the numbers at step {step} (loss {float(loss.detach()):.3g}); take a lower learning_rate"
+                f"training diverged at step {step} (loss {float(loss.detach()):.3g}); use a "
+                "lower learning_rate"
             )
         optimizer.step()
         schedule.step()
@@ -429,7 +457,8 @@ def _train(lessons: _Lessons, rate: float, epochs: int, size: int, seed: int, te
         if step == 1:
             seconds = steps * (time.perf_counter() - stepped) + steps // every * looked
             tell.say(
-                f"Training on {len(lessons.training):,} texts: {steps:,} steps, about {_about(seconds)}"
+                f"Training on {len(lessons.training):,} texts: {steps:,} steps, about "
+                f"{_about(seconds)}"
             )
         if step % every == 0 or step == steps:
             row = {
@@ -448,17 +477,17 @@ def _about(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} minutes"
 
 
-# Keeping
+# Saving
 
 
 def trained_models() -> Path:
-    """Where trained classifiers are kept: among the runs, which no repository holds."""
+    """Return the folder of trained classifiers, which lies among the runs, outside of git."""
     root = os.environ.get("PLAYGROUND_CHECKPOINTS") or CHECKPOINTS_DIR
     return Path(root) / "runs" / "classifiers"
 
 
 def _save(model: Any, tokenizer: Any, found: Found, tell: Tell) -> str:
-    """Write a model as a folder that can be named as one; it appears there whole or not at all."""
+    """Write a model atomically as a folder that can be used as a model."""
     tell.say("Writing the trained model")
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(found.name).name)[:40] or "model"
     home = trained_models()
@@ -471,7 +500,7 @@ def _save(model: Any, tokenizer: Any, found: Found, tell: Tell) -> str:
         weights = (fresh / "model.safetensors").read_bytes()
         folder = home / f"{name}-{hashlib.sha256(weights).hexdigest()[:8]}"
         if folder.exists():
-            return str(folder)  # the very same weights were kept before
+            return str(folder)  # the same weights were saved before
         with open(fresh / "model.safetensors", "rb+") as file:
             os.fsync(file.fileno())
         os.rename(fresh, folder)

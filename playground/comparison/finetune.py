@@ -1,12 +1,12 @@
-"""Fine-tuning: a pretrained model trained further on a checkpoint's task, by the Trainer that trained the checkpoint.
+"""Fine-tuning: a pretrained model is trained further on a checkpoint's task, with the Trainer.
 
-What comes of it is a folder as transformers writes it, which every part of the comparison takes as a model: for as long as it stands
-under checkpoints/compared, by the short name `tuned:` and its own.
+The result is a folder in the format of transformers, which every part of the comparison accepts
+as a model. If it lies under checkpoints/compared, its name is `tuned:` and the folder name.
 
-Rows as they are told, each with its "kind":
+Rows as they are reported, each with its "kind":
 
-    memory   bytes that training takes, by what takes them, and how many are free; `model`: the name under which the result will be
-    step     what was measured at a step; step 0 is the model as it came
+    memory   estimated bytes by purpose, and the free ones; `model` is the name of the result
+    step     the metrics at a step; step 0 is the pretrained model
 """
 
 from __future__ import annotations
@@ -53,26 +53,28 @@ STEPS = 100
 LEARNING_RATE = 2e-4
 BATCH_SIZE = 16
 WARMUP_SHARE = 0.1
-LOOKS = 10  # at held-out sequences, on the way
-WORDING = 16  # tokens of a prompt beside its symbols, before a tokenizer was asked
+LOOKS = 10  # evaluations on held-out sequences during training
+WORDING = 16  # estimate of a prompt's tokens besides its symbols, without a tokenizer
 MOST = {"steps": 5000, "batch_size": 256, "n": 1000}
-HOSTED_MOST = {"steps": 200, "batch_size": 16, "n": 40}  # where strangers share the machine
-HOSTED_KEPT = 6  # fine-tuned models on its disk; the oldest of whoever brings one more goes first
-KEPT_FOR = 3600.0  # seconds in which a model does not make way for another visitor's
+HOSTED_MOST = {"steps": 200, "batch_size": 16, "n": 40}  # on a shared instance
+HOSTED_KEPT = 6  # fine-tuned models stored on a shared instance
+KEPT_FOR = 3600.0  # seconds for which another user's model cannot be evicted
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What is fine-tuned on what.
+    """A fine-tuning request.
 
-    checkpoint     the folder whose task it is; put here by the server or the command line, never by a browser
-    into           the folder that gets the result, likewise; empty for one under checkpoints/compared
-    model          a name on the Hub, a folder where those are allowed, or what was fine-tuned before
-    steps          updates of the weights
-    learning_rate  its peak, after a warm-up over a tenth of the steps; then it falls along a cosine
-    batch_size     sequences in an update
-    n              held-out sequences behind each score
-    owner          the fingerprint of whoever asks, likewise put here by the server; empty at the command line
+    checkpoint     the folder whose task is used; set by the server or the command line, never
+                   by a browser
+    into           the output folder, set likewise; empty for one under checkpoints/compared
+    model          a name on the Hub, a folder if those are allowed, or a model that was
+                   fine-tuned before
+    steps          training steps
+    learning_rate  the peak, after a warm-up over a tenth of the steps; then cosine decay
+    batch_size     sequences per step
+    n              held-out sequences per evaluation
+    owner          the fingerprint of the user, set by the server; empty on the command line
     seed           the same seed gives the same losses on the same machine
     """
 
@@ -88,7 +90,7 @@ class Asked:
 
     @classmethod
     def of(cls, what: dict[str, Any]) -> Asked:
-        """Raises Refused for what cannot be asked."""
+        """Validate a request; raises Refused if it is invalid."""
         most = MOST if folders_allowed() else HOSTED_MOST
 
         def number(name: str, default: float, low: float, high: float) -> Any:
@@ -100,30 +102,46 @@ class Asked:
                 or not low <= value <= high
             ):
                 raise Refused(
-                    f"{name} is {str(value)[:40]}; give a {'whole ' if whole else ''}number from {low:g} to {high:,g}"
+                    f"{name} is {str(value)[:40]}; give a {'whole ' if whole else ''}number "
+                    f"from {low:g} to {high:,g}"
                 )
             return value
 
         checkpoint, model = what.get("checkpoint"), what.get("model")
         if not isinstance(checkpoint, str) or not checkpoint:
-            raise Refused("choose a checkpoint, whose task the model is to learn")
+            raise Refused("choose a checkpoint; the model is trained on its task")
         if not isinstance(model, str) or not model.strip():
             raise Refused("name a model to fine-tune, such as gpt2")
         return cls(
-            checkpoint, str(what.get("into") or ""), str(what.get("owner") or ""), model, number("steps", STEPS, 1, most["steps"]),
-            float(number("learning_rate", LEARNING_RATE, 1e-8, 0.1)), number("batch_size", BATCH_SIZE, 1, most["batch_size"]),
-            number("n", min(64, most["n"]), 1, most["n"]), number("seed", 0, 0, 2**31 - 1),
-        )  # fmt: skip
+            checkpoint,
+            str(what.get("into") or ""),
+            str(what.get("owner") or ""),
+            model,
+            number("steps", STEPS, 1, most["steps"]),
+            float(number("learning_rate", LEARNING_RATE, 1e-8, 0.1)),
+            number("batch_size", BATCH_SIZE, 1, most["batch_size"]),
+            number("n", min(64, most["n"]), 1, most["n"]),
+            number("seed", 0, 0, 2**31 - 1),
+        )
 
     def run_config(self, task: TaskConfig) -> RunConfig:
-        """The settings of the Trainer; its model part only says what the task needs, for the family is there already."""
+        """Return the settings of the Trainer; the model part holds only what the task needs."""
         vocabulary = task.vocabulary_size + len(SPECIAL)
         positions = task.longest + 1
         training = TrainConfig(
-            steps=self.steps, batch_size=self.batch_size, learning_rate=self.learning_rate, schedule="cosine",
-            warmup=round(WARMUP_SHARE * self.steps), decay_steps=self.steps, beta2=0.999, epsilon=1e-8,
-            eval_every=math.ceil(self.steps / LOOKS), eval_n=self.n, seed=self.seed, threads=torch.get_num_threads(),
-        )  # fmt: skip
+            steps=self.steps,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            schedule="cosine",
+            warmup=round(WARMUP_SHARE * self.steps),
+            decay_steps=self.steps,
+            beta2=0.999,
+            epsilon=1e-8,
+            eval_every=math.ceil(self.steps / LOOKS),
+            eval_n=self.n,
+            seed=self.seed,
+            threads=torch.get_num_threads(),
+        )
         return RunConfig(
             task,
             ModelConfig(
@@ -134,11 +152,11 @@ class Asked:
 
 
 def finetune(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
-    """Train a pretrained model further. `what`: see Asked. Whoever cancels it keeps the weights so far.
+    """Train a pretrained model further. `what`: see Asked. A cancellation saves the weights so far.
 
     Raises:
-        Refused: for what cannot be trained, does not fit into memory, or cannot be saved.
-        Cancelled: before the first update.
+        Refused: if the model cannot be trained, does not fit into memory, or cannot be saved.
+        Cancelled: before the first step.
     """
     asked = Asked.of(what)
     task = read_manifest(Path(asked.checkpoint)).config.task
@@ -160,7 +178,7 @@ def finetune(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
         }
     )
     pipe, kind = open_of_a_kind(found, tell)
-    let_go(found.folder)  # it is ours alone from here on: its weights will be others
+    let_go(found.folder)  # training changes its weights, so no other job may share it
     rules = task.load()
     family = (TunedCausal if kind == CAUSAL else TunedMasked)(
         pipe.model, pipe.tokenizer, rules, found.name
@@ -169,30 +187,47 @@ def finetune(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     trainer = Trainer(asked.run_config(task), family=family)
     before, after = _train(trainer, family, asked, found.name, tell)
     steps = trainer.step_count
-    facts = {"from": found.name, "task": task.task, "steps": steps, "lengths": [task.min_length, task.max_length],
-             "learning_rate": asked.learning_rate, "batch_size": asked.batch_size, "seed": asked.seed}  # fmt: skip
+    facts = {
+        "from": found.name,
+        "task": task.task,
+        "steps": steps,
+        "lengths": [task.min_length, task.max_length],
+        "learning_rate": asked.learning_rate,
+        "batch_size": asked.batch_size,
+        "seed": asked.seed,
+    }
     save(family.model, pipe.tokenizer, folder, facts | {"owner": asked.owner}, found.name)
     return {
-        "model": name, "kind": kind, "asked_steps": asked.steps, "cancelled": steps < asked.steps,
-        "before": before, "after": after, "seconds": trainer.seconds, "parameters": family.config.parameters, "bytes": found.bytes,
-        "note": "a masked model is told how long the answer is" if kind != CAUSAL else "", **facts,
-    }  # fmt: skip
+        "model": name,
+        "kind": kind,
+        "asked_steps": asked.steps,
+        "cancelled": steps < asked.steps,
+        "before": before,
+        "after": after,
+        "seconds": trainer.seconds,
+        "parameters": family.config.parameters,
+        "bytes": found.bytes,
+        "note": "a masked model is given the length of the answer" if kind != CAUSAL else "",
+        **facts,
+    }
 
 
 def _train(
     trainer: Trainer, family: Tuned, asked: Asked, name: str, tell: Tell
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Train to the end, or until nobody wants more: the scores before the first step, and the last ones with their step."""
+    """Train to the end or to a cancellation.
+
+    Returns the metrics before the first step, and the last ones with their step.
+    """
 
     def look(*_: Any) -> None:
         tell.check()
 
-    hooks = [
-        module.register_forward_pre_hook(look) for module in family.model.modules()
-    ]  # a pass of a large model takes seconds
+    # a forward pass of a large model takes seconds, so a cancellation is checked in each module
+    hooks = [module.register_forward_pre_hook(look) for module in family.model.modules()]
     last: dict[str, Any] | None = None
     try:
-        tell.say(f"Asking {name} as it came, {asked.n} held-out sequences without a worked example")
+        tell.say(f"Evaluating {name} before training on {asked.n} held-out sequences, zero-shot")
         scores = trainer.evaluate(asked.n)
         before = {
             "step": 0,
@@ -213,8 +248,8 @@ def _train(
                 raise
         except TrainingDiverged as error:
             raise Refused(
-                f"{name}: after {trainer.step_count} steps the loss was no finite number any more; nothing was saved, so try again with a "
-                f"learning rate below {asked.learning_rate:g}"
+                f"{name}: the loss is not finite after {trainer.step_count} steps; nothing was "
+                f"saved; try again with a learning rate below {asked.learning_rate:g}"
             ) from error
         return before, last
     finally:
@@ -223,9 +258,10 @@ def _train(
 
 
 def plan(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
-    """What fine-tuning would take, before anything is fetched or loaded. `what`: see Asked.
+    """Estimate the cost of fine-tuning without a download. `what`: see Asked.
 
-    "bytes" by "parts" and "free" ones; "fits"; for a model that is on the Hub only, activations are not known and are left out.
+    "bytes" by "parts" and "free" ones; "fits". For a model that is only on the Hub, activations
+    are unknown and left out.
     """
     asked = Asked.of(what)
     task = read_manifest(Path(asked.checkpoint)).config.task
@@ -243,10 +279,10 @@ def plan(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
 
 
 def cost(found: Found, config: dict[str, Any], task: TaskConfig, batch_size: int) -> dict[str, int]:
-    """Bytes that training takes, by what takes them.
+    """Estimate the bytes that training takes, by purpose.
 
     Raises:
-        Refused: for a model whose config does not tell its sizes.
+        Refused: for a model whose config does not contain its sizes.
     """
     from transformers import AutoConfig
 
@@ -264,38 +300,41 @@ def cost(found: Found, config: dict[str, Any], task: TaskConfig, batch_size: int
 
 
 def check_memory(name: str, parts: dict[str, int]) -> None:
-    """Let go of other models if need be.
+    """Check that training fits into memory, and unload other models if necessary.
 
     Raises:
-        Refused: with the estimate and what is free.
+        Refused: with the estimate and the free memory.
     """
     needed = sum(parts.values())
     if needed > 0.9 * free_memory():
         let_go()
     if needed > 0.9 * free_memory():
         raise Refused(
-            f"fine-tuning {name} takes about {needed / 1e9:.1f} GB ({parts['activations'] / 1e9:.1f} GB of it for the sequences of a step) "
-            f"and {free_memory() / 1e9:.1f} GB are free; choose a smaller model or batch size, or end a run",
+            f"fine-tuning {name} takes about {needed / 1e9:.1f} GB "
+            f"({parts['activations'] / 1e9:.1f} GB of it for activations) and "
+            f"{free_memory() / 1e9:.1f} GB are free; choose a smaller model or batch size, or "
+            "end a run",
             again=True,
         )
 
 
 def check_disk(folder: Path, found: Found) -> None:
-    """Refuse before hours of training rather than after."""
+    """Check the free disk space before hours of training."""
     home = folder.parent
     while not home.exists() and home != home.parent:
         home = home.parent
     free, needed = shutil.disk_usage(home).free, 4 * found.parameters + 20_000_000
     if needed > free:
         raise Refused(
-            f"what comes of fine-tuning {found.name} takes {needed / 1e6:,.0f} MB and {free / 1e6:,.0f} MB are free on this disk; make "
-            "room, or choose a smaller model",
+            f"saving the fine-tuned {found.name} takes {needed / 1e6:,.0f} MB and "
+            f"{free / 1e6:,.0f} MB are free on this disk; free some space, or choose a smaller "
+            "model",
             again=True,
         )
 
 
 def place_of(asked: Asked, found: Found, task: TaskConfig) -> tuple[Path, str]:
-    """The folder of the result, and its name as a model."""
+    """Return the output folder, and its name as a model."""
     if asked.into:
         return Path(asked.into), asked.into
     base = (
@@ -310,37 +349,42 @@ def place_of(asked: Asked, found: Found, task: TaskConfig) -> tuple[Path, str]:
         else str(task.max_length)
     )
     name = base if base.endswith(f"-{task.task}-{lengths}") else f"{base}-{task.task}-{lengths}"
-    if not folders_allowed():  # whoever knows the name may use the model
+    if not folders_allowed():  # anyone who knows the name may use the model, so it is random
         name += f"-{secrets.token_hex(8)}"
     return tuned_home() / name, TUNED + name
 
 
 def to_make_way(home: Path, owner: str, but: Path | None = None) -> list[Path]:
-    """The models that make way for one more of this owner: the owner's own first, then others', once they have had their hour; the
-    oldest first. `but`: the new one, where it is there already.
+    """Return the models to evict for a new one of this owner.
+
+    The owner's own models come first, then those of others older than an hour; the oldest
+    first. `but` is the new model, if it exists already.
 
     Raises:
-        Refused: where not enough of them may go.
+        Refused: if not enough models may be evicted.
     """
     written = {
         path: path.stat().st_mtime for path in home.glob("[!.]*") if path.is_dir() and path != but
     }
     of_owner = {path: owner_of(path) == owner for path in written}
-    may_go = [path for path in sorted(written, key=lambda path: (not of_owner[path], written[path]))
-              if of_owner[path] or time.time() - written[path] > KEPT_FOR]  # fmt: skip
+    may_go = [
+        path
+        for path in sorted(written, key=lambda path: (not of_owner[path], written[path]))
+        if of_owner[path] or time.time() - written[path] > KEPT_FOR
+    ]
     too_many = max(0, len(written) + 1 - HOSTED_KEPT)
     if too_many > len(may_go):
         minutes = math.ceil((KEPT_FOR - time.time() + min(written.values())) / 60)
         raise Refused(
-            f"{len(written)} fine-tuned models of other visitors are kept here, as many as there is room for, and each for an hour; the "
-            f"next makes way in about {minutes} minutes: try again then",
+            f"{len(written)} fine-tuned models of other users are stored here, the maximum, "
+            f"each for at least an hour; try again in about {minutes} minutes",
             again=True,
         )
     return may_go[:too_many]
 
 
 def owner_of(folder: Path) -> str:
-    """Whose a fine-tuned model is, as a fingerprint; empty where it does not say."""
+    """Return the owner's fingerprint of a fine-tuned model; empty if it has none."""
     try:
         return str(json.loads((folder / FINE_TUNED).read_text(encoding="utf-8")).get("owner", ""))
     except (OSError, ValueError, AttributeError):
@@ -348,10 +392,10 @@ def owner_of(folder: Path) -> str:
 
 
 def save(model: Any, tokenizer: Any, folder: Path, facts: dict[str, Any], name: str) -> None:
-    """Write a fine-tuned model as transformers does, whole or not at all.
+    """Write a fine-tuned model atomically in the format of transformers.
 
     Raises:
-        Refused: when it cannot be written; what was there before is still there.
+        Refused: if it cannot be written; an earlier model in the folder stays.
     """
     try:
         with new_folder(folder) as fresh:
@@ -361,14 +405,13 @@ def save(model: Any, tokenizer: Any, folder: Path, facts: dict[str, Any], name: 
         if not folders_allowed():
             for each in to_make_way(folder.parent, facts["owner"], but=folder):
                 remove_folder(each)
-    except (
-        OSError,
-        SafetensorError,
-    ) as error:  # a full disk is the latter where tensors are written
+    except (OSError, SafetensorError) as error:
+        # SafetensorError reports a full disk during the write of tensors
         why = getattr(error, "strerror", None) or str(error)[:160]
         raise Refused(
-            f"{name} was trained, but could not be saved ({why}); nothing half-written is left. Make room and train it again",
+            f"{name} was trained but could not be saved ({why}); no partial files remain. Free "
+            "some space and train it again",
             again=True,
         ) from error
     finally:
-        let_go(str(folder))  # an earlier model of that name may be open
+        let_go(str(folder))  # an earlier model of that name may be loaded

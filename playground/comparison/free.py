@@ -1,4 +1,4 @@
-"""Pretrained models on whatever a visitor types: gaps filled, texts continued, texts classified, with the probabilities of it."""
+"""Inference with pretrained models: fill-mask, text generation and text classification."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ from .asked import choice_of, number_of, text_of, whole_of
 from .pretrained import find, fresh_weights, open_pipeline
 from .work import Refused, Tell
 
-GAP = "[MASK]"  # how a visitor writes one, whatever the model's own sign is
+GAP = "[MASK]"  # the mask in user input, whatever the model's own mask token is
 MOST_NEW_TOKENS = 200
 MOST_CANDIDATES = 50
-HOTTEST = 5.0  # temperature
-UNTRAINED = "untrained: chance"
+HOTTEST = 5.0  # maximum temperature
+UNTRAINED = "untrained: randomly initialized"
 
 
 def free(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
-    """Use a model for one of three tasks.
+    """Run a model for one of three tasks.
 
-    `what`: task ("fill-mask", "text-generation", "text-classification"), model, text, top_k (5), and for text-generation: new_tokens (40),
-    way ("greedy" or "drawn"), temperature (1), top_p (1), seed (0).
+    `what`: task ("fill-mask", "text-generation", "text-classification"), model, text, top_k
+    (5), and for text-generation: new_tokens (40), way ("greedy" or "drawn"), temperature (1),
+    top_p (1), seed (0).
 
-    Every result has the model's name and size, the text as `tokens` (the model's own names and ids), and `notes`, sentences.
+    Every result has the model's name and size, the text as `tokens` (the model's own names and
+    ids), and `notes`, sentences.
     """
     task = choice_of(
         what, "task", ("fill-mask", "text-generation", "text-classification"), "fill-mask"
@@ -45,48 +47,67 @@ def free(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     return said | classified(pipe, text, fresh_weights(task, found))
 
 
-# Filling gaps
+# Fill-mask
 
 
 def filled(pipe: Any, text: str, top_k: int) -> dict[str, Any]:
-    """What could stand in each gap of a text. `gaps`: for each its `place` among the tokens, and `candidates` with token, id, probability
-    and the whole text. Several gaps are filled each by itself, while the others stay gaps."""
+    """Predict the tokens at the masks of a text.
+
+    `gaps` has for each mask its `place` among the tokens, and `candidates` with token, id,
+    probability and the whole text. Several masks are predicted independently, while the others
+    stay masked.
+    """
     sign = pipe.tokenizer.mask_token
     if sign is None:
         raise Refused(
-            "this model knows no gap; choose one that was trained to fill gaps, such as bert-base-uncased"
+            "this model has no mask token; choose a masked language model, such as "
+            "bert-base-uncased"
         )
     given = text if sign in text else text.replace(GAP, sign)
     ids = read(pipe, given)
     gaps = [place for place, token in enumerate(ids) if token == pipe.tokenizer.mask_token_id]
     if not gaps:
-        raise Refused(f"this text has no gap; write {GAP} where a word is to be found")
+        raise Refused(f"the text has no mask; write {GAP} where a word is to be predicted")
     answered = pipe(given, top_k=top_k)
     answers = [answered] if len(gaps) == 1 else answered
     notes = [
-        f"{len(gaps)} gaps: each is filled by itself, as if the others stayed gaps, so the words need not fit each other"
+        (
+            f"{len(gaps)} masks: each is predicted independently while the others stay masked, "
+            "so the words may not fit together"
+        )
     ]
     return {
         "tokens": tokens(pipe, ids),
         "gaps": [
-            {"place": place, "candidates": [
-                {"token": pipe.tokenizer.convert_ids_to_tokens(each["token"]), "word": each["token_str"], "id": each["token"],
-                 "probability": each["score"], "text": each["sequence"]} for each in answer]}
+            {
+                "place": place,
+                "candidates": [
+                    {
+                        "token": pipe.tokenizer.convert_ids_to_tokens(each["token"]),
+                        "word": each["token_str"],
+                        "id": each["token"],
+                        "probability": each["score"],
+                        "text": each["sequence"],
+                    }
+                    for each in answer
+                ],
+            }
             for place, answer in zip(gaps, answers, strict=True)
         ],
         "notes": notes if len(gaps) > 1 else [],
-    }  # fmt: skip
+    }
 
 
-# Continuing
+# Text generation
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """How the next token is chosen: the most probable one, or drawn by chance.
+    """Sampling parameters: greedy decoding, or sampling.
 
-    temperature    divides the logits: below 1 the probable ones gain
-    top_p          draw among the fewest tokens that hold this much probability (Holtzman et al. 2020, section 3.1)
+    temperature    divides the logits: below 1 the distribution gets sharper
+    top_p          sample from the smallest set of tokens with this total probability (Holtzman
+                   et al. 2020, section 3.1)
     """
 
     greedy: bool
@@ -98,7 +119,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Written:
-    """One token that was written, its probability before temperature and top-p, and the most probable ones at its place."""
+    """A generated token, its probability before temperature and top-p, and the alternatives."""
 
     id: int
     probability: float
@@ -116,17 +137,21 @@ def _drawing(what: dict[str, Any]) -> Drawing:
 
 
 def generated(pipe: Any, text: str, drawing: Drawing, top_k: int, tell: Tell) -> dict[str, Any]:
-    """A text continued. A row is told for each token: `n`, `token`, `id`, `text` (what it adds, as soon as whole letters are there),
-    `probability` and `candidates` (token, word, id, probability), both as the model gives them, before temperature and top-p."""
+    """Generate a continuation of a text.
+
+    Each token reports a row: `n`, `token`, `id`, `text` (the added text, as soon as its
+    characters are complete), `probability` and `candidates` (token, word, id, probability),
+    both before temperature and top-p.
+    """
     ids = read(pipe, text)
     rows: list[dict[str, Any]] = []
     told, ended = "", ""
-    tell.say(f"Writing up to {drawing.new_tokens} tokens")
+    tell.say(f"Generating up to {drawing.new_tokens} tokens")
     for written in write(pipe.model, ids, drawing, top_k, ends(pipe)):
         so_far = pipe.tokenizer.decode(
             [*(row["id"] for row in rows), written.id], skip_special_tokens=True
         )
-        whole = so_far.rstrip("\ufffd")  # bytes that wait for the rest of their letter
+        whole = so_far.rstrip("\ufffd")  # incomplete bytes of a character
         row = named(pipe, written.id) | {
             "n": len(rows) + 1,
             "text": whole[len(told) :] if whole.startswith(told) else "",
@@ -141,11 +166,11 @@ def generated(pipe: Any, text: str, drawing: Drawing, top_k: int, tell: Tell) ->
         tell.row(row)
         tell.share(len(rows), drawing.new_tokens, "tokens")
     if rows and rows[-1]["id"] in ends(pipe):
-        ended = "it ended the text itself"
+        ended = "the model ended the text"
     elif len(rows) < drawing.new_tokens:
-        ended = f"this model reads at most {longest(pipe):,} tokens, and the text has become as long as that"
+        ended = f"the text has reached this model's maximum of {longest(pipe):,} tokens"
     else:
-        ended = f"it was stopped after {drawing.new_tokens} tokens"
+        ended = f"stopped at the limit of {drawing.new_tokens} new tokens"
     return {
         "tokens": tokens(pipe, ids),
         "written": rows,
@@ -159,7 +184,7 @@ def generated(pipe: Any, text: str, drawing: Drawing, top_k: int, tell: Tell) ->
 def write(
     model: Any, ids: list[int], drawing: Drawing, top_k: int, ends: set[int]
 ) -> Iterator[Written]:
-    """Token by token, with the keys and values of what is there kept, until an end or as long as the model can read."""
+    """Generate token by token with a KV cache, until an end token or the maximum length."""
     most = getattr(model.config, "max_position_embeddings", None) or len(ids) + drawing.new_tokens
     chance = torch.Generator().manual_seed(drawing.seed)
     given_BQ, past = torch.tensor([ids], device=model.device), None
@@ -181,23 +206,31 @@ def write(
 
 
 def draw(logits_V: Tensor, drawing: Drawing, chance: torch.Generator) -> int:
-    """One token by chance. At least the most probable one can always be drawn."""
+    """Sample one token. The most probable one always stays eligible."""
     ordered_V, which_V = (logits_V / drawing.temperature).softmax(-1).sort(descending=True)
     kept_V = ordered_V * (ordered_V.cumsum(-1) - ordered_V < drawing.top_p)
     return int(which_V[torch.multinomial(kept_V, 1, generator=chance)])
 
 
-# Classifying
+# Text classification
 
 
 def classified(pipe: Any, text: str, fresh: list[str]) -> dict[str, Any]:
-    """A text's labels with their probabilities, most probable first; `trained` is false where nobody trained the head."""
+    """Return a text's labels with their probabilities, the most probable first.
+
+    `trained` is false if the head is newly initialized.
+    """
     ids = read(pipe, text)
     labels = [
         {"label": each["label"], "probability": each["score"]} for each in pipe(text, top_k=None)
     ]
-    notes = [f"{UNTRAINED}. This model brings no classification head, so these weights were drawn by chance when it was loaded: "
-             f"{', '.join(fresh[:4])}. Train one below; until then the label means nothing"]  # fmt: skip
+    notes = [
+        (
+            f"{UNTRAINED}. This model has no classification head, so these weights were "
+            f"randomly initialized when it was loaded: {', '.join(fresh[:4])}. Train a head "
+            "below; until then the label means nothing"
+        )
+    ]
     return {
         "tokens": tokens(pipe, ids),
         "labels": labels,
@@ -206,33 +239,34 @@ def classified(pipe: Any, text: str, fresh: list[str]) -> dict[str, Any]:
     }
 
 
-# Reading
+# Tokens
 
 
 def read(pipe: Any, text: str) -> list[int]:
-    """A text as the model's tokens.
+    """Tokenize a text.
 
     Raises:
-        Refused: when it is none, or more than the model can read.
+        Refused: if it has no tokens, or more than the model accepts.
     """
     ids: list[int] = pipe.tokenizer(text, verbose=False)["input_ids"]
     if not ids:
-        raise Refused("this text is no token to this model; type some words")
+        raise Refused("the text has no tokens for this model; type some words")
     if len(ids) > longest(pipe):
         raise Refused(
-            f"this text has {len(ids):,} tokens and this model reads at most {longest(pipe):,}; shorten it"
+            f"the text has {len(ids):,} tokens and this model accepts at most "
+            f"{longest(pipe):,}; shorten it"
         )
     return ids
 
 
 def longest(pipe: Any) -> int:
-    """How many tokens a model can read at most."""
+    """Return the maximum number of tokens of a model's input."""
     positions = getattr(pipe.model.config, "max_position_embeddings", None)
     return min(int(positions or 10**9), int(pipe.tokenizer.model_max_length))
 
 
 def ends(pipe: Any) -> set[int]:
-    """The tokens that end a text."""
+    """Return the ids of the tokens that end a text."""
     settings = getattr(pipe.model, "generation_config", None)
     given = getattr(settings, "eos_token_id", None)
     given = pipe.tokenizer.eos_token_id if given is None else given
@@ -242,7 +276,7 @@ def ends(pipe: Any) -> set[int]:
 
 
 def named(pipe: Any, token: int) -> dict[str, Any]:
-    """A token as its tokenizer names it, as it reads in a text, and its number."""
+    """Return a token's name in the vocabulary, its text and its id."""
     name = pipe.tokenizer.convert_ids_to_tokens(token)
     return {
         "token": name if name is not None else f"(id {token})",

@@ -1,6 +1,7 @@
-"""What every model is asked: held-out sequences, worked examples that are not held out, and the candidates to choose from.
+"""Evaluation examples, few-shot examples and candidates to choose from.
 
-Shapes: N sequences, L symbols of the longest, B rows.
+Evaluation examples are held out; few-shot examples are not.
+Shapes: N sequences, L symbols of the longest, B examples.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ OTHERS = 8
 
 @dataclass(frozen=True)
 class Item:
-    """A sequence and its right answer, as symbols."""
+    """An example: an input sequence and its target, as symbols."""
 
     question: tuple[str, ...]
     answer: tuple[str, ...]
@@ -47,7 +48,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Questions:
-    """The items, the worked examples, a sentence on how the items were chosen, and the symbols that targets hold."""
+    """The evaluation examples, the few-shot examples, a description, and the target symbols."""
 
     items: tuple[Item, ...]
     examples: tuple[Item, ...]
@@ -56,7 +57,7 @@ class Questions:
 
 
 def _items_of(task: Task, batch: Batch) -> list[Item]:
-    """The rows of a batch as symbols."""
+    """Decode the examples of a batch."""
 
     def symbols(row: list[int]) -> tuple[str, ...]:
         return tuple(task.vocabulary.decode(token for token in row if token not in (PAD, SOS)))
@@ -68,20 +69,27 @@ def _items_of(task: Task, batch: Batch) -> list[Item]:
 
 
 def draw_questions(task: Task, n: int, min_length: int, max_length: int) -> Questions:
-    """`n` held-out items, shared out over the lengths, and up to 32 worked examples; the same at every call.
+    """Sample `n` held-out examples over all lengths, and up to 32 few-shot examples.
 
-    Items whose answer equals the question say nothing about who only copies, so they are left out, unless the rule is to copy.
-    Fewer than `n` come back only where fewer exist.
+    The result is the same at every call. Examples whose target equals the input do not
+    distinguish the task from copying, so they are left out, unless the task is to copy. Fewer
+    than `n` are returned only if fewer exist.
     """
     drawn = _items_of(task, held_out_set(task, 4 * n + 200, min_length, max_length).batch)
     kept = [item for item in drawn if item.answer != item.question]
     if kept:
         left_out = len(drawn) - len(kept)
-        note = f"held-out sequences of {min_length} to {max_length} symbols, those left out whose answer is the sequence itself"
-        note += f" ({left_out:,} of {len(drawn):,} looked at)"
+        note = (
+            f"held-out sequences of {min_length} to {max_length} symbols, without those whose "
+            "target equals the input"
+        )
+        note += f" ({left_out:,} of {len(drawn):,} left out)"
     else:
         kept = drawn
-        note = f"held-out sequences of {min_length} to {max_length} symbols; the answer always is the sequence itself, so none are left out"
+        note = (
+            f"held-out sequences of {min_length} to {max_length} symbols; the target always "
+            "equals the input, so none are left out"
+        )
     by_length = {
         length: [item for item in kept if len(item.question) == length]
         for length in range(min_length, max_length + 1)
@@ -89,7 +97,8 @@ def draw_questions(task: Task, n: int, min_length: int, max_length: int) -> Ques
     items: list[Item] = []
     for place, found in enumerate(by_length.values()):
         items += found[: -(-(n - len(items)) // (len(by_length) - place))]
-    random.Random(EVALUATION_SEED).shuffle(items)  # whoever stops half-way has seen every length
+    # a cancelled job then has results of every length
+    random.Random(EVALUATION_SEED).shuffle(items)
     if len(items) < n:
         note += f"; only {len(items)} exist" if items else "; none exist"
     training = _training_items(task, min_length, max_length)
@@ -104,7 +113,7 @@ def draw_questions(task: Task, n: int, min_length: int, max_length: int) -> Ques
 
 
 def _training_items(task: Task, min_length: int, max_length: int) -> list[Item]:
-    """Some 2,000 sequences that are not held out, as a model in training sees them."""
+    """Sample about 2,000 examples that are not held out, as in training."""
     generator = torch.Generator().manual_seed(EVALUATION_SEED)
     batch = training_batch(
         task, round(64 * MOST_EXAMPLES * (1 + HELD_OUT_SHARE)), min_length, max_length, generator
@@ -113,7 +122,7 @@ def _training_items(task: Task, min_length: int, max_length: int) -> list[Item]:
 
 
 def _choose_examples(training: Sequence[Item], asked: set[tuple[str, ...]]) -> tuple[Item, ...]:
-    """Distinct worked examples; never one whose answer is the question, if avoidable."""
+    """Choose distinct few-shot examples; one whose target equals its input only if unavoidable."""
     drawn = list(dict.fromkeys(item for item in training if item.question not in asked))
     telling = [item for item in drawn if item.answer != item.question]
     return tuple((telling or drawn)[:MOST_EXAMPLES])
@@ -122,11 +131,14 @@ def _choose_examples(training: Sequence[Item], asked: set[tuple[str, ...]]) -> t
 def candidates_for(
     item: Item, items: Sequence[Item] = (), shuffles: int = SHUFFLES
 ) -> list[Candidate]:
-    """The right answer among others of its own length, for a summed log-probability says nothing about answers of different ones.
+    """Return the target among other candidates of the same length.
 
-    Where the answer is made of the question's symbols, so are the others: the sequence as it is, reversed, rotated by every number of
-    places, and shuffled with a fixed seed. Elsewhere the same is done to the answer, and up to `OTHERS` right answers to other `items`
-    join. All distinct, in an order that does not tell which one is right; a single one where there is nothing to choose from.
+    The lengths are equal because summed log-probabilities of different lengths are not
+    comparable. If the target is a permutation of the input, so are the others: the input,
+    reversed, rotated by every offset, and shuffled with a fixed seed. Otherwise the same is
+    done to the target, and up to `OTHERS` targets of other `items` are added. All are distinct,
+    and their order does not reveal the target. The result is a single candidate if there are no
+    others.
     """
     generator = random.Random(f"{EVALUATION_SEED} {item.asked}")
     rearranged = sorted(item.question) == sorted(item.answer)
@@ -159,17 +171,17 @@ def candidates_for(
 
 
 def commonest_target(items: Sequence[Item]) -> tuple[str, ...]:
-    """The target that most of the items have; the first of several."""
+    """Return the most frequent target of the examples; the first of several."""
     return Counter(item.answer for item in items).most_common(1)[0][0]
 
 
 def most_frequent(symbols: tuple[str, ...]) -> str:
-    """The symbol that a sequence holds most often; the first of several."""
+    """Return the most frequent symbol of a sequence; the first of several."""
     return Counter(symbols).most_common(1)[0][0]
 
 
 def batch_of(task: Task, question: tuple[str, ...], answers: list[tuple[str, ...]]) -> Batch:
-    """One row for each answer to the same question, whatever the right one is (weights are 1)."""
+    """Make a batch with one example per answer to the same input (weights are 1)."""
     source = [*task.vocabulary.encode(" ".join(question)), EOS]
     targets = [[SOS, *task.vocabulary.encode(" ".join(answer)), EOS] for answer in answers]
     widest = max(map(len, targets))

@@ -1,7 +1,7 @@
-"""The page's side of the comparer: jobs wait in line here, one heavy one at a time, and each is found by its owner only.
+"""The job queue of the pretrained models: one heavy job at a time; jobs are private to an owner.
 
-The process (work.py) starts with the first job. A job that does not hear that it was cancelled, or whose process dies, costs that
-process and no other job: those that wait go on in a new one. Imports neither torch nor transformers.
+The process (work.py) starts with the first job. If a cancelled job does not end in time, or the
+process dies, a new process runs the waiting jobs. Imports neither torch nor transformers.
 """
 
 from __future__ import annotations
@@ -29,30 +29,32 @@ log = logging.getLogger(__name__)
 JOBS_AN_OWNER = 2
 LIGHT_JOBS_AN_OWNER = 4
 JOBS_AT_ONCE = 16
-KEPT_FOR = 900.0  # seconds that the rows and the result of a job can be asked for
-KEPT_AN_OWNER = 8  # jobs that are over, heavy and light ones apart; the oldest goes first
+KEPT_FOR = 900.0  # seconds for which the rows and the result of a finished job are stored
+KEPT_AN_OWNER = 8  # finished jobs per owner, heavy and light ones separately; the oldest goes first
 KEPT_IN_ALL = 64
-DEAF_FOR = 20.0  # seconds that a cancelled job may take to end before its process is ended
-SAVING_FOR = 300.0  # likewise of one that saves first: it takes its step to the end and writes the whole model
-SAVED_FIRST = ("finetune",)  # kinds of which something is kept when they are cancelled
-FORGOTTEN_AFTER = 180.0  # seconds without a poll after which a job is given up while others wait
-TURN = 300.0  # where strangers share the machine: seconds of work after which a heavy job makes way for the others that wait
-IDLE_FOR = 1200.0  # seconds without a job after which the process ends, and gives its memory back
-MOST_ROWS = 20_000  # of one job
+DEAF_FOR = 20.0  # seconds for a cancelled job to end before its process is killed
+SAVING_FOR = 300.0  # the same for a job that saves first: it ends its step and writes the model
+SAVED_FIRST = ("finetune",)  # kinds that save their result when they are cancelled
+FORGOTTEN_AFTER = 180.0  # seconds without a poll after which a job is dropped while others wait
+# on a shared instance: seconds of work after which a heavy job ends if others wait
+TURN = 300.0
+IDLE_FOR = 1200.0  # seconds without a job after which the process ends and frees its memory
+MOST_ROWS = 20_000  # per job
 HOUSEKEEPING = 0.5
 OVER = ("done", "failed", "cancelled")
+# passed on explicitly, because the fork server may have started with other values
 PASSED_ON = (
     "HF_",
     "PLAYGROUND_",
     "TRANSFORMERS_",
     "OMP_",
     "SPACE_ID",
-)  # a fork server may have started under others
+)
 
 
 @dataclass
 class Job:
-    """Something that the comparer does, or did."""
+    """A job with its status, progress and result."""
 
     id: str
     owner: str
@@ -68,13 +70,13 @@ class Job:
     result: dict[str, Any] | None = None
     again: bool = False
     polled_at: float = field(default_factory=time.monotonic)
-    began_at: float = 0.0  # its work
-    ended_at: float = 0.0  # also when it was cancelled but is still at it
-    left_at: float = 0.0  # when it was cancelled, of one that saves before it ends
-    why: str = ""  # it was cancelled, likewise
+    began_at: float = 0.0  # start of its work
+    ended_at: float = 0.0  # also set by a cancellation while it still runs
+    left_at: float = 0.0  # time of the cancellation, for a job that saves before it ends
+    why: str = ""  # reason of that cancellation
     at_work: bool = False  # the process has it
-    address: str = field(default_factory=CLIENT_ADDRESS.get)  # of the client that asked
-    about: str = ""  # what was asked for, in a few names; the rest is not kept once it is over
+    address: str = field(default_factory=CLIENT_ADDRESS.get)  # of the client that sent the request
+    about: str = ""  # names from the request; the rest is dropped when the job is over
 
     @property
     def heavy(self) -> bool:
@@ -87,7 +89,7 @@ class Job:
             self.status = status  # last: `Comparer.poll` reads without a lock
 
     def naming(self) -> str:
-        """What it was about, for a sentence about its end."""
+        """Return the names in the request, for a message about the end of the job."""
         if self.about:
             return self.about
         named = self.what.get("models", self.what.get("model", self.what.get("name", "")))
@@ -100,11 +102,11 @@ class Job:
 
 
 class Comparer:
-    """All jobs of a server.
+    """The job queue of a server.
 
     Args:
-        hosted: strangers come: folders of this machine are no models, downloads are smaller, and a job has a turn of so many seconds
-            while others wait.
+        hosted: the instance is shared: local folders are not allowed as models, downloads are
+            smaller, and a job has a time limit while others wait.
     """
 
     def __init__(self, hosted: bool = False) -> None:
@@ -118,14 +120,15 @@ class Comparer:
         self._closed = False
 
     def begin(self, kind: str, what: dict[str, Any], owner: str) -> str:
-        """Put a job in line; its id.
+        """Submit a job and return its id.
 
         Raises:
-            Refused: for a kind that there is not, or when the owner, the address or all have too many under way.
+            Refused: for an unknown kind, or if the owner, the address or all users have too
+                many jobs.
         """
         if kind not in KINDS or not isinstance(what, dict):
             raise Refused(
-                f"{str(kind)[:40]!r} is nothing that is done here; choose one of {', '.join(KINDS)}"
+                f"{str(kind)[:40]!r} is not a kind of job; choose one of {', '.join(KINDS)}"
             )
         with self._lock:
             going = [job for job in self._jobs.values() if job.status not in OVER]
@@ -136,22 +139,26 @@ class Comparer:
             ]
             if len(alike) >= (LIGHT_JOBS_AN_OWNER if kind in LIGHT else JOBS_AN_OWNER):
                 raise Refused(
-                    f"{len(alike)} of your questions are still being answered; wait for one, or cancel it",
+                    f"{len(alike)} of your jobs are still queued or running; wait for one, or "
+                    "cancel it",
                     again=True,
                 )
             if holds_share((job.address for job in going), JOBS_AT_ONCE):
                 most = half_of(JOBS_AT_ONCE)
-                raise Refused(f"{most} questions from your address are still being answered, as many as may be; wait for one, "
-                              "or cancel one", again=True)  # fmt: skip
+                raise Refused(
+                    f"{most} jobs from your address are still queued or running, the maximum; "
+                    "wait for one, or cancel one",
+                    again=True,
+                )
             if len(going) >= JOBS_AT_ONCE:
-                raise Refused("many others are asking right now; try again in a minute", again=True)
-            if not self._watching:  # before there is a job, which nothing would time out without it
+                raise Refused("too many jobs are running; try again in a minute", again=True)
+            if not self._watching:  # before the first job, which could not time out without it
                 try:
                     threading.Thread(
                         target=self._keep_house, name="comparer-housekeeping", daemon=True
                     ).start()
                 except RuntimeError:
-                    log.exception("The housekeeping of the comparer could not be started")
+                    log.exception("The housekeeping thread of the job queue could not be started")
                     raise Refused(
                         "this machine has no free thread; try again in a minute", again=True
                     ) from None
@@ -163,13 +170,16 @@ class Comparer:
             return job.id
 
     def poll(self, job: str, owner: str, cursor: int = 0) -> dict[str, Any]:
-        """How a job stands, with its rows from `cursor` on. `place`: how many are before it in line.
+        """Return the status of a job and its rows from `cursor` on.
+
+        `place` is the number of jobs before it in the queue.
 
         Raises:
-            Refused: when this owner has no such job, any more.
+            Refused: if this owner has no such job, or no longer.
         """
-        # Without the lock: this runs on the event loop, and who holds the lock may be starting a process. The status is read before the
-        # rest and written after it (`Job.end`), so whoever reads that a job is over also reads all its rows and its result.
+        # No lock, because this runs on the event loop and the lock may be held while a process
+        # starts. The status is read before the other fields and written after them (`Job.end`),
+        # so a response with a final status has all rows and the result.
         found = self._find(job, owner)
         found.polled_at = time.monotonic()
         status = found.status
@@ -181,33 +191,40 @@ class Comparer:
             else []
         )
         return {
-            "status": status, "kind": found.kind, "sentence": found.sentence,
-            "done": found.done, "total": found.total, "unit": found.unit,
-            "rows": rows, "cursor": start + len(rows), "result": found.result, "again": found.again,
+            "status": status,
+            "kind": found.kind,
+            "sentence": found.sentence,
+            "done": found.done,
+            "total": found.total,
+            "unit": found.unit,
+            "rows": rows,
+            "cursor": start + len(rows),
+            "result": found.result,
+            "again": found.again,
             "place": len(before),
-        }  # fmt: skip
+        }
 
     def cancel(self, job: str, owner: str) -> None:
-        """End a job; the rows that it has told stay. One that is over stays as it is.
+        """Cancel a job; its rows stay. A finished job does not change.
 
         Raises:
-            Refused: when this owner has no such job.
+            Refused: if this owner has no such job.
         """
         with self._lock:
-            self._cancel(self._find(job, owner), "cancelled; what had come before stays")
+            self._cancel(self._find(job, owner), "cancelled; the results so far are available")
 
     def close(self) -> None:
-        """End the process, and every job with it."""
+        """End the process and all jobs."""
         with self._lock:
             self._closed = True
             for job in self._jobs.values():
-                job.end("cancelled", "the playground is ending")
+                job.end("cancelled", "the playground is shutting down")
             if self._child:
                 self._child.kill()
 
     @property
     def process_id(self) -> int | None:
-        """The process that does the work, while there is one."""
+        """The id of the process, or None if it does not run."""
         with self._lock:
             return self._child.process.pid if self._child else None
 
@@ -218,11 +235,14 @@ class Comparer:
         if found is None or not secrets.compare_digest(
             found.owner.encode(), str(owner).encode("utf-8", "replace")
         ):
-            raise Refused("this answer is not kept any more; ask again")
+            raise Refused("this result is no longer stored; run the job again")
         return found
 
     def _heavy(self) -> list[Job]:
-        """The heavy jobs that wait or are at work, first come first; a cancelled one counts until the process is done with it."""
+        """Return the heavy jobs that wait or run, oldest first.
+
+        A cancelled one counts until the process has ended it.
+        """
         return sorted(
             (
                 job
@@ -233,7 +253,7 @@ class Comparer:
         )
 
     def _keeps_waiting(self, job: Job) -> bool:
-        """Whether somebody else has a heavy job in line."""
+        """Return whether another owner has a heavy job in the queue."""
         return any(
             other.status == "waiting" and other.owner != job.owner for other in self._heavy()
         )
@@ -250,7 +270,7 @@ class Comparer:
             job.left_at, job.why, job.sentence = (
                 time.monotonic(),
                 sentence,
-                "cancelled; what it has learned is being saved",
+                "cancelled; saving the model trained so far",
             )
             return
         job.end("cancelled", sentence)
@@ -259,7 +279,7 @@ class Comparer:
         self._go_on()
 
     def _forget(self) -> None:
-        """Drop the oldest jobs that are over, where an owner has too many of them, or all have."""
+        """Delete the oldest finished jobs above the limits per owner and in total."""
         over = [job for job in self._jobs.values() if job.status in OVER and not job.at_work]
         of_owner: Counter[tuple[str, bool]] = Counter()
         kept = 0
@@ -271,7 +291,7 @@ class Comparer:
                 kept += 1
 
     def _go_on(self) -> None:
-        """Send what may run now to the process, which is started where there is none."""
+        """Send the jobs that may run now to the process, and start it if necessary."""
         busy = any(job.at_work for job in self._heavy())
         for job in sorted(self._jobs.values(), key=lambda job: job.number):
             if self._closed or job.status != "waiting" or (job.heavy and busy):
@@ -287,9 +307,9 @@ class Comparer:
                 busy = busy or job.heavy
 
     def _start(self) -> None:
-        """Start the process; `_child` is None where this machine cannot."""
+        """Start the process; `_child` stays None if the system cannot start one."""
         local = {"PLAYGROUND_LOCAL_MODELS": "0" if self.hosted else "1"}
-        if self.hosted:  # the cache of whoever owns this machine is nobody else's
+        if self.hosted:  # the model cache of the machine's owner is private
             home = str(models_home())
             local |= {"PLAYGROUND_MODELS": home, "HF_HUB_CACHE": home}
         is_default = self.hosted and not is_env_set("MAX_MODEL_MB")
@@ -323,7 +343,7 @@ class Comparer:
                 on_end=end,
             )
         except (OSError, RuntimeError):  # no thread or file descriptor is free
-            log.exception("The process of the comparer could not be started")
+            log.exception("The process of the pretrained models could not be started")
             return
         self._child = child
 
@@ -342,12 +362,13 @@ class Comparer:
                 job.rows.append(content[0])
             elif word == "result":
                 job.result = content[0]
-                early = job.left_at and content[0].get("cancelled")  # it may have been done by then
+                # a job may have finished before the cancellation reached it
+                early = job.left_at and content[0].get("cancelled")
                 job.end("cancelled" if early else "done", job.why if early else "")
             elif word == "failed":
                 job.end("failed", *content)
             elif word == "cancelled":
-                job.end("cancelled", job.why or "cancelled; what had come before stays")
+                job.end("cancelled", job.why or "cancelled; the results so far are available")
         if not job.at_work:
             self._go_on()
 
@@ -359,16 +380,17 @@ class Comparer:
                 with self._lock:
                     self._look_after(time.monotonic())
             except Exception as error:  # without this thread no job would ever time out
-                if repr(error) != failure:  # the same one comes twice a second
+                if repr(error) != failure:  # the same error would be logged twice a second
                     failure = repr(error)
-                    log.exception("The housekeeping of the comparer failed")
+                    log.exception("The housekeeping of the job queue failed")
 
     def _look_after(self, now: float) -> None:
         waiting = any(job.status == "waiting" for job in self._jobs.values())
         for job in list(self._jobs.values()):
             if job.status not in OVER and waiting and now - job.polled_at > FORGOTTEN_AFTER:
                 self._cancel(
-                    job, "nobody asked for it any more, and others were waiting; ask again"
+                    job,
+                    "removed because its page no longer polls and other jobs wait; run it again",
                 )
             elif (
                 self.hosted
@@ -380,7 +402,8 @@ class Comparer:
                 minutes = f"{TURN / 60:.0f} minutes"
                 self._cancel(
                     job,
-                    f"it had worked for {minutes} and others were waiting; what had come stays, and less fits into a turn",
+                    f"stopped after {minutes} because other jobs wait; the results so far are "
+                    "available; request less to finish in time",
                 )
             if job.status in OVER and not job.at_work and now - job.ended_at > KEPT_FOR:
                 del self._jobs[job.id]
@@ -396,18 +419,26 @@ class Comparer:
 
 
 def models_home() -> Path:
-    """Where models are kept that strangers had fetched: `PLAYGROUND_MODELS`, or a folder among the checkpoints."""
+    """Return the model cache of a shared instance.
+
+    It is `PLAYGROUND_MODELS`, or a folder among the checkpoints.
+    """
     root = os.environ.get("PLAYGROUND_CHECKPOINTS") or CHECKPOINTS_DIR
     return Path(os.environ.get("PLAYGROUND_MODELS") or Path(root) / "models").absolute()
 
 
 def _ended(code: int | None, job: Job) -> str:
-    """Why a job is lost whose process has died."""
+    """Describe why a job failed whose process has ended."""
     if code is None:
-        return f"{job.naming()}: no process could be started for it on this machine; end a run and try again"
+        return (
+            f"{job.naming()}: no process could be started on this machine; end a run and try again"
+        )
     killed = (
-        " (killed, which is what a machine does that runs out of memory)"
+        " (killed, probably because the machine ran out of memory)"
         if code in (-9, 137)
         else f" (exit code {code})"
     )
-    return f"{job.naming()}: the process that was at it ended{killed}; rows that had come stay; try again, or a smaller model"
+    return (
+        f"{job.naming()}: the process ended{killed}; the rows so far are available; try again, "
+        "or use a smaller model"
+    )

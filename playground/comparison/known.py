@@ -1,6 +1,7 @@
-"""Well-known transformers: how many parameters, which of three families, what each brought. Importing this loads nothing heavy.
+"""Facts on well-known transformers: parameter counts, architectures and contributions.
 
-Counts are either made here, from a configuration on torch's meta device, which holds no numbers, or cited with their source.
+Counts are either computed from a configuration on torch's meta device, which allocates no
+memory, or cited with their source. Importing this loads nothing heavy.
 """
 
 from __future__ import annotations
@@ -11,20 +12,59 @@ from typing import Any
 from .asked import text_of, whole_of
 from .work import Tell
 
-# Name, class and configuration of transformers (its defaults where none are given), and what the numbers are of.
+# Name, class and configuration of transformers (defaults if none are given), and the checkpoint.
 COUNTED: list[tuple[str, str, str, dict[str, int], str]] = [
-    ("BERT base", "BertModel", "BertConfig", {}, "bert-base-uncased: 12 layers of 768, 12 heads, 30,522 tokens; 110 M in Devlin 2018"),
-    ("BERT large", "BertModel", "BertConfig",
-     {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096},
-     "bert-large-uncased: 24 layers of 1,024, 16 heads; 340 M in Devlin 2018"),
-    ("GPT-2", "GPT2LMHeadModel", "GPT2Config", {},
-     "gpt2: 12 layers of 768, 12 heads, 50,257 tokens; output and input share their vectors; 117 M in Radford 2019"),
-    ("GPT-2 XL", "GPT2LMHeadModel", "GPT2Config", {"n_embd": 1600, "n_layer": 48, "n_head": 25}, "gpt2-xl: 48 layers of 1,600, 25 heads"),
-    ("T5 base", "T5ForConditionalGeneration", "T5Config",
-     {"d_model": 768, "d_kv": 64, "d_ff": 3072, "num_layers": 12, "num_heads": 12},
-     "t5-base: 12 layers of 768 in the encoder, as many in the decoder"),
-    ("ViT-B/16", "ViTModel", "ViTConfig", {}, "12 layers of 768 on 14 x 14 patches of 16 x 16 pixels, without a classification head"),
-]  # fmt: skip
+    (
+        "BERT base",
+        "BertModel",
+        "BertConfig",
+        {},
+        "bert-base-uncased: 12 layers of 768, 12 heads, 30,522 tokens; 110 M in Devlin 2018",
+    ),
+    (
+        "BERT large",
+        "BertModel",
+        "BertConfig",
+        {
+            "hidden_size": 1024,
+            "num_hidden_layers": 24,
+            "num_attention_heads": 16,
+            "intermediate_size": 4096,
+        },
+        "bert-large-uncased: 24 layers of 1,024, 16 heads; 340 M in Devlin 2018",
+    ),
+    (
+        "GPT-2",
+        "GPT2LMHeadModel",
+        "GPT2Config",
+        {},
+        (
+            "gpt2: 12 layers of 768, 12 heads, 50,257 tokens; tied input and output "
+            "embeddings; 117 M in Radford 2019"
+        ),
+    ),
+    (
+        "GPT-2 XL",
+        "GPT2LMHeadModel",
+        "GPT2Config",
+        {"n_embd": 1600, "n_layer": 48, "n_head": 25},
+        "gpt2-xl: 48 layers of 1,600, 25 heads",
+    ),
+    (
+        "T5 base",
+        "T5ForConditionalGeneration",
+        "T5Config",
+        {"d_model": 768, "d_kv": 64, "d_ff": 3072, "num_layers": 12, "num_heads": 12},
+        "t5-base: 12 layers of 768 in the encoder, as many in the decoder",
+    ),
+    (
+        "ViT-B/16",
+        "ViTModel",
+        "ViTConfig",
+        {},
+        "12 layers of 768 on 14 x 14 patches of 16 x 16 pixels, without a classification head",
+    ),
+]
 
 CITED: list[tuple[str, int, str]] = [
     ("Transformer base", 65_000_000, "Vaswani et al. 2017, table 3"),
@@ -41,29 +81,31 @@ FAMILIES: list[dict[str, str]] = [
     {
         "family": "encoder only",
         "examples": "BERT, RoBERTa, ViT",
-        "direction": "both ways: every token sees every other one",
-        "generates": "no: it fills gaps and gives vectors",
+        "direction": "bidirectional: every token attends to every token",
+        "generates": "no: it predicts masked tokens and returns vectors",
         "best_for": "classifying, tagging, searching, comparing texts",
-        "objective": "masked tokens: find those that were covered (BERT covers 15 %)",
+        "objective": "masked language modelling: predict the masked tokens (BERT masks 15 %)",
         "cross_attention": "none",
     },
     {
         "family": "decoder only",
         "examples": "GPT-2, GPT-3, LLaMA, Mistral",
-        "direction": "left to right: a token sees itself and what stands before it",
+        "direction": "left to right: each token attends to itself and earlier tokens",
         "generates": "yes, token by token",
-        "best_for": "continuing and writing text, tasks given as a text with examples",
+        "best_for": "text generation, and tasks given as a prompt with few-shot examples",
         "objective": "the next token",
         "cross_attention": "none: the prompt and the answer are one sequence",
     },
     {
         "family": "encoder-decoder",
         "examples": "the Transformer of 2017, T5, BART, the model of the Train tab",
-        "direction": "the encoder both ways, the decoder left to right",
+        "direction": "the encoder bidirectional, the decoder left to right",
         "generates": "yes, token by token",
-        "best_for": "turning one sequence into another: translating, summarising, reversing",
-        "objective": "the next token of the target, given the source (T5: the spans that were taken out)",
-        "cross_attention": "in every layer of the decoder: its queries, the encoder's keys and values",
+        "best_for": "sequence to sequence: translation, summarization, reversal",
+        "objective": "the next token of the target, given the source (T5: the masked spans)",
+        "cross_attention": (
+            "in every layer of the decoder: its queries, the encoder's keys and values"
+        ),
     },
 ]
 
@@ -73,9 +115,11 @@ TREE: list[dict[str, Any]] = [
         "year": 2017,
         "from": [],
         "family": "encoder-decoder",
-        "idea": "attention alone, without recurrence: every position in one step, so training runs in parallel",
+        "idea": "attention alone, without recurrence: all positions in parallel during training",
         "use": "translation",
-        "here": "built from scratch: Train it on reversal, look into every head, take heads away, publish it",
+        "here": (
+            "built from scratch: train it on reversal, inspect every head, ablate heads, publish it"
+        ),
         "source": "Vaswani et al. 2017, Attention Is All You Need",
     },
     {
@@ -83,9 +127,11 @@ TREE: list[dict[str, Any]] = [
         "year": 2018,
         "from": ["Transformer"],
         "family": "encoder only",
-        "idea": "the encoder alone, pretrained on covered words, then fine-tuned with a small head",
+        "idea": "the encoder alone, pretrained on masked tokens, then fine-tuned with a small head",
         "use": "classification, tagging, question answering, search",
-        "here": "fill gaps, see its heads and its two banks, put a head on it and train that, ask it to reverse",
+        "here": (
+            "fill-mask, its heads, word in context, a classification head to train, the benchmark"
+        ),
         "source": "Devlin et al. 2018, BERT",
     },
     {
@@ -93,9 +139,14 @@ TREE: list[dict[str, Any]] = [
         "year": 2019,
         "from": ["Transformer"],
         "family": "decoder only",
-        "idea": "the decoder alone on much text: tasks are solved by continuing a prompt, without training on them",
+        "idea": (
+            "the decoder alone, trained on much text: it solves tasks by continuing a prompt, "
+            "without fine-tuning"
+        ),
         "use": "writing text",
-        "here": "continue any text with the probabilities of each token, see its heads, give it worked examples of reversal",
+        "here": (
+            "text generation with the probabilities of each token, its heads, few-shot reversal"
+        ),
         "source": "Radford et al. 2019, Language Models are Unsupervised Multitask Learners",
     },
     {
@@ -105,17 +156,23 @@ TREE: list[dict[str, Any]] = [
         "family": "encoder-decoder",
         "idea": "every task as text in, text out; positions as a bias that depends on the distance",
         "use": "translation, summaries, question answering",
-        "here": "its plan is that of the model in the Train tab; its own weights are not loaded here",
-        "source": "Raffel et al. 2020, Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer",
+        "here": (
+            "the model in the Train tab has the same architecture; T5's own weights are not "
+            "loaded here"
+        ),
+        "source": (
+            "Raffel et al. 2020, Exploring the Limits of Transfer Learning with a Unified "
+            "Text-to-Text Transformer"
+        ),
     },
     {
         "name": "ViT",
         "year": 2020,
         "from": ["BERT"],
         "family": "encoder only",
-        "idea": "an image as a sequence of patches, read as words are",
+        "idea": "an image as a sequence of patches, processed like tokens",
         "use": "classifying images",
-        "here": "its parameters, counted; images are not read here",
+        "here": "its parameter count; images are not supported here",
         "source": "Dosovitskiy et al. 2021, An Image is Worth 16x16 Words",
     },
     {
@@ -123,19 +180,26 @@ TREE: list[dict[str, Any]] = [
         "year": 2023,
         "from": ["GPT-2"],
         "family": "decoder only",
-        "idea": "rotary positions, RMSNorm, gated feed-forward layers; Mistral and the larger of their kind share keys among heads",
+        "idea": (
+            "rotary positions, RMSNorm, gated feed-forward layers; Mistral and larger models "
+            "share keys among heads"
+        ),
         "use": "assistants, writing, code",
-        "here": "a model of this kind that is small enough and has open weights can be named in Compare; those of 7 B are too large",
+        "here": (
+            "a small model of this kind with open weights can be used in Compare; those of 7 B "
+            "are too large"
+        ),
         "source": "Touvron et al. 2023, LLaMA; Jiang et al. 2023, Mistral 7B",
     },
 ]
 
 
 def sizes(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
-    """The parameters of well-known models, the smallest first, with `FAMILIES` and `TREE`.
+    """Return the parameter counts of well-known models in ascending order, `FAMILIES` and `TREE`.
 
-    `what`: parameters and name ("this model") of the model at hand; without parameters it is left out. `how` is "here", "counted" or
-    "cited"; `source` says of what, or by whom; `times` is how many of the model at hand it would take.
+    `what`: parameters and name ("this model") of the user's model; without parameters it is
+    left out. `how` is "here", "counted" or "cited"; `source` is the configuration or the
+    reference; `times` is the ratio to the user's model.
     """
     rows: list[dict[str, Any]] = []
     for done, (name, built, config, fields, source) in enumerate(COUNTED):
@@ -159,7 +223,7 @@ def sizes(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
                 "name": text_of(what, "name", 80, "this model"),
                 "parameters": own,
                 "how": "here",
-                "source": "the model at hand",
+                "source": "this model",
             }
         )
     for row in rows:
@@ -173,7 +237,7 @@ def sizes(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
 
 @cache
 def counted(built: str, config: str, fields: tuple[tuple[str, int], ...]) -> int:
-    """The parameters of a model of transformers; those that are shared count once."""
+    """Count the parameters of a model of transformers; shared ones count once."""
     import torch
     import transformers
 

@@ -1,4 +1,4 @@
-"""What words mean to a pretrained model: one word in two places, layer by layer, and sums of word vectors.
+"""Word vectors of a pretrained model: one word in two contexts, layer by layer, and analogies.
 
 Shapes: L layers (the embedding first), Q tokens, D hidden size, V vocabulary.
 """
@@ -22,14 +22,16 @@ MOST_BESIDE = 8
 
 
 def banks(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
-    """How alike two occurrences of one word are, layer by layer.
+    """Compare two occurrences of one word, layer by layer.
 
-    `what`: model, text (`TWO_BANKS`), word ("bank"), beside (reference words, each given to the model by itself). A word of several tokens
-    is their mean. Layer 0 is what goes into the first layer: word vector, position and whatever else the model adds.
+    `what`: model, text (`TWO_BANKS`), word ("bank"), beside (reference words, each encoded
+    without context). A word of several tokens is represented by their mean. Layer 0 is the
+    input of the first layer: token embedding, position and whatever else the model adds.
 
-    `layers`, one each: `alike`, the cosine of the two; `others`, the mean cosine of all pairs of two different words of the text, without
-    which no cosine means anything, for in most models all vectors point much the same way (Ethayarajh 2019, section 4.1); `beside`, for
-    every reference word the cosine with the first and with the second.
+    `layers` has for each layer: `alike`, the cosine of the two; `others`, the mean cosine of
+    all pairs of two different words of the text, as a baseline, because in most models all
+    vectors have a high cosine (Ethayarajh 2019, section 4.1); `beside`, for every reference
+    word the cosine with the first and with the second.
     """
     text, word = text_of(what, usual=TWO_BANKS), text_of(what, "word", 40, "bank")
     references = words_of(what, "beside", BANKS_BESIDE, MOST_BESIDE)
@@ -39,7 +41,7 @@ def banks(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     if len(places) < 2:
         times = "once" if places else "not at all"
         raise Refused(
-            f"{word.strip()!r} stands {times} in this text; write it twice, with two meanings"
+            f"{word.strip()!r} occurs {times} in the text; write it twice, with two meanings"
         )
     first, second = places[0], places[1]
     tokens = inside.tokenizer.convert_ids_to_tokens(look.ids)
@@ -69,19 +71,21 @@ def banks(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     notes, normed = [], ends_with_norm(inside.model)
     if [look.ids[i] for i in first] != [look.ids[i] for i in second]:
         notes.append(
-            "the two are written with different tokens, so they differ before the first layer, too"
+            "the two occurrences have different tokens, so they differ before the first layer, too"
         )
     if len(places) > 2:
-        notes.append(f"the word stands there {len(places)} times; the first two are compared")
+        notes.append(f"the word occurs {len(places)} times; the first two are compared")
     if inside.kind == "causal":
         notes.append(
-            "this model reads left to right: the first of the two knows nothing of what follows it"
+            "this model reads left to right: the first occurrence does not depend on the text "
+            "after it"
         )
     if normed:
-        notes.append("the last layer is shown behind the final norm, the others are not")
+        notes.append("the last layer is shown after the final norm, the others before it")
     if 0 in first:
         notes.append(
-            "the first of the two is the very first token, which is unlike all others in many models; put a word before it"
+            "the first occurrence is the first token, which differs from all others in many "
+            "models; put a word before it"
         )
     return {
         "model": inside.found.name,
@@ -99,37 +103,41 @@ def banks(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
 
 
 def _most_apart(layers: list[dict[str, Any]], word: str, normed: bool) -> str:
-    """Where the two occurrences are least alike, beside where they begin and end. What is `normed` at its end is compared up to there."""
+    """Describe in which layer the two occurrences are least similar.
+
+    If the last layer is `normed`, it is left out of the comparison.
+    """
     first, last = layers[0]["alike"], layers[-1]["alike"]
     least = min(layers[:-1] if normed else layers, key=lambda each: each["alike"])
-    said = f"The two {word!r} begin with a cosine of {first:.2f} (one word, two positions), "
+    said = f"The cosine of the two {word!r} begins at {first:.2f} (one word, two positions), "
     if normed:
-        apart = f"are least alike after layer {least['layer']} of {len(layers) - 1}, at {least['alike']:.2f}, "
-        said += (
-            apart if least["layer"] else "and no layer before the last draws them further apart, "
+        apart = (
+            f"is lowest after layer {least['layer']} of {len(layers) - 1}, at "
+            f"{least['alike']:.2f}, "
         )
-        return (
-            said
-            + f"and end at {last:.2f} behind the last layer and the final norm, which weighs the numbers of a vector anew."
+        said += apart if least["layer"] else "no layer before the last reduces it, "
+        return said + (
+            f"and is {last:.2f} after the last layer and the final norm, which rescales the "
+            "vectors."
         )
     if least["layer"] == 0:
-        return said + f"and no layer draws them further apart; after the last one it is {last:.2f}."
-    said += f"are least alike after layer {least['layer']} of {len(layers) - 1}, at {least['alike']:.2f}"
+        return said + f"and no layer reduces it; after the last one it is {last:.2f}."
+    said += f"is lowest after layer {least['layer']} of {len(layers) - 1}, at {least['alike']:.2f}"
     if least["layer"] == len(layers) - 1:
-        return (
-            said + ", the last one: every layer had its chance to look at what stands around them."
-        )
-    return (
-        said
-        + f", and end at {last:.2f}: the last layers serve what the model was trained for, which need not keep two meanings apart."
+        return said + ", the last one."
+    return said + (
+        f", and ends at {last:.2f}: the last layers serve the training objective, which "
+        "need not separate two meanings."
     )
 
 
 def _read(
     inside: Inside, text: str, behind_another: bool = False
 ) -> tuple[list[tuple[int, int]], Look]:
-    """A text's tokens, where they stand in it, and a pass over them. With `behind_another` a token that begins or ends texts comes first
-    if the tokenizer puts none there itself."""
+    """Tokenize a text and run the model on it; return the offsets and the hidden states.
+
+    With `behind_another`, the model's begin or end token comes first if the tokenizer adds none.
+    """
     coded = inside.tokenizer(text, return_offsets_mapping=True, verbose=False)
     ids, spans = coded["input_ids"], [tuple(span) for span in coded["offset_mapping"]]
     if len(ids) > MOST_TOKENS or not ids:
@@ -148,16 +156,21 @@ def _read(
 
 
 def _by_itself(inside: Inside, word: str) -> Tensor | None:
-    """A word's vectors (LD) where nothing else is said, written as it stands inside a text, with a blank before it. It is never the very
-    first token: GPT-2 and LLaMA kinds keep a few huge numbers there, whatever the word (Sun et al. 2024, "Massive Activations")."""
+    """Return a word's vectors (LD) without context, written with a leading space.
+
+    It is never the first token: GPT-2 and LLaMA models have a few huge activations there,
+    whatever the word (Sun et al. 2024, "Massive Activations").
+    """
     spans, look = _read(inside, f" {word}", behind_another=True)
     its = [i for i, (begin, end) in enumerate(spans) if end > max(begin, 1)]
     return look.hidden_LQD[:, its].mean(1) if its else None
 
 
 def _others(look: Look, spans: list[tuple[int, int]], without: list[int]) -> list[float | None]:
-    """The mean cosine, layer by layer, of all pairs of different tokens that are part of the text. The very first token is not among
-    them, as in `_by_itself`."""
+    """Return for each layer the mean cosine of all pairs of different tokens of the text.
+
+    The first token is left out, as in `_by_itself`.
+    """
     keep = [i for i, (begin, end) in enumerate(spans) if i > 0 and end > begin and i not in without]
     ids_Q = torch.tensor([look.ids[i] for i in keep])
     pairs_QQ = (ids_Q[:, None] != ids_Q[None, :]).triu(1)
@@ -172,17 +185,25 @@ def _cosine(one_D: Tensor, two_D: Tensor) -> float:
 
 
 def analogy(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
-    """king - man + woman, on the vectors of a model's input embedding: which tokens lie nearest, and where "queen" comes.
+    """Solve king - man + woman with the vectors of a model's input embedding.
 
     `what`: model, plus ("king"), minus ("man"), also ("woman"), expected ("queen"), n (10).
 
-    Mikolov et al. 2013 leave the three given words out before they look for the nearest. `ranks` tells what that does (1 is the nearest;
-    distances are cosines): `with_given`, among all tokens; `without_given`, as they do; `of_the_first_alone`, where the expected word
-    comes beside the first word with nothing taken away and nothing added, the three left out as well (Rogers et al. 2017 and Linzen 2016
-    found most of the success there).
+    Mikolov et al. 2013 exclude the three given words from the nearest ones. `ranks` shows the
+    effect (1 is the nearest; distances are cosines): `with_given`, among all tokens;
+    `without_given`, as they do; `of_the_first_alone`, the rank of the expected word by distance
+    to the first word alone, without the three words (Rogers et al. 2017 and Linzen 2016 found
+    most of the success there).
     """
-    words = {name: text_of(what, name, 40, usual).strip() for name, usual in
-             (("plus", "king"), ("minus", "man"), ("also", "woman"), ("expected", "queen"))}  # fmt: skip
+    words = {
+        name: text_of(what, name, 40, usual).strip()
+        for name, usual in (
+            ("plus", "king"),
+            ("minus", "man"),
+            ("also", "woman"),
+            ("expected", "queen"),
+        )
+    }
     n = whole_of(what, "n", 10, 1, 50)
     inside = open_inside(what.get("model"), tell)
     raw_VD = inside.model.get_input_embeddings().weight.detach().float().cpu()
@@ -200,10 +221,14 @@ def analogy(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
         "of_the_first_alone": _rank(near_first_V, expected, given),
     }
     nearest = [
-        {"token": inside.tokenizer.convert_ids_to_tokens(int(token)), "id": int(token), "cosine": round(float(near_V[token]), 6),
-         "given": int(token) in given}
+        {
+            "token": inside.tokenizer.convert_ids_to_tokens(int(token)),
+            "id": int(token),
+            "cosine": round(float(near_V[token]), 6),
+            "given": int(token) in given,
+        }
         for token in near_V.topk(min(n + len(set(given)), len(near_V))).indices
-    ]  # fmt: skip
+    ]
     return {
         "model": inside.found.name,
         "words": words,
@@ -218,7 +243,7 @@ def analogy(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
 
 
 def _token_of(tokenizer: Any, word: str, size: int) -> int:
-    """The one token that a word is inside a sentence.
+    """Return the single token of a word inside a sentence.
 
     Raises:
         Refused: for a word of several tokens, which has no vector of its own.
@@ -232,12 +257,13 @@ def _token_of(tokenizer: Any, word: str, size: int) -> int:
         tokenizer(f" {word}", add_special_tokens=False)["input_ids"]
     )
     raise Refused(
-        f"{word!r} is no single token to this model, but {' '.join(pieces[:8])}; choose a more usual word"
+        f"{word!r} is not a single token of this model, but {' '.join(pieces[:8])}; choose a "
+        "more common word"
     )
 
 
 def _rank(near_V: Tensor, token: int, without: list[int]) -> int:
-    """How manieth a token is by nearness, some left out; 1 is the nearest, and a tie counts against it."""
+    """Return the rank of a token by nearness without some tokens, from 1; it loses ties."""
     before_V = near_V >= near_V[token]
     before_V[[*without, token]] = False
     return 1 + int(before_V.sum())
@@ -245,17 +271,14 @@ def _rank(near_V: Tensor, token: int, without: list[int]) -> int:
 
 def _finding(words: dict[str, str], nearest: list[dict[str, Any]], ranks: dict[str, int]) -> str:
     sum_of, expected = f"{words['plus']} - {words['minus']} + {words['also']}", words["expected"]
-    said = f"Nearest to {sum_of} is {nearest[0]['token']!r}"
-    said += ", one of the given words itself. " if nearest[0]["given"] else ". "
-    said += f"{expected!r} is number {ranks['with_given']:,}"
-    said += f", and number {ranks['without_given']:,} once the three given words are left out. "
+    said = f"The nearest token to {sum_of} is {nearest[0]['token']!r}"
+    said += ", one of the given words. " if nearest[0]["given"] else ". "
+    said += f"{expected!r} has rank {ranks['with_given']:,}"
+    said += f", and rank {ranks['without_given']:,} without the three given words. "
     by_itself = ranks["of_the_first_alone"]
     better = (
-        "so the arithmetic brought it nearer"
+        "so the arithmetic improves its rank"
         if ranks["without_given"] < by_itself
-        else "so the arithmetic did not bring it nearer"
+        else "so the arithmetic does not improve its rank"
     )
-    return (
-        said
-        + f"Beside {words['plus']!r} alone, without any arithmetic, it is number {by_itself:,}: {better}."
-    )
+    return said + f"By distance to {words['plus']!r} alone it has rank {by_itself:,}: {better}."

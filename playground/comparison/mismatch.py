@@ -1,4 +1,4 @@
-"""A model with the tokenizer of another one: which numbers reach it, what they are to it, and what comes of that."""
+"""A model with the tokenizer of another one: the ids it gets, their meaning, and the output."""
 
 from __future__ import annotations
 
@@ -17,26 +17,29 @@ log = logging.getLogger(__name__)
 
 THE_ARCHITECTURE = "The Transformer architecture works by"
 THE_CAPITAL = f"Paris is the {GAP} of France."
-PUT_IN = 5  # candidates for a gap
+PUT_IN = 5  # candidates for a mask
 
 
 def mismatch(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
-    """The same text through a model twice: with its own tokenizer, and with another's.
+    """Run a model on the same text with its own tokenizer, and with that of another model.
 
-    `what`: model, tokenizer (the name of the other model), text, new_tokens (20). A model that continues texts does so greedily; one that
-    fills gaps fills the first.
+    `what`: model, tokenizer (the name of the other model), text, new_tokens (20). A causal
+    model generates greedily; a masked model predicts the first mask.
 
-    `own` and `other` have `tokens`, one each: the text's piece by the tokenizer in use, its id, and `to_the_model`, what the model's own
-    tokenizer calls that id, or None where the id is beyond the model's embedding; there `in_range` is false, a lookup would fail with an
-    IndexError, and the id is left out. `answer` is what came, decoded by the tokenizer in use; `answer_by_own` the same ids decoded by
-    the model's own. `surprise`: nats a token, the mean negative log-probability of the text after its first token, for a model
-    that continues texts.
+    `own` and `other` have `tokens`, one each: the text's piece by the tokenizer in use, its id,
+    and `to_the_model`, the token of that id in the model's own tokenizer, or None if the id is
+    beyond the model's embedding; then `in_range` is false, a lookup would raise an IndexError,
+    and the id is left out. `answer` is the output, decoded by the tokenizer in use;
+    `answer_by_own` is the same ids decoded by the model's own. `surprise` is, for a causal
+    model, the mean negative log-probability of the text after its first token, in nats per
+    token.
     """
     found, other = find(what.get("model", ""), tell), find(what.get("tokenizer", ""), tell)
     kind = kind_of(read_config(found.folder, found.name))
     if kind not in (CAUSAL, MASKED):
         raise Refused(
-            f"{found.name} neither continues texts nor fills gaps; choose one such as gpt2 or bert-base-uncased"
+            f"{found.name} is neither a causal nor a masked language model; choose one such as "
+            "gpt2 or bert-base-uncased"
         )
     text = text_of(what, usual=THE_ARCHITECTURE if kind == CAUSAL else THE_CAPITAL)
     new_tokens = whole_of(what, "new_tokens", 20, 1, MOST_NEW_TOKENS)
@@ -49,12 +52,11 @@ def mismatch(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
     same = sum(
         token["in_range"] and token["to_the_model"] == token["token"] for token in foreign["tokens"]
     )
-    notes = [
-        f"{same} of {len(foreign['tokens'])} ids mean to the model what they mean to the other tokenizer"
-    ]
+    notes = [f"{same} of {len(foreign['tokens'])} ids stand for the same token in both tokenizers"]
     if beyond:
         notes.append(
-            f"{beyond} ids are {embeddings:,} or more, beyond the model's embedding: the lookup fails there, so they are left out"
+            f"{beyond} ids are {embeddings:,} or more, beyond the model's embedding: the lookup "
+            "fails, so they are left out"
         )
     if foreign["gap_note"]:
         notes.append(foreign["gap_note"])
@@ -78,28 +80,33 @@ def other_tokenizer(folder: str, name: str) -> Any:
         log.warning("The tokenizer of %r cannot be loaded", name, exc_info=True)
         said = str(error).strip().split("\n")[0][:160]
         raise Refused(
-            f"the tokenizer of {name} cannot be loaded ({type(error).__name__}: {said}); choose another one"
+            f"the tokenizer of {name} cannot be loaded ({type(error).__name__}: {said}); choose "
+            "another one"
         ) from error
 
 
 def _pair(
     pipe: Any, tokenizer: Any, text: str, kind: str, new_tokens: int, tell: Tell
 ) -> dict[str, Any]:
-    """A text through a model by way of a tokenizer."""
+    """Run a model on a text with one of the two tokenizers."""
     gap_note = ""
     if kind == MASKED:
         if GAP not in text:
-            raise Refused(f"this text has no gap; write {GAP} where a word is to be found")
+            raise Refused(f"the text has no mask; write {GAP} where a word is to be predicted")
         if tokenizer.mask_token:
             text = text.replace(GAP, tokenizer.mask_token, 1)
         else:
-            gap_note = f"the other tokenizer has no sign for a gap and spells {GAP} out; the model is asked at the first token of that"
+            gap_note = (
+                f"the other tokenizer has no mask token and splits {GAP}; the prediction is at "
+                "the first token of it"
+            )
     ids: list[int] = tokenizer(text, verbose=False)["input_ids"]
     embeddings = pipe.model.get_input_embeddings().num_embeddings
     kept = [token for token in ids if token < embeddings]
     if len(kept) > longest(pipe):
         raise Refused(
-            f"this text has {len(kept):,} tokens and the model reads at most {longest(pipe):,}; shorten it"
+            f"the text has {len(kept):,} tokens and the model accepts at most "
+            f"{longest(pipe):,}; shorten it"
         )
     said: dict[str, Any] = {
         "tokens": [
@@ -107,12 +114,18 @@ def _pair(
                 "token": tokenizer.convert_ids_to_tokens(token),
                 "id": token,
                 "in_range": token < embeddings,
-                "to_the_model": pipe.tokenizer.convert_ids_to_tokens(token) if token < min(embeddings, len(pipe.tokenizer)) else None,
+                "to_the_model": pipe.tokenizer.convert_ids_to_tokens(token)
+                if token < min(embeddings, len(pipe.tokenizer))
+                else None,
             }
             for token in ids
         ],
-        "answer": "", "answer_by_own": "", "candidates": [], "surprise": None, "gap_note": gap_note,
-    }  # fmt: skip
+        "answer": "",
+        "answer_by_own": "",
+        "candidates": [],
+        "surprise": None,
+        "gap_note": gap_note,
+    }
     if not kept:
         return said
     if kind == CAUSAL:
@@ -121,8 +134,11 @@ def _pair(
         for written in write(pipe.model, kept, greedy, 1, ends(pipe)):
             tell.check()
             answer.append(written.id)
-        return said | {"surprise": surprise(pipe.model, kept), "answer": _decoded(tokenizer, answer),
-                       "answer_by_own": pipe.tokenizer.decode(answer)}  # fmt: skip
+        return said | {
+            "surprise": surprise(pipe.model, kept),
+            "answer": _decoded(tokenizer, answer),
+            "answer_by_own": pipe.tokenizer.decode(answer),
+        }
     place = min(
         sum(token < embeddings for token in ids[: _gap_at(tokenizer, text, ids)]), len(kept) - 1
     )
@@ -130,7 +146,7 @@ def _pair(
 
 
 def _gap_at(tokenizer: Any, text: str, ids: list[int]) -> int:
-    """Which token is the gap, or the first one of its spelling."""
+    """Return the position of the mask, or of the first token of its spelling."""
     if tokenizer.mask_token_id in ids:
         return ids.index(tokenizer.mask_token_id)
     return len(
@@ -165,7 +181,8 @@ def _fill(pipe: Any, tokenizer: Any, ids: list[int], place: int) -> dict[str, An
 
 @torch.no_grad()
 def surprise(model: Any, ids: list[int]) -> float | None:
-    """Nats a token: the mean negative log-probability of what follows the first token. None for a single one."""
+    """Return the mean negative log-probability in nats per token after the first; None for one
+    token."""
     if len(ids) < 2:
         return None
     given_BQ = torch.tensor([ids], device=model.device)
@@ -174,7 +191,7 @@ def surprise(model: Any, ids: list[int]) -> float | None:
 
 
 def _decoded(tokenizer: Any, ids: list[int]) -> str:
-    """What ids read as; one that the tokenizer does not have is named by its number."""
+    """Decode ids; an id that the tokenizer does not have is written as its number."""
     return "".join(
         tokenizer.decode([token]) if token < len(tokenizer) else f"(id {token})" for token in ids
     )

@@ -1,7 +1,8 @@
-"""Pretrained models: found on the Hub, in the cache or in a folder, measured before they are fetched, checked before they are used.
+"""Pretrained models: resolve, validate, download, cache and load them.
 
-Weights are safetensors only, code is transformers' own only, and no token is ever sent. The size is known and capped before the
-first byte of a download; small files come first and the weights last, so that a model whose weights are there is whole.
+Only safetensors weights and the code of transformers itself are loaded, and no token is sent.
+The size is checked before a download. Small files are fetched first and the weights last, so
+that a model with weights in the cache is complete.
 """
 
 from __future__ import annotations
@@ -31,10 +32,9 @@ from .work import Cancelled, Refused, Tell, in_words
 log = logging.getLogger(__name__)
 
 SUGGESTED = ("gpt2", "bert-base-uncased")
-NAME = re.compile(
-    r"(?:[A-Za-z0-9][A-Za-z0-9._-]{0,95}/)?[A-Za-z0-9][A-Za-z0-9._-]{0,95}"
-)  # the oldest models have no owner
-TUNED = "tuned:"  # before the name of what was fine-tuned here
+# the oldest models have no owner
+NAME = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9._-]{0,95}/)?[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
+TUNED = "tuned:"  # prefix of the models that were fine-tuned here
 SMALL_FILES = (".json", ".txt", ".model")
 CANONICAL_NAMES = {
     "bert-base-uncased": "google-bert/bert-base-uncased",
@@ -50,18 +50,19 @@ TOKENIZERS = (
 )
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
-SILENT_FOR = 40.0  # seconds without a byte after which a download is given up
-CHUNK = 1 << 18  # bytes between two looks at a download
+SILENT_FOR = 40.0  # seconds without a byte after which a download fails
+CHUNK = 1 << 18  # bytes between two progress reports of a download
 LONGEST_HEADER = 20_000_000  # bytes of a safetensors file's header
-LARGEST_JSON = 2_000_000  # bytes of a config, and of a list of weights' files
+LARGEST_JSON = 2_000_000  # bytes of a config, and of an index of weight files
 MOST_DIMENSIONS = 8
 MOST_COUNTED = 1_000_000  # layers, heads, labels, positions
 MOST_LAYERS = 200
-SPARE_DISK = 100_000_000  # bytes that a download leaves free
-HOSTED_SPARE_DISK = 3_000_000_000  # where strangers download
-IN_USE_FOR = 120.0  # seconds after it was found in which a model is not evicted: a job may be about to open it
-HEADROOM = 300_000_000  # bytes beside the weights: what a forward pass and its tokens take
-HEADS = {  # pipeline: transformers' class that loads its model
+SPARE_DISK = 100_000_000  # bytes that stay free after a download
+HOSTED_SPARE_DISK = 3_000_000_000  # the same on a shared instance
+# seconds for which a resolved model is not evicted, because a job may be about to load it
+IN_USE_FOR = 120.0
+HEADROOM = 300_000_000  # bytes besides the weights, for a forward pass
+HEADS = {  # pipeline: the class of transformers that loads its model
     "text-generation": "AutoModelForCausalLM",
     "fill-mask": "AutoModelForMaskedLM",
     "text-classification": "AutoModelForSequenceClassification",
@@ -69,17 +70,28 @@ HEADS = {  # pipeline: transformers' class that loads its model
 }
 CAUSAL, MASKED = "causal", "masked"
 KIND_OF_TYPE = {
-    "gpt2": CAUSAL, "gpt_neo": CAUSAL, "gpt_neox": CAUSAL, "opt": CAUSAL, "bloom": CAUSAL, "llama": CAUSAL, "qwen2": CAUSAL,
-    "bert": MASKED, "roberta": MASKED, "distilbert": MASKED, "albert": MASKED, "electra": MASKED, "deberta-v2": MASKED,
-}  # fmt: skip
+    "gpt2": CAUSAL,
+    "gpt_neo": CAUSAL,
+    "gpt_neox": CAUSAL,
+    "opt": CAUSAL,
+    "bloom": CAUSAL,
+    "llama": CAUSAL,
+    "qwen2": CAUSAL,
+    "bert": MASKED,
+    "roberta": MASKED,
+    "distilbert": MASKED,
+    "albert": MASKED,
+    "electra": MASKED,
+    "deberta-v2": MASKED,
+}
 
 
 @dataclass(frozen=True)
 class Found:
     """A model whose files are on this machine.
 
-    parameters   numbers in its weights file; buffers that some keep there count, too
-    bytes        of the weights
+    parameters   numbers in its weights file; stored buffers count, too
+    bytes        size of the weights
     commit       of the Hub's repository; empty for a folder
     where        "directory", "cache" or "downloaded"
     """
@@ -93,22 +105,25 @@ class Found:
 
 
 def most_bytes() -> int:
-    """How large a model may be that is used here."""
+    """Return the maximum size of a model in bytes."""
     return env_bytes("MAX_MODEL_MB")
 
 
 def folders_allowed() -> bool:
-    """Whether a folder of this machine is a model, too: not where strangers come."""
+    """Return whether local folders may be used as models, which a shared instance forbids."""
     return os.environ.get("PLAYGROUND_LOCAL_MODELS", "1") == "1" and "SPACE_ID" not in os.environ
 
 
 def tuned_home() -> Path:
-    """The folder of what was fine-tuned here."""
+    """Return the folder of the models that were fine-tuned here."""
     return Path(os.environ.get("PLAYGROUND_CHECKPOINTS", CHECKPOINTS_DIR)) / "compared"
 
 
 def _folder_named(name: str) -> Path | None:
-    """The folder of this machine that a name means: one that was fine-tuned here or, where those are allowed, any other."""
+    """Return the local folder of a model name, or None.
+
+    It is a model that was fine-tuned here or, if those are allowed, any other folder.
+    """
     if (
         name.startswith(TUNED)
         and NAME.fullmatch(own := name.removeprefix(TUNED))
@@ -120,32 +135,31 @@ def _folder_named(name: str) -> Path | None:
 
 
 def check_name(name: object) -> str:
-    """The name of a model, without blanks around it.
+    """Return the name of a model, stripped.
 
     Raises:
-        Refused: for what can be neither the name of a model on the Hub nor, where folders are allowed, one of those.
+        Refused: if it is neither the name of a model on the Hub nor a folder that is allowed.
     """
     text = name.strip() if isinstance(name, str) else ""
     if _folder_named(text):
         return text
     if text.startswith(TUNED):
-        raise Refused(
-            f"{text[:120]!r} is not on this machine any more, or never was; fine-tune it again"
-        )
+        raise Refused(f"{text[:120]!r} is not on this machine; fine-tune the model again")
     if not NAME.fullmatch(text) or "--" in text or ".." in text or text.endswith(".git"):
-        folder = ", or a folder that holds one" if folders_allowed() else ""
+        folder = ", or a folder that contains one" if folders_allowed() else ""
         raise Refused(
-            f"{str(name)[:120]!r} is no model; name one of the Hub, as gpt2 or user/name{folder}"
+            f"{str(name)[:120]!r} is not the name of a model; give one of the Hub, such as gpt2 "
+            f"or user/name{folder}"
         )
     return text
 
 
 def find(name: str, tell: Tell, local_only: bool = False) -> Found:
-    """A model's files on this machine; fetched from the Hub if need be, unless `local_only`.
+    """Return a model's files on this machine; download them if necessary, unless `local_only`.
 
     Raises:
-        Refused: one sentence that names the model and says what to do.
-        Cancelled: at the latest 0.2 s after the job was cancelled.
+        Refused: with the name of the model and what to do.
+        Cancelled: at most 0.2 s after the job was cancelled.
     """
     name = check_name(name)
     if folder := _folder_named(name):
@@ -162,10 +176,10 @@ def find(name: str, tell: Tell, local_only: bool = False) -> Found:
 
 
 def read_config(folder: Path | str, name: str = "") -> dict[str, Any]:
-    """A model's config.json.
+    """Read a model's config.json.
 
     Raises:
-        Refused: when it is missing, too large, no JSON object, or counts more of something than any model has.
+        Refused: if it is missing, too large, not a JSON object, or has implausibly large counts.
     """
     path = Path(folder) / "config.json"
     try:
@@ -180,16 +194,18 @@ def read_config(folder: Path | str, name: str = "") -> dict[str, Any]:
         raise
     except FileNotFoundError:
         raise Refused(
-            f"{name or folder} holds no config.json, so it is no model of transformers; choose another"
+            f"{name or folder} contains no config.json, so it is not a model of transformers; "
+            "choose another"
         ) from None
     except (OSError, ValueError, RecursionError, OverflowError):
         raise Refused(
-            f"{name or folder}: its config.json cannot be read; choose another model, or fetch it again"
+            f"{name or folder}: its config.json cannot be read; choose another model, or "
+            "download it again"
         ) from None
 
 
 def _counted(types: object) -> dict[str, Any]:
-    """GPT-Neo's [[[kind, ...], how often], ...] as counts of layers."""
+    """Convert GPT-Neo's [[[kind, ...], count], ...] to counts of layers."""
     pairs = types if isinstance(types, list) else []
     return {
         f"attention_types[{at}]_layers": pair[1]
@@ -199,11 +215,12 @@ def _counted(types: object) -> dict[str, Any]:
 
 
 def check_counts(config: object, name: str) -> None:
-    """Refuse what transformers would make lists of while it reads a config, a name for each label or layer: a few bytes of it can take all
-    the memory there is.
+    """Reject counts for which transformers would build huge lists while it reads a config.
+
+    It makes a name for each label or layer, so a few bytes of a config can exhaust the memory.
 
     Raises:
-        Refused: naming the setting.
+        Refused: with the name of the setting.
     """
     for key, value in (
         config.items()
@@ -212,7 +229,7 @@ def check_counts(config: object, name: str) -> None:
         if isinstance(config, list)
         else ()
     ):
-        if key in ("label2id", "id2label"):  # people's names, and numbers that count nothing
+        if key in ("label2id", "id2label"):  # free-form names, and ids that count nothing
             continue
         if isinstance(value, (dict, list)):
             check_counts(_counted(value) if key == "attention_types" else value, name)
@@ -224,12 +241,13 @@ def check_counts(config: object, name: str) -> None:
             and re.match(r"(num|n)_|.*(layers?|labels|depths?)$", str(key))
         ):
             raise Refused(
-                f"{name}: its config.json says {key} is {value:.3g}; at most {most:,} are used; choose another model"
+                f"{name}: its config.json sets {key} to {value:.3g}; the maximum is {most:,}; "
+                "choose another model"
             )
 
 
 def kind_of(config: dict[str, Any]) -> str:
-    """ "causal" for a model that writes the next token, "masked" for one that fills gaps, empty where the config does not say."""
+    """Return "causal" or "masked" for such a language model, or "" if the config does not tell."""
     built = config.get("architectures")
     names = [each for each in built if isinstance(each, str)] if isinstance(built, list) else []
     if any(each.endswith("ForMaskedLM") or each == "BertForPreTraining" for each in names):
@@ -239,20 +257,22 @@ def kind_of(config: dict[str, Any]) -> str:
     return KIND_OF_TYPE.get(str(config.get("model_type")), "")
 
 
-# On this machine
+# Local files
 
 
 def _found(name: str, folder: Path, commit: str, where: str) -> Found:
-    """A model's folder, looked at: a config, a tokenizer, and weights of a size that is used here."""
+    """Validate a model's folder: a config, a tokenizer, and weights of an accepted size."""
     config = read_config(folder, name)
     weights = _weights(folder)
     if not weights:
         raise Refused(
-            f"{name} holds no {WEIGHTS}; only weights in the safetensors format are loaded here, so choose a model with those"
+            f"{name} contains no {WEIGHTS}; only weights in the safetensors format are "
+            "supported; choose a model with those"
         )
     if "auto_map" in config and str(config.get("model_type")) not in KIND_OF_TYPE:
         raise Refused(
-            f"{name} brings code of its own, which is not run here; choose a model that transformers knows itself"
+            f"{name} needs its own code, which is not run here; choose a model that "
+            "transformers supports"
         )
     size = sum(path.stat().st_size for path in weights)
     _check_size(name, size)
@@ -262,7 +282,7 @@ def _found(name: str, folder: Path, commit: str, where: str) -> Found:
 
 
 def _weights(folder: Path) -> list[Path]:
-    """The files that hold a model's weights, when all of them are there."""
+    """Return the weight files of a model if all of them exist."""
     if (folder / WEIGHTS).is_file():
         return [folder / WEIGHTS]
     try:
@@ -280,7 +300,7 @@ def _weights(folder: Path) -> list[Path]:
 
 
 def _numbers_in(path: Path, name: str) -> int:
-    """How many numbers a safetensors file declares, from its header alone."""
+    """Return how many numbers a safetensors file declares in its header."""
     try:
         with open(path, "rb") as file:
             (length,) = struct.unpack("<Q", file.read(8))
@@ -288,7 +308,7 @@ def _numbers_in(path: Path, name: str) -> int:
                 raise ValueError
             header = json.loads(file.read(length))
         shapes = [entry["shape"] for key, entry in header.items() if key != "__metadata__"]
-        for shape in shapes:  # a product of a million large numbers takes hours
+        for shape in shapes:  # the product of a million large numbers would take hours
             if len(shape) > MOST_DIMENSIONS or any(
                 type(n) is not int or not 0 <= n < 2**40 for n in shape
             ):
@@ -305,14 +325,16 @@ def _numbers_in(path: Path, name: str) -> int:
         OverflowError,
     ):
         raise Refused(
-            f"{name}: {path.name} is no safetensors file, or was cut short; fetch it again or choose another model"
+            f"{name}: {path.name} is not a complete safetensors file; download it again or "
+            "choose another model"
         ) from None
 
 
 def _check_size(name: str, size: int) -> None:
     if size > most_bytes():
         raise Refused(
-            f"{name} has {_mb(size)} of weights, more than the {_mb(most_bytes())} that are loaded here; choose a smaller model"
+            f"{name} has {_mb(size)} of weights, more than the maximum of {_mb(most_bytes())}; "
+            "choose a smaller model"
         )
 
 
@@ -327,12 +349,15 @@ def _cache() -> Path:
 
 
 def _in_cache(name: str) -> Path | None:
-    """The newest whole snapshot of a model in the Hub's cache."""
+    """Return the newest complete snapshot of a model in the Hub's cache."""
     return _newest_snapshot(_cache() / _folder_name(name)) or _preloaded(name)
 
 
 def _preloaded(name: str) -> Path | None:
-    """The snapshot of a model that a Space was built with (`preload_from_hub` in README.md), which lies in the Hub's default cache."""
+    """Return the snapshot of a model that a Space was built with, in the Hub's default cache.
+
+    See `preload_from_hub` in README.md.
+    """
     if "SPACE_ID" not in os.environ:
         return None
     cache = Path.home() / ".cache" / "huggingface" / "hub"
@@ -363,7 +388,10 @@ def _newest_snapshot(home: Path) -> Path | None:
 
 
 def most_kept() -> int | None:
-    """Bytes of models that the cache may hold; None where the cache is not the playground's own, which is never evicted from."""
+    """Return the maximum bytes of the model cache.
+
+    None if the cache is not the playground's own; then nothing is evicted from it.
+    """
     own = os.environ.get("PLAYGROUND_MODELS")
     if not own or Path(own).absolute() != _cache().absolute():
         return None
@@ -371,24 +399,26 @@ def most_kept() -> int | None:
 
 
 def _used(home: Path) -> None:
-    """Note that a model of the playground's own cache is used now."""
+    """Record that a model of the playground's own cache is used now."""
     if most_kept() is not None:
         with suppress(OSError):
             os.utime(home)
 
 
 def _size(home: Path) -> int:
-    """Bytes of a model in the cache; snapshots are links to what lies beside them, and count once."""
+    """Return the bytes of a model in the cache; snapshots are links, so each file counts once."""
     return sum(
         path.stat().st_size for path in home.rglob("*") if path.is_file() and not path.is_symlink()
     )
 
 
 def _evict(name: str, size: int, most: int) -> None:
-    """Make room in the playground's own cache for `size` bytes: the least recently used models go, those in memory stay.
+    """Evict the least recently used models from the playground's own cache for `size` bytes.
+
+    Models in memory stay.
 
     Raises:
-        Refused: where all that may go does not make enough room.
+        Refused: if evicting all other models does not free enough.
     """
     home = _cache()
     sweep(home, older_than=0)
@@ -396,7 +426,7 @@ def _evict(name: str, size: int, most: int) -> None:
         in_memory = {Path(folder).parent.parent for _, folder in _open}
     used = {path: path.stat().st_mtime for path in home.glob("models--*")}
     bytes_of = {path: _size(path) for path in used}
-    own = home / ("models--" + name.replace("/", "--"))  # what came before it was interrupted
+    own = home / ("models--" + name.replace("/", "--"))  # rest of an interrupted download
     held = sum(bytes_of.values()) - bytes_of.pop(own, 0)
     for oldest in sorted(bytes_of, key=lambda path: used[path]):
         if held + size <= most and size + HOSTED_SPARE_DISK <= _free_disk():
@@ -406,14 +436,14 @@ def _evict(name: str, size: int, most: int) -> None:
             held -= bytes_of[oldest]
     if held + size > most:
         raise Refused(
-            f"{name} takes {_mb(size)}, and of the {_mb(most)} that are kept here for everybody {_mb(held)} are in use; choose one of "
-            "those models, or try again in a few minutes",
+            f"{name} takes {_mb(size)}, and of the {_mb(most)} of the model cache {_mb(held)} "
+            "are in use; choose a cached model, or try again in a few minutes",
             again=size <= most,
         )
 
 
 def cached_names() -> list[str]:
-    """The models in the Hub's cache that could be used without a network."""
+    """Return the models in the Hub's cache that can be used without a network."""
     names = [
         path.name.removeprefix("models--").replace("--", "/")
         for path in sorted(_cache().glob("models--*"))
@@ -424,7 +454,7 @@ def cached_names() -> list[str]:
 def _what_is_cached() -> str:
     names = cached_names()
     return (
-        f". On this machine already: {', '.join(names[:8])}"
+        f". Already on this machine: {', '.join(names[:8])}"
         if names
         else ". No model is on this machine yet"
     )
@@ -434,10 +464,10 @@ def _what_is_cached() -> str:
 
 
 def _hub() -> Any:
-    """The Hub, reached; nobody's token is sent.
+    """Return a client of the Hub that sends no token, after a connection check.
 
     Raises:
-        Refused: within 3 s where there is no network, naming what is on this machine.
+        Refused: within 3 s without a network, with the models on this machine.
     """
     from huggingface_hub import constants
 
@@ -448,7 +478,7 @@ def _hub() -> Any:
     try:
         if constants.HF_HUB_OFFLINE:
             raise HubError(
-                "HF_HUB_OFFLINE is set on this machine: unset it and start the playground again",
+                "HF_HUB_OFFLINE is set on this machine: unset it and restart the playground",
                 again=True,
             )
         hub = Hub("", os.environ.get("HF_ENDPOINT", ""))
@@ -459,7 +489,7 @@ def _hub() -> Any:
 
 
 def _ask(hub: Any, name: str) -> dict[str, Any]:
-    """What the Hub tells of a model: its commit, its files with their sizes, whether it is gated."""
+    """Return a model's metadata: its commit, its files with their sizes, whether it is gated."""
     from playground.hub.client import HubError
 
     try:
@@ -470,8 +500,9 @@ def _ask(hub: Any, name: str) -> dict[str, Any]:
         ) from None
     if told.get("gated"):
         raise Refused(
-            f"{name} is gated: its owners give it out one by one, and this playground sends nobody's token; choose another model, or "
-            "fetch it yourself with `hf download` and name its folder"
+            f"{name} is gated: its owners must grant access, and this playground sends no "
+            "token; choose another model, or download it with `hf download` and give its "
+            "folder"
         )
     return told
 
@@ -481,10 +512,10 @@ def _named(name: str, error: Exception) -> str:
 
 
 def _wanted(told: dict[str, Any], name: str) -> dict[str, int]:
-    """The files of a model that are fetched, with their sizes; the weights last.
+    """Return the files of a model to download with their sizes, the weights last.
 
     Raises:
-        Refused: when there are no safetensors weights, or too much of everything.
+        Refused: if there are no safetensors weights, or the files are too large.
     """
     sizes = {
         str(each["rfilename"]): int(each.get("size") or 0)
@@ -503,33 +534,32 @@ def _wanted(told: dict[str, Any], name: str) -> dict[str, int]:
     )
     if not weights or "config.json" not in small:
         what = "config.json" if weights else "weights in the safetensors format"
-        raise Refused(
-            f"{name} has no {what}, and nothing else is loaded here; choose another model"
-        )
+        raise Refused(f"{name} has no {what}, which is required; choose another model")
     if WEIGHTS not in sizes:
         if INDEX not in sizes:
             raise Refused(
-                f"{name} has weights in several files and no {INDEX}; choose another model"
+                f"{name} has weights in several files but no {INDEX}; choose another model"
             )
         small[INDEX] = sizes[INDEX]
     _check_size(name, sum(weights.values()))
     if sum(small.values()) > 100_000_000:
         raise Refused(
-            f"{name} has {_mb(sum(small.values()))} of files beside its weights, more than are fetched here; choose another model"
+            f"{name} has {_mb(sum(small.values()))} of files besides its weights, more than the "
+            "maximum; choose another model"
         )
     return small | weights
 
 
 def _download(name: str, tell: Tell) -> Path:
-    """Fetch a model into the Hub's cache; its folder there."""
-    tell.say(f"Reaching the Hub for {name}")
+    """Download a model into the Hub's cache and return its folder there."""
+    tell.say(f"Connecting to the Hub for {name}")
     fetched: list[Path] = []
     counted = {"bytes": 0.0, "total": 0.0, "at": time.monotonic()}
     problem: list[Exception] = []
     given_up = threading.Event()
 
     class Counter:
-        """What huggingface_hub takes for a progress bar: counts bytes, and ends a download that nobody wants any more."""
+        """A progress bar for huggingface_hub that counts bytes, and aborts a cancelled download."""
 
         def __init__(self, *_: Any, **__: Any) -> None:
             pass
@@ -556,7 +586,7 @@ def _download(name: str, tell: Tell) -> Path:
             total = sum(files.values())
             _check_disk(name, total)
             tell.say(
-                f"Fetching {name}: {_mb(total)} in {len(files)} files, once; later it comes from this machine's cache"
+                f"Downloading {name}: {_mb(total)} in {len(files)} files, to this machine's cache"
             )
             counted["total"] = total
             for path in files:
@@ -567,9 +597,8 @@ def _download(name: str, tell: Tell) -> Path:
         except Exception as error:
             problem.append(error)
 
-    thread = threading.Thread(
-        target=fetch, name=f"fetch {name}", daemon=True
-    )  # left to itself when it hangs: its client gives up soon
+    # a hanging thread is abandoned, because its client times out soon
+    thread = threading.Thread(target=fetch, name=f"fetch {name}", daemon=True)
     thread.start()
     try:
         while thread.is_alive():
@@ -579,7 +608,8 @@ def _download(name: str, tell: Tell) -> Path:
             tell.check()
             if time.monotonic() - counted["at"] > SILENT_FOR:
                 raise Refused(
-                    f"{name}: the Hub sent nothing for {SILENT_FOR:.0f} s; look at the network and try again",
+                    f"{name}: the Hub sent no data for {SILENT_FOR:.0f} s; check the network "
+                    "and try again",
                     again=True,
                 )
     finally:
@@ -592,27 +622,26 @@ def _download(name: str, tell: Tell) -> Path:
             log.error("The download of %r failed", name, exc_info=problem[0])
         raise Refused(_named(name, problem[0]), again=getattr(problem[0], "again", True)) from None
     if len({path.parent for path in fetched}) != 1:
-        raise Refused(
-            f"{name} was changed on the Hub while it was being fetched; try again", again=True
-        )
+        raise Refused(f"{name} changed on the Hub during the download; try again", again=True)
     return fetched[0].parent
 
 
 def _check_disk(name: str, size: int) -> None:
-    """Refuse a download that would fill the disk, or the playground's own cache, after what can be evicted there has been."""
+    """Check the disk and the cache limit before a download, after evicting what can be evicted."""
     most = most_kept()
     if most is not None:
         _evict(name, size, most)
     free = _free_disk()
     if size + (SPARE_DISK if most is None else HOSTED_SPARE_DISK) > free:
         raise Refused(
-            f"{name} takes {_mb(size)} and {_mb(free)} are free on this disk; make room, or choose a smaller model",
+            f"{name} takes {_mb(size)} and {_mb(free)} are free on this disk; free some space, "
+            "or choose a smaller model",
             again=True,
         )
 
 
 def _free_disk() -> int:
-    """Bytes that are free where the cache is."""
+    """Return the free bytes on the disk of the cache."""
     home = _cache()
     while not home.exists() and home != home.parent:
         home = home.parent
@@ -624,7 +653,7 @@ def _free_disk() -> int:
 
 @dataclass(frozen=True)
 class Opened:
-    """A loaded pipeline, the names of the weights that its model did not bring, and the bytes by which this process grew."""
+    """A loaded pipeline, its newly initialized weights, and the growth of the process in bytes."""
 
     pipe: Any
     fresh: list[str]
@@ -632,27 +661,28 @@ class Opened:
 
 
 _lock = threading.Lock()  # one load at a time
-_open: OrderedDict[tuple[str, str], Opened] = (
-    OrderedDict()
-)  # by pipeline and folder; the least recently used one first
+# by pipeline and folder; the least recently used one first
+_open: OrderedDict[tuple[str, str], Opened] = OrderedDict()
 
 
 def open_pipeline(task: str, found: Found, tell: Tell) -> Any:
-    """transformers' pipeline for a model, loaded once and kept as long as there is memory. Attention is the explicit kind, which
-    can be returned; numbers are float32; the model is in evaluation mode.
+    """Load the pipeline of a model once, and cache it while there is memory.
+
+    Attention is the eager implementation, which returns its weights. Numbers are float32. The
+    model is in evaluation mode.
 
     Raises:
-        Refused: when it does not fit, is broken, or is no model of this kind.
+        Refused: if it does not fit, is invalid, or is not a model of this kind.
     """
     if task not in HEADS:
         raise Refused(
-            f"{task[:40]!r} is no pipeline of this playground; choose one of {', '.join(HEADS)}"
+            f"{task[:40]!r} is not a supported pipeline; choose one of {', '.join(HEADS)}"
         )
     import torch
 
     from playground.runs.processes import usable_cores
 
-    torch.set_num_threads(max(1, usable_cores() // 2))  # the other half is for those who train
+    torch.set_num_threads(max(1, usable_cores() // 2))  # the other half is for training
     key = (task, found.folder)
     while not _lock.acquire(timeout=0.1):
         tell.check()
@@ -675,26 +705,26 @@ def open_pipeline(task: str, found: Found, tell: Tell) -> Any:
 
 
 def fresh_weights(task: str, found: Found) -> list[str]:
-    """Names of the weights that an opened model did not bring: they are random, as those of a head that nobody has trained."""
+    """Return the names of a loaded model's newly initialized weights."""
     opened = _open.get((task, found.folder))
     return list(opened.fresh) if opened else []
 
 
 def growth(task: str, found: Found) -> int:
-    """By how many bytes this process grew when an opened model was loaded."""
+    """Return by how many bytes this process grew when a model was loaded."""
     opened = _open.get((task, found.folder))
     return opened.grown if opened else 0
 
 
 def memory_used() -> int:
-    """Bytes of memory that this process holds."""
+    """Return the resident memory of this process in bytes."""
     import psutil
 
     return int(psutil.Process().memory_info().rss)
 
 
 def let_go(name_or_folder: str = "") -> None:
-    """Forget one opened model, or all of them, to give their memory back."""
+    """Unload one model, or all of them, to free their memory."""
     with _lock:
         for key in [key for key in _open if not name_or_folder or key[1] == name_or_folder]:
             _drop(key)
@@ -708,27 +738,28 @@ def _drop(key: tuple[str, str]) -> None:
 
 
 def _make_room(found: Found) -> None:
-    """Let go of models until this one fits. With the lock held."""
+    """Unload models until this one fits. The caller holds the lock."""
     needed = 4 * found.parameters + HEADROOM
     while needed > 0.9 * free_memory() and _open:
         _drop(next(iter(_open)))
     if needed > 0.9 * free_memory():
         free = f"{free_memory() / 1e9:.1f} GB are free"
         raise Refused(
-            f"{found.name} needs about {needed / 1e9:.1f} GB and {free}; choose a smaller model, or end a run",
+            f"{found.name} needs about {needed / 1e9:.1f} GB and {free}; choose a smaller "
+            "model, or end a run",
             again=True,
         )
 
 
 def device() -> str:
-    """Where pretrained models compute."""
+    """Return the device of the pretrained models."""
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def _load(task: str, found: Found) -> tuple[Any, list[str]]:
-    """A pipeline, and the names of the weights that the model did not bring."""
+    """Load a pipeline; return it and the names of the newly initialized weights."""
     import torch
     import transformers
     from transformers import AutoConfig, AutoTokenizer, pipeline
@@ -739,31 +770,39 @@ def _load(task: str, found: Found) -> tuple[Any, list[str]]:
     auto = getattr(transformers, HEADS[task])
     _check_config(auto, config, found)
     model, told = auto.from_pretrained(
-        found.folder, config=config, dtype=torch.float32, use_safetensors=True, trust_remote_code=False,
-        attn_implementation="eager", output_loading_info=True,
-    )  # fmt: skip
+        found.folder,
+        config=config,
+        dtype=torch.float32,
+        use_safetensors=True,
+        trust_remote_code=False,
+        attn_implementation="eager",
+        output_loading_info=True,
+    )
     missing = sorted(told["missing_keys"])
     if missing and task in ("fill-mask", "text-generation"):
         raise Refused(
-            f"{found.name} does not bring {missing[0]}{' and others' if len(missing) > 1 else ''}, which {task} needs: it would answer by "
-            "chance; choose a model that was trained for it"
+            f"{found.name} lacks {missing[0]}{' and others' if len(missing) > 1 else ''}, which "
+            f"{task} needs, so its predictions would be random; choose a model that was trained "
+            "for it"
         )
     if not all(bool(torch.isfinite(weight).all()) for weight in model.parameters()):
         raise Refused(
-            f"{found.name} holds weights that are not finite numbers; fetch it again, or choose another model"
+            f"{found.name} has weights that are not finite; download it again, or choose "
+            "another model"
         )
     tokenizer = AutoTokenizer.from_pretrained(found.folder, trust_remote_code=False)
-    return pipeline(task, model=model.eval(), tokenizer=tokenizer, device=device()), missing  # type: ignore[call-overload]
+    # type: ignore[call-overload]
+    return pipeline(task, model=model.eval(), tokenizer=tokenizer, device=device()), missing
 
 
 def _check_config(auto: Any, config: Any, found: Found) -> None:
-    """Refuse sizes that cannot be the weights': transformers would fill the machine with random numbers."""
+    """Reject sizes that contradict the weights, for which transformers would allocate memory."""
     import torch
 
     layers = [getattr(config, field, 0) for field in ("num_hidden_layers", "n_layer", "num_layers")]
     if any(isinstance(each, int) and not 0 <= each <= MOST_LAYERS for each in layers):
         raise Refused(
-            f"{found.name}: its config.json asks for {max(layers, key=abs)} layers; choose another model"
+            f"{found.name}: its config.json has {max(layers, key=abs)} layers; choose another model"
         )
     with torch.device("meta"):
         asked = sum(
@@ -771,7 +810,8 @@ def _check_config(auto: Any, config: Any, found: Found) -> None:
         )
     if asked > 1.5 * found.parameters + 10_000_000:
         raise Refused(
-            f"{found.name}: its config.json asks for {asked:,} parameters and its weights hold {found.parameters:,}; choose another model"
+            f"{found.name}: its config.json describes {asked:,} parameters and its weights "
+            f"contain {found.parameters:,}; choose another model"
         )
 
 
@@ -789,10 +829,11 @@ def _unloadable(error: Exception, name: str, task: str) -> Refused:
 
 
 def about(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
-    """What using models would take, without fetching them. `what`: {"models": [names]}.
+    """Describe models without a download. `what`: {"models": [names]}.
 
-    For each: name, where ("directory", "cache", "hub" or empty), bytes, parameters, kind (causal, masked or empty), a sentence
-    where it cannot be used, and whether that is because the Hub was `unreached`.
+    For each: name, where ("directory", "cache", "hub" or empty), bytes, parameters, kind
+    (causal, masked or empty), a sentence if it cannot be used, and whether that is because the
+    Hub was `unreached`.
     """
     names = what.get("models", [what.get("name")])
     told: list[dict[str, Any]] = []
@@ -847,15 +888,22 @@ def about(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
 
 
 def cached(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
-    """The models that can be used without a network, and those that are in memory now."""
+    """Return the models that can be used without a network, and those in memory."""
     rows = []
     for name in cached_names():
         try:
             found = find(name, tell, local_only=True)
         except Refused:
             continue
-        rows.append({"name": name, "bytes": found.bytes, "parameters": found.parameters, "commit": found.commit,
-                     "kind": kind_of(read_config(found.folder, name))})  # fmt: skip
+        rows.append(
+            {
+                "name": name,
+                "bytes": found.bytes,
+                "parameters": found.parameters,
+                "commit": found.commit,
+                "kind": kind_of(read_config(found.folder, name)),
+            }
+        )
     return {
         "models": rows,
         "suggested": list(SUGGESTED),

@@ -1,5 +1,8 @@
-"""The questions as text. Symbols stand apart, because "123" may be one token; a prompt ends in "Output:" without a blank behind it,
-because the blank belongs to the first symbol's token in byte-level vocabularies.
+"""Prompt templates of the benchmark.
+
+Symbols are separated by spaces, because "123" may be one token. A prompt ends in "Output:"
+without a space, because in byte-level vocabularies the space belongs to the first symbol's
+token.
 
     Input: 3 1 4
     Output: 4 1 3
@@ -16,7 +19,7 @@ from .items import Item
 
 
 def prompt_for(item: Item, examples: Sequence[Item]) -> str:
-    """Worked examples, then the question; the answer is to follow behind a blank."""
+    """Return the few-shot examples and the input; the answer follows after a space."""
     solved = "".join(f"Input: {each.asked}\nOutput: {each.right}\n\n" for each in examples)
     return f"{solved}Input: {item.asked}\nOutput:"
 
@@ -24,7 +27,7 @@ def prompt_for(item: Item, examples: Sequence[Item]) -> str:
 def masked_prompt(
     item: Item, examples: Sequence[Item], mask: str, hidden: set[int] | None = None
 ) -> str:
-    """The prompt with the answer behind it and a mask in each hidden place, all of them unless they are named."""
+    """Return the prompt with the target, with masks at the `hidden` positions (None: all)."""
     shown = [
         mask if hidden is None or place in hidden else symbol
         for place, symbol in enumerate(item.answer)
@@ -33,18 +36,21 @@ def masked_prompt(
 
 
 def first_line(text: str) -> str:
-    """What a model wrote up to the end of the line."""
+    """Return the generated text up to the end of the line."""
     return text.split("\n", 1)[0]
 
 
 def fitting(wanted: int, positions: int, tokens_with: Callable[[int], int]) -> int | None:
-    """The most worked examples, up to `wanted`, with which the longest prompt and its answer have a position for every token.
+    """Return the maximum number of few-shot examples, up to `wanted`, that fit.
+
+    The longest prompt and its answer must not have more tokens than `positions`.
 
     Args:
-        tokens_with: how many tokens the longest question and its answer take with so many examples.
+        tokens_with: returns how many tokens the longest input and its answer take with so many
+            examples.
 
     Returns:
-        None when they do not fit even without examples.
+        None if they do not fit even without examples.
     """
     if tokens_with(0) > positions:
         return None

@@ -1,8 +1,11 @@
-"""Scores of answers that are lists of symbols, with how sure they are. Pure Python: the page's process may use it too.
+"""Metrics of predicted symbol sequences, with confidence intervals.
 
-exact match      share of items whose whole answer is right
-token accuracy   share of the right answers' symbols that stand at their place; what is missing, or cannot be read, is wrong
-rank accuracy    share of items whose right answer the model holds for more likely than every other candidate; a tie of k counts 1/k
+exact match      fraction of examples whose whole prediction is correct
+token accuracy   fraction of the targets' symbols that are predicted at their position; a
+missing or unparsable symbol is wrong rank accuracy    fraction of examples whose target has a
+higher log-probability than every other candidate; a tie of k counts 1/k
+
+Pure Python, because the page's process uses it too.
 """
 
 from __future__ import annotations
@@ -12,32 +15,32 @@ from collections.abc import Sequence
 
 from playground.statistics import wilson
 
-TIE = 1e-4  # nats; rows of one batch differ by float noise of 1e-7 where nothing tells them apart
+# nats; sequences of one batch differ by float noise of 1e-7 even if they are equal
+TIE = 1e-4
 
 
 def read_answer(text: str, symbols: Sequence[str]) -> tuple[str, ...] | None:
-    """The symbols of an answer that holds nothing but symbols with blanks between them; None for anything else."""
+    """Return the symbols of an answer of symbols and spaces only; None for any other text."""
     parts = text.split(" ")
     read = tuple(part for part in parts if part)
     return read if read and set(read) <= set(symbols) else None
 
 
 def right_places(given: Sequence[str | None] | None, answer: Sequence[str]) -> list[bool]:
-    """For each symbol of the right answer, whether the given one has it at its place."""
+    """Return for each symbol of the target whether it is predicted at its position."""
     given = given or ()
     return [place < len(given) and given[place] == symbol for place, symbol in enumerate(answer)]
 
 
 def is_exact(given: Sequence[str | None] | None, answer: Sequence[str]) -> bool:
-    """Whether this is the right answer, no more and no less."""
+    """Return whether the prediction equals the target."""
     return given is not None and tuple(given) == tuple(answer)
 
 
 def rank_of(scores: Sequence[float], right: int) -> int:
-    """Return the rank of the right candidate, from 1.
+    """Return the rank of the target among the candidates, from 1.
 
-    Candidates that tie with it, within TIE, stand before it, for nothing tells them from it. A
-    score that is no number is the last of all.
+    Candidates that tie with it, within TIE, rank before it. A NaN score ranks last.
     """
     known = _ordered(scores)
     return 1 + sum(
@@ -48,9 +51,9 @@ def rank_of(scores: Sequence[float], right: int) -> int:
 
 
 def first_credit(scores: Sequence[float], right: int) -> float:
-    """Return 1 where the right candidate has the best score, 1/k where k candidates tie for it, else 0.
+    """Return 1 if the target has the best score, 1/k if k candidates tie for it, else 0.
 
-    A model that cannot tell candidates from each other gets what guessing among them gets. One
+    A model that scores all candidates equally gets the accuracy of random guessing. A model
     that gives no candidate any probability gets nothing.
     """
     known = _ordered(scores)
@@ -70,14 +73,12 @@ def _is_tie(one: float, other: float) -> bool:
 
 
 class Tally:
-    """Scores as they come in, of one model's answers."""
+    """Accumulates the metrics of one model's predictions."""
 
     def __init__(self) -> None:
         self.n = self.exact = self.symbols = self.right_symbols = self.ranked = 0
         self.first = self.seconds = self.rank_seconds = 0.0
-        self.chance: list[
-            float
-        ] = []  # of ranking the right answer first, for each item that was ranked
+        self.chance: list[float] = []  # of ranking the target first, per ranked example
 
     def add(
         self, given: Sequence[str | None] | None, answer: Sequence[str], seconds: float
@@ -90,14 +91,14 @@ class Tally:
         self.seconds += seconds
 
     def add_rank(self, credit: float, of: int, seconds: float) -> None:
-        """`credit` is the item's `first_credit` among `of` candidates."""
+        """Add a ranking; `credit` is the example's `first_credit` among `of` candidates."""
         self.ranked += 1
         self.first += credit
         self.chance.append(1 / of)
         self.rank_seconds += seconds
 
     def told(self) -> dict[str, float | int | None]:
-        """The scores with their 95 % intervals; None where there is nothing to count."""
+        """Return the metrics with their 95 % intervals; None for those without a count."""
         row: dict[str, float | int | None] = {
             "n": self.n,
             "symbols": self.symbols,

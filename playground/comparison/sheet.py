@@ -1,4 +1,7 @@
-"""The table as files. Works on what a table has told so far, so that one that was cancelled can be kept, too. Imports nothing heavy."""
+"""Export of the benchmark table as CSV and JSON, without heavy imports.
+
+It works on the rows received so far, so that the table of a cancelled job can be exported too.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,31 @@ from collections.abc import Iterable
 from typing import Any
 
 COLUMNS = (
-    "model", "what", "way", "exact_match", "exact_match_low", "exact_match_high", "token_accuracy", "token_accuracy_low",
-    "token_accuracy_high", "rank_accuracy", "rank_accuracy_low", "rank_accuracy_high", "rank_chance", "n", "symbols", "ranked",
-    "parameters", "examples", "seconds_an_item", "rank_seconds_an_item", "weights_bytes", "grown_bytes", "note", "error",
-)  # fmt: skip
+    "model",
+    "what",
+    "way",
+    "exact_match",
+    "exact_match_low",
+    "exact_match_high",
+    "token_accuracy",
+    "token_accuracy_low",
+    "token_accuracy_high",
+    "rank_accuracy",
+    "rank_accuracy_low",
+    "rank_accuracy_high",
+    "rank_chance",
+    "n",
+    "symbols",
+    "ranked",
+    "parameters",
+    "examples",
+    "seconds_an_item",
+    "rank_seconds_an_item",
+    "weights_bytes",
+    "grown_bytes",
+    "note",
+    "error",
+)
 ITEM_COLUMNS = (
     "model",
     "way",
@@ -31,7 +55,7 @@ ITEM_COLUMNS = (
 
 
 def standing(told: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The latest row of every model, of all that a table has told."""
+    """Return the latest row of every model."""
     latest: dict[int, dict[str, Any]] = {}
     for row in told:
         if row.get("kind") == "model":
@@ -40,12 +64,12 @@ def standing(told: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def to_csv(told: Iterable[dict[str, Any]]) -> str:
-    """One line a model."""
+    """Return a CSV with one line per model."""
     return _lines(COLUMNS, standing(told))
 
 
 def items_to_csv(told: Iterable[dict[str, Any]]) -> str:
-    """One line for each item of each model."""
+    """Return a CSV with one line for each example of each model."""
     rows = []
     for row in told:
         if row.get("kind") == "item":
@@ -66,7 +90,7 @@ def items_to_csv(told: Iterable[dict[str, Any]]) -> str:
 def to_json(
     told: Iterable[dict[str, Any]], result: dict[str, Any] | None = None, indent: int | None = 1
 ) -> str:
-    """Everything: the caption and the settings where the table is done, every model, every leak, every item."""
+    """Return all models, leaks and examples as JSON, and of a finished job the settings too."""
     told = list(told)
     rest = {
         "leaks": [row for row in told if row.get("kind") == "leak"],

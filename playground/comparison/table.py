@@ -1,12 +1,14 @@
-"""The table: a checkpoint, pretrained models and baselines, asked the same held-out sequences and scored the same way.
+"""The benchmark: a checkpoint, pretrained models and baselines on the same held-out examples.
 
-Rows as they are told, each with its "kind":
+All get the same metrics. Rows as they are reported, each with its "kind":
 
-    settings   the questions: a note on them, the worked examples, the caption
-    model      how a model stands (see sheet.COLUMNS), told anew after every item; `place` is its line, `over` whether it is done
-    estimate   seconds that a model will take, from a measured forward pass, before it is asked
-    item       an answer: prompt, tokens, raw output, what was read in it, right or wrong by symbol, candidates with their scores
-    leak       what a masked model gains by being shown the other symbols of the right answer
+    settings   a note on the examples, the few-shot examples, the caption
+    model      the metrics of a model so far (see sheet.COLUMNS), reported after every example;
+               `place` is its line, `over` whether it is done
+    estimate   the expected seconds of a model, from a measured forward pass
+    item       a prediction: prompt, tokens, raw output, parsed symbols, whether each is
+               correct, candidates with their scores
+    leak       the gain of a masked model if the other symbols of the target are shown
 """
 
 from __future__ import annotations
@@ -53,22 +55,25 @@ from .work import Cancelled, Refused, Tell, in_words
 
 MOST_ITEMS = 500
 MOST_MODELS = 6
-RANKED = 10  # items, unless more are asked for: BERT reads one of ten symbols some 140 times for it
-HOSTED_RANKED = 5  # at most, where strangers share the machine
-FINE_TUNED = "fine-tuned.json"  # in a folder that fine-tuning here has left: {"from": name, "task": name, "steps": n}
+# examples to rank by default; BERT needs some 140 forward passes for each of ten symbols
+RANKED = 10
+HOSTED_RANKED = 5  # maximum on a shared instance
+# in a folder written by fine-tuning: {"from": name, "task": name, "steps": n}
+FINE_TUNED = "fine-tuned.json"
 KINDS = {"causal": "text-generation", "masked": "fill-mask"}
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What a table is made of.
+    """A benchmark request.
 
-    checkpoint   a folder; put here by the server or the command line, never by a browser
-    name         what the checkpoint is called in the table
-    models       names of models on the Hub, or of folders where those are allowed
-    n            held-out sequences to ask
-    shots        worked examples for pretrained models, as far as there are positions for them
-    rank         how many of the items are ranked, too: a masked model needs a forward pass for each symbol of each candidate
+    checkpoint   a folder; set by the server or the command line, never by a browser
+    name         the name of the checkpoint in the table
+    models       names of models on the Hub, or of folders if those are allowed
+    n            number of held-out examples
+    shots        few-shot examples for pretrained models, at most as many as fit
+    rank         number of examples to rank; a masked model needs a forward pass for each symbol
+                 of each candidate
     """
 
     checkpoint: str
@@ -80,7 +85,7 @@ class Asked:
 
     @classmethod
     def of(cls, what: dict[str, Any]) -> Asked:
-        """Raises Refused for what cannot be asked."""
+        """Validate a request; raises Refused if it is invalid."""
 
         def number(name: str, default: int, low: int, high: int) -> int:
             value = what.get(name, default)
@@ -114,42 +119,57 @@ class Asked:
 
 
 def table(what: dict[str, Any], tell: Tell) -> dict[str, Any]:
-    """Ask everybody. `what`: see Asked. A model that cannot be asked becomes a row that says why, and the others go on.
+    """Run the benchmark. `what`: see Asked.
+
+    A model that cannot be evaluated becomes a row with the error, and the others continue.
 
     Raises:
-        Refused: for a checkpoint that cannot be used, or settings that cannot be.
-        Cancelled: between two items at the latest; what was told stays true.
+        Refused: for an unusable checkpoint or invalid settings.
+        Cancelled: between two examples at the latest; the rows reported so far stay valid.
     """
     asked = Asked.of(what)
     tell.say(f"Loading {asked.name}")
-    torch.set_num_threads(
-        1
-    )  # more only get into each other's way at this size; pretrained models take more (pretrained.py)
+    # more threads are slower at this size; pretrained models use more (pretrained.py)
+    torch.set_num_threads(1)
     manifest, family = load_model(Path(asked.checkpoint))
     settings = manifest.config.task
     task = settings.load()
     questions = draw_questions(task, asked.n, settings.min_length, settings.max_length)
     if not questions.items:
         raise Refused(
-            f"no held-out sequence of {settings.max_length} symbols or fewer can be asked; choose a checkpoint of longer ones"
+            f"there is no held-out sequence of {settings.max_length} symbols or fewer; choose a "
+            "checkpoint of longer ones"
         )
     table = Table(asked, questions, settings, tuple(task.vocabulary.symbols), tell)
     scratch = Scratch(asked.name, task, family)
-    tell.row({"kind": "settings", "note": questions.note, "caption": table.caption(scratch.parameters or 0),
-              "examples": [[each.asked, each.right] for each in questions.examples[: asked.shots]], "asked": dataclasses.asdict(asked),
-              "task": dataclasses.asdict(settings)})  # fmt: skip
+    tell.row(
+        {
+            "kind": "settings",
+            "note": questions.note,
+            "caption": table.caption(scratch.parameters or 0),
+            "examples": [[each.asked, each.right] for each in questions.examples[: asked.shots]],
+            "asked": dataclasses.asdict(asked),
+            "task": dataclasses.asdict(settings),
+        }
+    )
     table.chance()
     for baseline in (Copy(), MostFrequent(), CommonestTarget(questions.items)):
         table.ask(baseline, told=False)
     table.ask(scratch)
     for name in asked.models:
         table.ask_model(name)
-    return {"rows": table.rows, "leaks": table.leaks, "caption": table.caption(scratch.parameters or 0), "note": questions.note,
-            "asked": dataclasses.asdict(asked), "task": dataclasses.asdict(settings)}  # fmt: skip
+    return {
+        "rows": table.rows,
+        "leaks": table.leaks,
+        "caption": table.caption(scratch.parameters or 0),
+        "note": questions.note,
+        "asked": dataclasses.asdict(asked),
+        "task": dataclasses.asdict(settings),
+    }
 
 
 class Table:
-    """The rows so far."""
+    """A benchmark in progress."""
 
     def __init__(
         self,
@@ -173,7 +193,7 @@ class Table:
         self.leaks: list[dict[str, Any]] = []
 
     def caption(self, parameters: int) -> str:
-        """What is compared with what, and what that does not say."""
+        """Describe what is compared, and the limits of the comparison."""
         name, task = self.asked.name, self.task
         lengths = (
             f"{task.min_length} to {task.max_length}"
@@ -181,31 +201,47 @@ class Table:
             else f"{task.max_length}"
         )
         return (
-            f"{name} ({parameters:,} parameters) was trained on exactly this task, {task.task} of {lengths} symbols; pretrained models "
-            f"were trained on text and get up to {self.asked.shots} worked examples, unless their row says fine-tuned. So this is no race "
-            "between equals: it shows what training gives to a small model, and how far text alone takes a large one. An answer counts "
-            "only as symbols with blanks between them; masked models are told how many. Brackets: 95 % intervals (Wilson), those of "
-            f"symbols as if each were independent.{self.on_ranking()}"
+            f"{name} ({parameters:,} parameters) was trained on exactly this task, {task.task} "
+            f"of {lengths} symbols. Pretrained models were trained on text and get up to "
+            f"{self.asked.shots} few-shot examples, unless their row says fine-tuned. So the "
+            "models do not compete on equal terms: the table shows what training on the task "
+            "achieves with a small model, and how far pretraining on text carries a large one. "
+            "An answer counts only as symbols separated by spaces; masked models are given its "
+            "length. Brackets: 95 % intervals (Wilson), those of tokens as if each were "
+            f"independent.{self.on_ranking()}"
         )
 
     def on_ranking(self) -> str:
-        """How many items are ranked, and why no more."""
+        """Describe how many examples are ranked, and why not more."""
         if not self.asked.rank:
             return ""
-        said = f" {len(self.ranked)} of the {len(self.items)} sequences are ranked, too: the right answer among others of its length"
+        said = (
+            f" {len(self.ranked)} of the {len(self.items)} sequences are also ranked: the "
+            "target among other candidates of the same length"
+        )
         single = len(self.items) - len(self.rankable)
-        return said + (f"; for {single} there is no other to choose from." if single else ".")
+        return said + (f"; {single} have no other candidate." if single else ".")
 
-    # Lines
+    # Rows
 
     def line(self, answerer: Any, **more: Any) -> dict[str, Any]:
-        """The line of somebody who is asked, before the first item."""
+        """Return the row of a model before its first example."""
         return {
-            "kind": "model", "place": len(self.rows), "model": answerer.name, "what": answerer.what, "way": answerer.way,
-            "note": getattr(answerer, "note", ""), "error": "", "parameters": getattr(answerer, "parameters", None),
-            "examples": len(getattr(answerer, "examples", ())) or None, "weights_bytes": getattr(answerer, "weights", None),
-            "grown_bytes": None, "over": False, **Tally().told(), **more,
-        }  # fmt: skip
+            "kind": "model",
+            "place": len(self.rows),
+            "model": answerer.name,
+            "what": answerer.what,
+            "way": answerer.way,
+            "note": getattr(answerer, "note", ""),
+            "error": "",
+            "parameters": getattr(answerer, "parameters", None),
+            "examples": len(getattr(answerer, "examples", ())) or None,
+            "weights_bytes": getattr(answerer, "weights", None),
+            "grown_bytes": None,
+            "over": False,
+            **Tally().told(),
+            **more,
+        }
 
     def put(self, row: dict[str, Any]) -> None:
         self.rows.append(row)
@@ -224,17 +260,21 @@ class Table:
     def ask(
         self, answerer: Answerer, told: bool = True, grown: Callable[[], int] | None = None
     ) -> tuple[Tally, float | None]:
-        """Ask every item; its scores, and the summed log-probability of the right answers where that was measured.
+        """Evaluate a model on every example.
 
-        Whatever goes wrong in between becomes part of the row, which keeps what had come.
+        Returns its metrics, and the summed log-probability of the targets if it was measured.
+        An error is stored in the row, which keeps the metrics so far.
         """
         tally, row = Tally(), self.line(answerer)
         self.rows.append(row)
         summed: float | None = 0.0
-        self.tell.say(f"Asking {answerer.name}: {answerer.way}")
+        self.tell.say(f"Evaluating {answerer.name}: {answerer.way}")
         try:
             if estimate := answerer.estimate(self.items, self.ranked):
-                sentence = f"{answerer.name}: about {_duration(estimate[0])} for {len(self.items)} items ({estimate[1]})"
+                sentence = (
+                    f"{answerer.name}: about {_duration(estimate[0])} for {len(self.items)} "
+                    f"items ({estimate[1]})"
+                )
                 self.tell.row(
                     {
                         "kind": "estimate",
@@ -274,11 +314,21 @@ class Table:
         seconds = time.perf_counter() - started
         tally.add(answer.read, item.answer, seconds)
         entry: dict[str, Any] = {
-            "kind": "item", "number": number + 1, "question": item.asked, "answer": item.right, "prompt": answer.prompt,
-            "tokens": answer.tokens, "ids": answer.ids, "raw": answer.raw, "read": answer.read and list(answer.read),
-            "right": is_exact(answer.read, item.answer), "places": right_places(answer.read, item.answer), "seconds": seconds,
-            "candidates": [], "rank": None,
-        }  # fmt: skip
+            "kind": "item",
+            "number": number + 1,
+            "question": item.asked,
+            "answer": item.right,
+            "prompt": answer.prompt,
+            "tokens": answer.tokens,
+            "ids": answer.ids,
+            "raw": answer.raw,
+            "read": answer.read and list(answer.read),
+            "right": is_exact(answer.read, item.answer),
+            "places": right_places(answer.read, item.answer),
+            "seconds": seconds,
+            "candidates": [],
+            "rank": None,
+        }
         if answerer.ranks and item in self.ranked:
             candidates = candidates_for(item, self.items)
             started = time.perf_counter()
@@ -302,7 +352,7 @@ class Table:
     # Pretrained models
 
     def ask_model(self, name: str) -> None:
-        """Find, open and ask one model; a sentence in its row where that cannot be."""
+        """Resolve, load and evaluate one model; an error is stored in its row."""
         found: Found | None = None
         try:
             found = find(name, self.tell)
@@ -310,9 +360,8 @@ class Table:
             pipe, kind = open_of_a_kind(found, self.tell)
             task = KINDS[kind]
             base = memory_used() - growth(task, found)
-            shots = (
-                0 if is_tuned(found) else self.asked.shots
-            )  # it was trained on the bare question
+            # a fine-tuned model was trained on prompts without examples
+            shots = 0 if is_tuned(found) else self.asked.shots
             asked = (
                 found.name,
                 what,
@@ -336,13 +385,17 @@ class Table:
         except Cancelled:
             raise
         except Exception as error:
-            row = {"model": name, "what": trained_on(found) if found else "not asked", "way": ""}
+            row = {
+                "model": name,
+                "what": trained_on(found) if found else "not evaluated",
+                "way": "",
+            }
             self.put(self.line(Chance) | row | {"error": str(in_words(error, name)), "over": True})
 
     def leak(
         self, name: str, at_once: tuple[Tally, float | None], one_by_one: tuple[Tally, float | None]
     ) -> None:
-        """How much a masked model gains when all other symbols of the right answer are shown to it."""
+        """Report how much a masked model gains if the other symbols of the target are shown."""
         (hidden, log_hidden), (shown, log_shown) = at_once, one_by_one
         if not (hidden.n == shown.n == len(self.items)) or log_hidden is None or log_shown is None:
             return
@@ -351,38 +404,53 @@ class Table:
         before, after = hidden.right_symbols / hidden.symbols, shown.right_symbols / shown.symbols
         gained = (log_shown - log_hidden) / shown.symbols
         row = {
-            "kind": "leak", "model": name, "at_once": before, "one_at_a_time": after, "gain": after - before,
-            "nats_a_symbol": gained, "by_elimination": guessed, "n": shown.n, "symbols": shown.symbols,
-            "sentence": f"{name}: with the other slots shown right it fills {100 * after:.1f} % of the slots, with all of them masked "
-            f"{100 * before:.1f} %; each right symbol becomes {_times(gained)}. Shown the others, whoever writes down the one symbol of "
-            f"the input left over fills {100 * guessed:.1f} % without knowing the rule: only the row with all slots masked compares with "
-            "others.",
-        }  # fmt: skip
+            "kind": "leak",
+            "model": name,
+            "at_once": before,
+            "one_at_a_time": after,
+            "gain": after - before,
+            "nats_a_symbol": gained,
+            "by_elimination": guessed,
+            "n": shown.n,
+            "symbols": shown.symbols,
+            "sentence": (
+                f"{name}: with the target shown at the other positions, {100 * after:.1f} % of "
+                f"the positions are correct, with all of them masked {100 * before:.1f} %; each "
+                f"symbol of the target becomes {_times(gained)}. Choosing the one symbol of the "
+                f"input that is left over gets {100 * guessed:.1f} % without knowing the rule: "
+                "only the row with all positions masked is comparable with the other models."
+            ),
+        }
         self.leaks.append(row)
         self.tell.row(row)
 
 
 def is_tuned(found: Found) -> bool:
-    """Whether a model is what fine-tuning here has left."""
+    """Return whether a model was fine-tuned here."""
     return found.where == "directory" and (Path(found.folder) / FINE_TUNED).is_file()
 
 
 def trained_on(found: Found) -> str:
-    """What a model was trained on, as far as it is known here."""
+    """Describe the training data of a model, as far as it is known."""
     if found.where != "directory":
         return "pretrained, never trained on this task"
     try:
         told = json.loads((Path(found.folder) / FINE_TUNED).read_text(encoding="utf-8"))
-        return f"fine-tuned: {int(told['steps'])} steps on {str(told['task'])[:40]}, from {str(told['from'])[:100]}"
+        return (
+            f"fine-tuned: {int(told['steps'])} steps on {str(told['task'])[:40]}, from "
+            f"{str(told['from'])[:100]}"
+        )
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return "a folder; what it was trained on is not known here"
+        return "a folder; its training data is unknown"
 
 
 def open_of_a_kind(found: Found, tell: Tell) -> tuple[Any, str]:
-    """A model as a pipeline, and whether it is causal or masked; where its config does not say, what loads decides.
+    """Load a model as a pipeline, and return whether it is causal or masked.
+
+    If its config does not determine the kind, the class that loads decides.
 
     Raises:
-        Refused: when it loads as neither.
+        Refused: if it loads as neither.
     """
     said = kind_of(read_config(found.folder, found.name))
     if said:
@@ -394,7 +462,8 @@ def open_of_a_kind(found: Found, tell: Tell) -> tuple[Any, str]:
             if error.again:
                 raise
     raise Refused(
-        f"{found.name} neither writes on (causal) nor fills gaps (masked), so it cannot be asked; choose a model such as gpt2"
+        f"{found.name} is neither a causal nor a masked language model, so it cannot be "
+        "evaluated; choose a model such as gpt2"
     )
 
 
@@ -403,7 +472,7 @@ def _duration(seconds: float) -> str:
 
 
 def _times(nats: float) -> str:
-    """A gain in log-probability in words."""
+    """Describe a gain in log-probability as a ratio."""
     if abs(nats) < 0.005:
         return "neither more nor less likely"
     factor = math.exp(min(abs(nats), 50.0))
@@ -411,7 +480,7 @@ def _times(nats: float) -> str:
 
 
 def line_in_words(row: dict[str, Any]) -> str:
-    """A line of the table for a terminal."""
+    """Format a row of the table for a terminal."""
 
     def share(name: str) -> str:
         if row[name] is None:
@@ -421,6 +490,7 @@ def line_in_words(row: dict[str, Any]) -> str:
             f"[{low:4.0%}, {high:4.0%}]" if low is not None else " " * 12
         )
 
-    shown = f"{row['model'][:34]:34} {share('exact_match')} {share('token_accuracy')} {share('rank_accuracy')}"
+    shown = f"{row['model'][:34]:34} {share('exact_match')} {share('token_accuracy')}"
+    shown += f" {share('rank_accuracy')}"
     shown += f" {row['parameters'] or 0:>13,}" if row["parameters"] else f" {'':>13}"
     return shown + (f"  {row['error']}" if row["error"] else f"  {row['way']}")

@@ -1,13 +1,14 @@
-"""Pretrained models as families: the same Trainer trains them on a task that trains the model from scratch.
+"""Pretrained models as trainable architectures: the Trainer trains them on the same tasks.
 
-The model reads the prompt that the table sends it without worked examples, and learns what belongs behind it:
+The model gets the prompt of the benchmark without few-shot examples, and learns the answer:
 
     Input: 3 1 4
     Output: 4 1 3
 
-A playground's token is looked up in a table and becomes one token of the model's, so no text is made while it trains.
+A table maps each token of the task to one token of the model, so training tokenizes no text.
 
-Shapes: B batch, S source, T target, P tokens of a prompt, W tokens of a row, V vocabulary of the model, Y vocabulary of the task.
+Shapes: B batch, S source, T target, P tokens of a prompt, W tokens of a sequence, V vocabulary
+of the model, Y vocabulary of the task.
 """
 
 from __future__ import annotations
@@ -32,33 +33,40 @@ from .pretrained import CAUSAL
 from .prompts import masked_prompt, prompt_for
 from .work import Refused
 
-LOGITS_AT_A_TIME = 16_000_000  # numbers that scoring may make at once: 64 MB
+LOGITS_AT_A_TIME = 16_000_000  # maximum number of logits in one evaluation batch: 64 MB
 MOST_POSITIONS = 1_000_000
 
 
 @dataclass(frozen=True)
 class TunedConfig(ModelConfig):
-    """Sizes of a pretrained model, and how many tokens its prompt has beside the symbols."""
+    """Sizes of a pretrained model, and the number of its prompt's tokens besides the symbols."""
 
-    wording: int = setting(0, "Tokens of a prompt beside its symbols.", low=0, high=1000)
-    parameters: int = setting(1, "Trainable numbers.", low=1, high=10**12)
-    reads_all: bool = setting(False, "Every place of a row is scored, not only the answer's.")
+    wording: int = setting(0, "Tokens of a prompt besides its symbols.", low=0, high=1000)
+    parameters: int = setting(1, "Trainable parameters.", low=1, high=10**12)
+    reads_all: bool = setting(False, "Compute logits at all positions, not only at the answer's.")
 
     @classmethod
     def of(
         cls, config: Any, positions: int, wording: int, parameters: int, reads_all: bool
     ) -> TunedConfig:
-        """The sizes that transformers' `config` tells."""
+        """Read the sizes from the `config` of transformers."""
         wide = (
             getattr(config, "intermediate_size", None)
             or getattr(config, "n_inner", None)
             or 4 * config.hidden_size
         )
         return cls(
-            d_model=config.hidden_size, n_heads=config.num_attention_heads, n_layers=config.num_hidden_layers, d_ff=wide,
-            source_vocabulary=config.vocab_size, target_vocabulary=config.vocab_size, max_positions=positions,
-            wording=wording, parameters=parameters, reads_all=reads_all,
-        )  # fmt: skip
+            d_model=config.hidden_size,
+            n_heads=config.num_attention_heads,
+            n_layers=config.num_hidden_layers,
+            d_ff=wide,
+            source_vocabulary=config.vocab_size,
+            target_vocabulary=config.vocab_size,
+            max_positions=positions,
+            wording=wording,
+            parameters=parameters,
+            reads_all=reads_all,
+        )
 
     def parameter_count(self) -> int:
         return self.parameters
@@ -75,10 +83,11 @@ class TunedConfig(ModelConfig):
         )
 
     def training_bytes(self, rows: int, source: int, target: int) -> dict[str, int]:
-        """Bytes that training takes with `rows` of so many tokens in each update, by what takes them.
+        """Estimate the bytes that training with `rows` sequences per step takes, by purpose.
 
-        A number of the model has four bytes, and its gradient and Adam's two averages have as many; activations are what a
-        step keeps for its backward pass, the scores of all tokens of the vocabulary among them.
+        A parameter has four bytes, and its gradient and Adam's two moments have as many.
+        Activations are the tensors stored for the backward pass, including the logits of the
+        whole vocabulary.
         """
         width = self.row_width(source, target)
         kept = (
@@ -95,7 +104,8 @@ class TunedConfig(ModelConfig):
 
 @dataclass(frozen=True)
 class Wording:
-    """A model's tokens for the prompt: before the sequence, between it and the answer, behind the answer, and each symbol's."""
+    """The prompt as token ids: before the input, between input and answer, after it; the
+    symbols."""
 
     before: list[int]
     between: list[int]
@@ -107,10 +117,10 @@ class Wording:
 
     @classmethod
     def of(cls, tokenizer: Any, symbols: Sequence[str], name: str, kind: str) -> Wording:
-        """Take the prompt apart, and see whether the parts put together are what the tokenizer makes of a whole prompt.
+        """Split the prompt into its parts, and check that joined they equal a tokenized prompt.
 
         Raises:
-            Refused: where a symbol is no token of its own, or the parts change when they meet.
+            Refused: if a symbol is not a single token, or the tokens depend on their neighbours.
         """
 
         def coded(text: str) -> list[int]:
@@ -122,8 +132,9 @@ class Wording:
             ids = coded(f" {symbol}")
             if len(ids) != 1 or ids[0] == tokenizer.unk_token_id or ids[0] in own:
                 raise Refused(
-                    f"{name} has no token of its own for the symbol {symbol}, so it cannot be trained on this task; choose a checkpoint "
-                    "whose task has digits only, or another model"
+                    f"{name} has no single token for the symbol {symbol}, so it cannot be "
+                    "trained on this task; choose a checkpoint whose task has digits only, or "
+                    "another model"
                 )
             own += ids
         item = Item(tuple(symbols), tuple(reversed(symbols)))
@@ -142,16 +153,17 @@ class Wording:
         ]
         if not starts or (kind == CAUSAL and len(behind) != 1):
             raise Refused(
-                f"{name} has a tokenizer that joins symbols with what stands beside them; choose another model"
+                f"{name} has a tokenizer that merges symbols with their neighbours; choose "
+                "another model"
             )
         special, ends = whole[: starts[0]], whole[starts[0] + len(parts) :]
         return cls(special + before, between, behind if kind == CAUSAL else ends, own)
 
 
 class Tuned(Family):
-    """What the two kinds share: the tables between the two vocabularies, and rows put together without a loop over them.
+    """The common part: the maps between the two vocabularies, and vectorized packing of sequences.
 
-    The model's tokens that the task does not know are SOS, which no right answer holds.
+    Tokens of the model that the task does not have map to SOS, which no target contains.
     """
 
     config: TunedConfig
@@ -200,21 +212,23 @@ class Tuned(Family):
         self.train()
 
     def check_width(self, max_length: int) -> None:
-        """Whether the longest sequence and its answer have a position for every token.
+        """Check that the longest sequence and its answer fit into the model's positions.
 
         Raises:
-            Refused: when they have not.
+            Refused: if they do not fit.
         """
         width = self.config.row_width(max_length, self.task.answer_length(max_length))
         if width > self.config.max_positions:
             raise Refused(
-                f"sequences of {max_length} take {width:,} tokens with their answers, and this model sees {self.config.max_positions:,} at "
-                "once; choose a checkpoint of shorter sequences"
+                f"sequences of {max_length} take {width:,} tokens with their answers, and this "
+                f"model has {self.config.max_positions:,} positions; choose a checkpoint of "
+                "shorter sequences"
             )
 
     def _prompt(self, source_BS: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """The parts of the prompt: the model's tokens, and which of them are there."""
-        source_BS = source_BS[:, :-1]  # the last column holds EOS or nothing
+        """Return the parts of the prompt: the model's tokens, and True where they are not
+        padding."""
+        source_BS = source_BS[:, :-1]  # the last column is EOS or padding
         return [
             always(self.before_P, source_BS),
             (self.ids_Y[source_BS], source_BS > EOS),
@@ -229,7 +243,7 @@ class Tuned(Family):
         batch: Batch,
         label_smoothing: float,
     ) -> Tensor:
-        """Mean cross-entropy over the answer's tokens that count, of the rows that train."""
+        """Return the mean cross-entropy over the target tokens that have a loss weight."""
         loss_BT = F.cross_entropy(
             logits_BTV.float().transpose(1, 2),
             self.ids_Y[labels_BT],
@@ -240,13 +254,16 @@ class Tuned(Family):
         return (loss_BT * weight_BT).sum() / weight_BT.sum().clamp(min=1)
 
     def _ours(self, ids_BW: Tensor, there_BW: Tensor) -> Tensor:
-        """A row of the model's tokens in the task's numbers; words of the prompt are SOS."""
+        """Map the model's tokens to the task's ids; tokens of the prompt become SOS."""
         return self.ours_V[ids_BW].masked_fill(~there_BW, PAD)
 
 
 class TunedCausal(Tuned):
-    """A model that writes on behind the prompt: a symbol at a time, and the end of the line as EOS. Prompts are padded on their left,
-    so that all answers begin in the same column."""
+    """A causal language model: generates the answer token by token, with the end of the line as
+    EOS.
+
+    Prompts are left-padded, so that all answers begin in the same column.
+    """
 
     def loss(self, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
         labels_BT = batch.labels_BT
@@ -290,7 +307,7 @@ class TunedCausal(Tuned):
         return {"decoder": (row_BW, row_BW)}
 
     def _row(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The prompt and the right answer up to its last token but one, from which the last is to be told."""
+        """Return the prompt and the target without its last token, which is only predicted."""
         ids_BP, there_BP = put_together(self._prompt(batch.source_BS), left=True)
         answer_BT = batch.labels_BT[:, :-1]
         return torch.cat((ids_BP, self.ids_Y[answer_BT]), 1), torch.cat(
@@ -298,7 +315,7 @@ class TunedCausal(Tuned):
         )
 
     def _logits(self, batch: Batch) -> Tensor:
-        """Scores (BTV) of the answer's tokens, each given the right ones before it."""
+        """Return the logits (BTV) of the answer's tokens with teacher forcing."""
         n_tokens = batch.labels_BT.shape[1]
         told = self.model(
             **self._given(*self._row(batch)), use_cache=False, logits_to_keep=n_tokens
@@ -307,7 +324,7 @@ class TunedCausal(Tuned):
         return logits_BTV
 
     def _given(self, ids_BW: Tensor, there_BP: Tensor) -> dict[str, Tensor]:
-        """What the model is called with: the new tokens, and which of all tokens so far are there."""
+        """Return the arguments of the model: the new tokens, and the mask of all tokens so far."""
         given = {"input_ids": ids_BW, "attention_mask": there_BP.long()}
         if self._places:
             given["position_ids"] = (there_BP.cumsum(1) - 1).clamp(min=0)[:, -ids_BW.shape[1] :]
@@ -315,15 +332,19 @@ class TunedCausal(Tuned):
 
 
 class TunedMasked(Tuned):
-    """A model that fills gaps: all symbols of the answer at once. As in the table, it is told how long the answer is, so its EOS is
-    right by itself and trains nothing."""
+    """A masked language model: predicts all symbols of the answer at once.
+
+    As in the benchmark, the length of the answer is given, so its EOS is always correct and has
+    no loss.
+    """
 
     kind = "masked"
 
     def __init__(self, model: Any, tokenizer: Any, task: Task, name: str) -> None:
         if tokenizer.mask_token is None:
             raise Refused(
-                f"{name} has no mask token, so it has no gaps to fill; choose a model that was trained with masks"
+                f"{name} has no mask token, so it cannot predict masked positions; choose a "
+                "masked language model"
             )
         self._mask = int(tokenizer.mask_token_id)
         super().__init__(model, tokenizer, task, name)
@@ -369,7 +390,7 @@ class TunedMasked(Tuned):
         return {"encoder": (row_BW, row_BW)}
 
     def _row(self, source_BS: Tensor, slots_BT: Tensor) -> tuple[Tensor, Tensor]:
-        """The prompt with a mask in each of the answer's slots."""
+        """Return the prompt with a mask at each position of the answer."""
         masks_BT = torch.full(slots_BT.shape, self._mask, device=source_BS.device)
         return put_together(
             [*self._prompt(source_BS), (masks_BT, slots_BT), always(self.behind_P, source_BS)],
@@ -377,7 +398,7 @@ class TunedMasked(Tuned):
         )
 
     def _logits(self, source_BS: Tensor, slots_BT: Tensor) -> Tensor:
-        """Scores (BTV) of the answer's slots; behind the last slot of a row, of any place of it."""
+        """Return the logits (BTV) of the answer's positions; padding gets arbitrary ones."""
         ids_BW, there_BW = self._row(source_BS, slots_BT)
         logits_BWV: Tensor = self.model(input_ids=ids_BW, attention_mask=there_BW.long()).logits
         first_B = there_BW.sum(1) - len(self.behind_P) - slots_BT.sum(1)
@@ -388,13 +409,13 @@ class TunedMasked(Tuned):
 
 
 def always(ids_P: Tensor, like_BS: Tensor) -> tuple[Tensor, Tensor]:
-    """Tokens that stand in every row."""
+    """Repeat the same tokens for every sequence of a batch."""
     ids_BP = ids_P.expand(len(like_BS), -1)
     return ids_BP, torch.ones_like(ids_BP, dtype=torch.bool)
 
 
 def put_together(parts: list[tuple[Tensor, Tensor]], left: bool) -> tuple[Tensor, Tensor]:
-    """Rows without gaps (BW): what is not there goes to the left, or else to the right; and which tokens are there."""
+    """Join parts without gaps (BW), padded on the left or on the right; return the mask too."""
     ids_BW, there_BW = (
         torch.cat([ids for ids, _ in parts], 1),
         torch.cat([there for _, there in parts], 1),

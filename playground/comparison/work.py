@@ -1,12 +1,14 @@
-"""The comparer: one long-living process that holds the pretrained models, so that neither the page nor a run ever waits for them.
+"""The process of the pretrained models, so that neither the page nor a run waits for them.
 
-Down the pipe come ("begin", job, kind, what) and ("cancel", job); up go messages that begin with their kind and their job:
+It receives ("begin", job, kind, what) and ("cancel", job) through a pipe. It sends messages
+that begin with their kind and their job:
 
     ("say", job, sentence)   ("share", job, done, total, unit)   ("row", job, dictionary)
-    ("result", job, dictionary)   ("failed", job, sentence, whether to try again)   ("cancelled", job)
+    ("result", job, dictionary)   ("failed", job, sentence, can retry)   ("cancelled", job)
 
-A kind of job is a function `(what, tell) -> result`. `what` comes from a browser and is read with care; rows and results are plain
-JSON. Which kind of job may run beside another is decided by who sends them (jobs.py): this process begins at once what it is sent.
+A kind of job is a function `(what, tell) -> result`. `what` is untrusted input from a browser;
+rows and results are plain JSON. The sender (jobs.py) decides which jobs may run concurrently:
+this process starts every job at once.
 """
 
 from __future__ import annotations
@@ -41,8 +43,9 @@ KINDS = {
     "banks": "playground.comparison.meaning:banks",
     "sizes": "playground.comparison.known:sizes",
 }
-LIGHT = {"about", "cached", "finetune-plan"}  # what only asks, and may run beside a heavy job
-# The environment of a process that uses pretrained models; set before huggingface_hub and transformers are imported.
+LIGHT = {"about", "cached", "finetune-plan"}  # queries that may run beside a heavy job
+# The environment of a process that uses pretrained models; set before huggingface_hub and
+# transformers are imported.
 QUIET = {
     "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1",
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
@@ -52,18 +55,19 @@ QUIET = {
     "TRANSFORMERS_VERBOSITY": "error",
 }
 IMPORTING = threading.Lock()
-KEPT_WITHIN = (
-    120.0  # seconds that fine-tuning may take to save itself when the playground has ended
-)
-SHARE_EVERY = 0.1  # seconds between two messages of how far a job has come
+KEPT_WITHIN = 120.0  # seconds for fine-tuning to save the model after the playground has ended
+SHARE_EVERY = 0.1  # seconds between two progress messages
 
 
 class Cancelled(Exception):
-    """Nobody wants this job any more."""
+    """The job was cancelled."""
 
 
 class Refused(ValueError):
-    """What was asked cannot be done; the message is for the visitor. `again`: the same may well work later."""
+    """The request cannot be fulfilled; the message is for the user.
+
+    `again`: a later attempt may succeed.
+    """
 
     def __init__(self, sentence: str, again: bool = False) -> None:
         super().__init__(sentence)
@@ -71,11 +75,11 @@ class Refused(ValueError):
 
 
 class Tell:
-    """What a job tells while it is at work, and how it hears that nobody wants it any more.
+    """Reports the progress of a job, and checks whether it was cancelled.
 
     Args:
-        send: called with "say", "share" or "row" and what belongs to it; from any thread.
-        cancelled: set by whoever cancels the job.
+        send: called with "say", "share" or "row" and the content; from any thread.
+        cancelled: set to cancel the job.
     """
 
     def __init__(
@@ -86,12 +90,12 @@ class Tell:
         self._shared_at = 0.0
 
     def say(self, sentence: str) -> None:
-        """One line: what is being done."""
+        """Report the current activity in one line."""
         self.check()
         self._send("say", sentence)
 
     def share(self, done: float, total: float, unit: str = "") -> None:
-        """How far it has come; messages that come too fast are left out, the last one never."""
+        """Report the progress; messages in quick succession are dropped, except the last one."""
         self.check()
         now = time.monotonic()
         if done >= total or now - self._shared_at >= SHARE_EVERY:
@@ -99,21 +103,24 @@ class Tell:
             self._send("share", done, total, unit)
 
     def row(self, row: dict[str, Any]) -> None:
-        """Something that the page can show already."""
+        """Report a partial result, which the page displays at once."""
         self.check()
         self._send("row", plain(row))
 
     def check(self) -> None:
-        """Raises Cancelled when the job is not wanted any more. To be called between items, and every 0.2 s in a loop."""
+        """Raise `Cancelled` if the job is cancelled.
+
+        Call it between examples, and every 0.2 s in a loop.
+        """
         if self.cancelled.is_set():
             raise Cancelled
 
 
 def plain(value: Any) -> Any:
-    """The value as plain JSON knows it: numbers that are not finite become None.
+    """Convert a value to plain JSON values; numbers that are not finite become None.
 
     Raises:
-        TypeError: for what JSON has no word for.
+        TypeError: for a type that JSON cannot represent.
     """
     if isinstance(value, float):
         return value if math.isfinite(value) else None
@@ -126,16 +133,14 @@ def plain(value: Any) -> Any:
 
 
 def run(kind: str, what: dict[str, Any], tell: Tell) -> dict[str, Any]:
-    """Carry out one job here and now.
+    """Run one job in this process.
 
     Raises:
-        Refused: with a sentence, whatever it was that went wrong.
-        Cancelled: when nobody wants it any more.
+        Refused: with a message, for every failure.
+        Cancelled: if the job was cancelled.
     """
     if kind not in KINDS:
-        raise Refused(
-            f"{str(kind)[:40]!r} is nothing that is done here; choose one of {', '.join(KINDS)}"
-        )
+        raise Refused(f"{str(kind)[:40]!r} is not a kind of job; choose one of {', '.join(KINDS)}")
     module, function = KINDS[kind].split(":")
     try:
         if kind not in LIGHT - {"finetune-plan"}:
@@ -149,7 +154,7 @@ def run(kind: str, what: dict[str, Any], tell: Tell) -> dict[str, Any]:
 
 
 def _import_transformers() -> None:
-    """Jobs run beside each other, and transformers cannot stand that two threads import it for the first time."""
+    """Import transformers under a lock, because two threads must not import it at once."""
     with IMPORTING:
         from transformers import AutoConfig, AutoTokenizer, pipeline
 
@@ -157,7 +162,7 @@ def _import_transformers() -> None:
 
 
 def in_words(error: Exception, model: str = "") -> Refused:
-    """Whatever went wrong, as a sentence that names the model."""
+    """Convert any exception to an error message that names the model."""
     where = f"{model}: " if model else ""
     if isinstance(error, Refused):
         return error
@@ -167,7 +172,7 @@ def in_words(error: Exception, model: str = "") -> Refused:
         or "not enough memory" in str(error)
     ):
         return Refused(
-            f"{where}there is not enough memory for it now; choose a smaller model, or end a run first",
+            f"{where}there is not enough memory now; choose a smaller model, or end a run first",
             again=True,
         )
     if type(error).__name__ in ("HubError", "Missing"):
@@ -176,25 +181,25 @@ def in_words(error: Exception, model: str = "") -> Refused:
         return Refused(f"{where}{error}")
     if isinstance(error, OSError) and error.strerror:
         return Refused(
-            f"{where}this machine could not do it: {error.strerror}; make room on the disk and try again",
+            f"{where}the system reported an error: {error.strerror}; free disk space and try again",
             again=True,
         )
     # %r: a name comes from a browser, and a line break in it must not forge a line of the log.
     log.error("Unexpected error in a comparison job (%r)", model, exc_info=error)
     return Refused(
-        f"{where}it went wrong in a way that nobody foresaw ({type(error).__name__}: {str(error)[:160]})",
+        f"{where}an unexpected error occurred ({type(error).__name__}: {str(error)[:160]}); try "
+        "again, and report it if it persists",
         again=True,
     )
 
 
 def serve(pipe: Connection, settings: dict[str, str]) -> None:
-    """The entry of the process. `settings` go into its environment before anything heavy is imported."""
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C reaches the whole group; the parent decides what it means
+    """Run the process; `settings` enter its environment before any heavy import."""
+    # Ctrl-C reaches the whole process group; the parent decides when to end
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ.update(settings)
     if hasattr(os, "nice"):
-        os.nice(10)  # where this takes every core, the page must still answer
+        os.nice(10)  # the page must respond even if this process uses every core
     sending = threading.Lock()
     jobs: dict[str, threading.Event] = {}
     at_work: dict[str, threading.Thread] = {}
@@ -227,10 +232,8 @@ def serve(pipe: Connection, settings: dict[str, str]) -> None:
                 at_work[job].start()
             elif word == "cancel" and job in jobs:
                 jobs[job].set()
-    except (
-        EOFError,
-        OSError,
-    ):  # whoever wanted this has gone: nobody would hear of it, but what was learned is kept
+    except (EOFError, OSError):
+        # the parent is gone, so no result can be sent; a fine-tuned model is still saved
         for cancelled in list(jobs.values()):
             cancelled.set()
         for thread in list(at_work.values()):

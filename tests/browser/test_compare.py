@@ -82,11 +82,11 @@ def test_everybody_is_asked_the_same_questions(app_with_models, hub, models, ope
     assert loaded(app_with_models, "tokenizers")
     assert not hub.told(hub.OWNER)  # nobody's token was sent
     fairness, sheet = page.locator(".of-table .fairness"), page.locator(".of-table .sheet")
-    expect(fairness).to_contain_text("no race")
+    expect(fairness).to_contain_text("do not compete on equal terms")
     assert fairness.bounding_box()["y"] < sheet.bounding_box()["y"]
     expect(row_of(page, "reverse")).to_contain_text("100 %")
     expect(row_of(page, "reverse")).to_contain_text("171,597")
-    expect(page.locator(".of-table .leaks")).to_contain_text("slots")
+    expect(page.locator(".of-table .leaks")).to_contain_text("positions")
     expect(page.locator(".baseline")).to_have_count(4)
 
     page.locator(".items .item summary").first.click()
@@ -133,7 +133,7 @@ def test_a_name_that_cannot_be_added_stays_and_is_told_why(app, open_page):
         expect(problem).to_have_text("")
         adding.press("Enter")
     expect(problem).to_contain_text("take one off the list first")
-    expect(page.locator(".of-table .takes.error", has_text="is no model; name one of the Hub").first).to_be_visible()
+    expect(page.locator(".of-table .takes.error", has_text="is not the name of a model; give one of the Hub").first).to_be_visible()
     expect(page.locator(".compare .net")).to_have_text("")  # the Hub was reached
     page.set_viewport_size({"width": 390, "height": 844})
     note = page.locator(".of-table .nobody")

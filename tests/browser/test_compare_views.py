@@ -106,7 +106,7 @@ def test_random_head_is_marked_untrained_and_trained_head_classifies(app_with_mo
     page.click(".part-classify .main")
     over(page, ".part-classify")
     assert {label.split(": ")[1] for label, _ in shares(page, ".part-classify")} == {"POSITIVE", "NEGATIVE"}
-    expect(page.locator(".part-classify .out")).to_contain_text("untrained: chance", ignore_case=True)
+    expect(page.locator(".part-classify .out")).to_contain_text("untrained: randomly initialized", ignore_case=True)
 
     page.locator(".parts:visible").get_by_role("button", name="Train a head").click()
     page.fill(".part-train textarea", "text,label\na good film,good\na bad film\n")

@@ -213,7 +213,7 @@ def test_prompts_tokens_and_names_of_models_in_compare(page):
         page.fill(".adding input", name)
         page.press(".adding input", "Enter")
         expect(page.locator(".of-table .asked .name", has_text=name)).to_have_count(1)
-    expect(page.locator(".of-table .takes.error").first).to_contain_text("is no model")
+    expect(page.locator(".of-table .takes.error").first).to_contain_text("is not the name of a model")
     page.get_by_role("tab", name="Free use", exact=True).click()
     page.locator(".parts:visible").get_by_role("button", name="Continue").click()
     page.fill(".part-continue textarea", ALL[:200])

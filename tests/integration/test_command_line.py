@@ -192,13 +192,13 @@ def test_inspect_command_writes_each_figure_with_its_data(trained, tmp_path):
         (("train", "--task", "nowhere.tsv"), "nowhere.tsv cannot be read"),
         (("train", "--task", "README.md"), "lines cannot be used: line 1 has no tab"),
         (("train", "--task", "addition", "--length", "2"), "addition has no source of fewer than 3 symbols"),
-        (("train", "--columns", "a,b"), "name the rows with --task"),
+        (("train", "--columns", "a,b"), "name the dataset with --task"),
         (("rows", "hub:nothing"), "'nothing' is not a dataset"),
         (("rows", "nowhere.py:f"), "nowhere.py is no file"),
         (("train", "--preset", "best"), "'best' is not one of"),
         (("train", "--d-model", "100000000"), "it must be a whole number from 1 to 4,096"),
         (("train", "--d-model", "4096", "--n-layers", "48", "--d-ff", "16384"), "a smaller --batch-size, --d-model, --d-ff or --length"),
-        (("train", "--family", "bert", "--preset", "gpt2"), "--preset gpt2 is of the family gpt2, but --family is bert; leave one"),
+        (("train", "--family", "bert", "--preset", "gpt2"), "--preset gpt2 is of the architecture gpt2, but --family is bert; leave one"),
         (("compare", "checkpoints/reverse", "--models", "--n", "3"), "Option '--models' requires an argument"),
         (("train", "--schedule", "linear"), "'linear' is not one of"),
         (("train", "--frobnicate"), "No such option"),
@@ -257,7 +257,7 @@ def test_signal_ends_training_and_resume_gives_the_same_weights(tmp_path, number
         run.send_signal(number)
         said = run.stderr.read()
         assert run.wait(60) == 128 + number
-    assert "told to end at step" in said
+    assert "stopped by a signal at step" in said
     cut_at = json.loads((tmp_path / "cut" / "config.json").read_text())["step"]
     goal = str(cut_at + 5)
     resumed = interpreter("train", "--resume", tmp_path / "cut", "--steps", goal, "--out", tmp_path / "on")

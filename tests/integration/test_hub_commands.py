@@ -116,7 +116,7 @@ def test_a_dry_run_lists_every_file_and_writes_nothing(hub, trained):
     with hub.watch() as seen:
         done = hub.playground("push", trained, "ada/dry", "--dry-run")
     first, *files, last = done.stdout.splitlines()
-    assert first == "model ada/dry (public, branch main): would be made"
+    assert first == "model ada/dry (public, branch main): would be created"
     assert [line.split()[-1] for line in files] == PUBLISHED
     assert {line.split()[0] for line in files} == {"new"}
     kept = (trained / "model.safetensors").stat().st_size
@@ -133,22 +133,22 @@ def test_a_dry_run_without_a_token_needs_no_network(hub, trained):
         done = hub.playground("push", trained, "ada/dry", "--dry-run", token="", HF_ENDPOINT=address)
     assert done.returncode == 0, done.stderr
     first, *files, last = done.stdout.splitlines()
-    assert first == "model ada/dry (public, branch main): would be made"
+    assert first == "model ada/dry (public, branch main): would be created"
     assert [line.split()[-1] for line in files] == PUBLISHED
     assert last == "nothing was written"
-    assert "not compared with what the Hub holds" in done.stderr
+    assert "not compared with the Hub" in done.stderr
     assert not seen
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("push", "checkpoints/reverse", "noslash"), "name one as user/name"),
+        (("push", "checkpoints/reverse", "noslash"), "write user/name"),
         (("push", "checkpoints/reverse", "ada/x", "--branch", "../x"), "--branch '../x'"),
         (("push", "checkpoints/reverse", "ada/x", "--license", "mine"), "--license 'mine' is not known to the Hub"),
-        (("reproduce", "noslash"), "name one as user/name"),
-        (("deploy", "noslash"), "name one as user/name"),
-        (("pull", "ada/x", "--revision", "a b"), "--revision 'a b' is no revision"),
+        (("reproduce", "noslash"), "write user/name"),
+        (("deploy", "noslash"), "write user/name"),
+        (("pull", "ada/x", "--revision", "a b"), "--revision 'a b' is not valid"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
@@ -175,7 +175,7 @@ def test_a_licence_is_named_on_the_command_line(hub, trained):
 def test_push_makes_one_commit_and_prints_the_link(hub, trained, published):
     done, seen = published
     first, *files, last = done.stdout.splitlines()
-    assert first == "model ada/tiny (public, branch main): was made"
+    assert first == "model ada/tiny (public, branch main): was created"
     assert [line.split()[-1] for line in files] == PUBLISHED
     assert last == f"{hub.url}/ada/tiny"
     assert len([request for request in seen if "/commit/" in request.path]) == 1
@@ -217,8 +217,8 @@ def test_a_branch_gets_the_commit_and_main_stays(hub, published):
 def test_with_data_the_training_set_is_published_and_the_card_links_it(hub, trained):
     done = hub.playground("push", trained, "ada/taught", "--with-data", "--private")
     assert done.returncode == 0, done.stderr
-    assert "dataset ada/taught-data (private, branch main): was made" in done.stdout
-    assert "model ada/taught (private, branch main): was made" in done.stdout
+    assert "dataset ada/taught-data (private, branch main): was created" in done.stdout
+    assert "model ada/taught (private, branch main): was created" in done.stdout
     assert hub.repo("ada/taught").private
     assert hub.repo("ada/taught-data", "dataset").private
     data = hub.files("ada/taught-data", kind="dataset")
@@ -274,7 +274,7 @@ def test_a_folder_with_something_in_it_stays_as_it_is(hub, tmp_path, name):
     (out / name).write_text("mine")
     with hub.watch() as seen:
         done = hub.playground("pull", "ada/tiny", "--out", out)
-    refused(done, 2, f"--out {out} is there already", "choose a new or an empty folder")
+    refused(done, 2, f"--out {out} already exists", "choose a new or an empty folder")
     assert [(path.name, path.read_text()) for path in out.iterdir()] == [(name, "mine")]
     assert not seen
 
@@ -310,7 +310,7 @@ def test_reproduce_prints_what_the_card_says_beside_what_it_measures(hub, publis
     assert done.returncode == 0, done.stderr
     scores = json.loads(hub.files("ada/tiny")["evaluation.json"])
     share, n = f"{scores['exact_match']:.2%}", f"{scores['n']:,}"
-    assert done.stdout == f"the card says {share} of {n}; measured here {share} of {n} held-out sequences\n"
+    assert done.stdout == f"the card reports {share} of {n}; measured here {share} of {n} held-out sequences\n"
 
 
 def test_a_card_that_says_more_than_is_measured_gives_code_1(hub, published):

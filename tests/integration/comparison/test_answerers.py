@@ -111,9 +111,9 @@ def test_examples_are_capped_by_positions_and_that_is_said(tokenizer):
     tokens = len(tokenizer(prompt_for(QUESTIONS.items[0], stub.examples))["input_ids"])
     assert 0 < len(stub.examples) < 32
     assert tokens + stub.most_new <= 80
-    assert f"{len(stub.examples)} worked examples instead of 32" in stub.note
+    assert f"{len(stub.examples)} few-shot examples instead of 32" in stub.note
     assert not writer(StubPipe(tokenizer, RIGHT["right"]), shots=2).note
-    with pytest.raises(Refused, match="sees 8 tokens at once"):
+    with pytest.raises(Refused, match="has 8 positions"):
         writer(StubPipe(tokenizer, RIGHT["right"], positions=8), shots=2)
 
 
@@ -353,7 +353,7 @@ def test_rank_ties_from_float_noise_score_at_chance_level():
 def test_a_tokenizer_that_cannot_tell_symbols_apart_is_named(masked):
     upper = [Item(("a", "B"), ("B", "a"))]
     stub = Masked("lower", "", masked, "abAB", Tell(), upper, [], 0, at_once=True)
-    assert "cannot tell A B from other symbols" in stub.note
+    assert "maps A B to the same token" in stub.note
     with pytest.raises(Refused, match="no single token for '☃'"):
         Masked("lower", "", masked, "a☃", Tell(), upper, [], 0, at_once=True)
 

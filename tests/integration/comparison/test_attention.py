@@ -91,7 +91,7 @@ def test_a_long_text_is_cut_and_that_is_said(tiny_bert):
 @pytest.mark.parametrize(
     ("what", "said"),
     [
-        ({"layer": 3}, "layer 3, head 1 is none of"),
+        ({"layer": 3}, "layer 3, head 1 does not exist"),
         ({"head": 0}, "head is 0; it must be a whole number"),
         ({"layer": True}, "layer is True"),
         ({"text": " "}, "text is empty"),

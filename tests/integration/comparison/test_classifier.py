@@ -38,7 +38,7 @@ def test_a_head_learns_and_the_folder_that_it_leaves_is_a_model(kind, request, t
     assert rows[-1]["held_out_accuracy"] == result["held_out"]["accuracy"] >= 0.8
     assert result["held_out"]["low"] < result["held_out"]["accuracy"]
     assert result["chance"] == result["most_frequent"] == 0.5
-    assert result["before"]["note"] == "untrained: chance"
+    assert result["before"]["note"] == "untrained: randomly initialized"
     after = result["after"]["labels"]
     assert after[0]["label"] == "pro"
     assert Path(result["folder"]).parent == tmp_path / "runs" / "classifiers"
@@ -75,7 +75,7 @@ def test_heads_drawn_by_chance_disagree_and_are_put_back(tiny_bert):
     assert not said["trained"]
     assert min(said["votes"].values()) >= 1
     assert sum(said["votes"].values()) == len(said["heads"]) == classifier.HEADS
-    assert said["notes"][0].startswith("untrained: chance")
+    assert said["notes"][0].startswith("untrained: randomly initialized")
     assert "classifier.weight" in fresh_weights("text-classification", found)
     assert all(torch.equal(each, before[name]) for name, each in pipe.model.named_parameters())
     assert run("classify", {"model": tiny_bert, "text": "what a good film."}, Tell())["heads"] == said["heads"]
@@ -115,7 +115,7 @@ def test_where_visitors_are_strangers_nothing_is_kept(tiny_bert, monkeypatch, tm
     monkeypatch.setattr(classifier, "folders_allowed", lambda: False)
     result = train(tiny_bert, epochs=1)
     assert result["folder"] == ""
-    assert "keeps no models of its visitors" in result["notes"][-1]
+    assert "stores no trained models of its users" in result["notes"][-1]
     assert not (tmp_path / "runs").exists()
 
 
@@ -123,7 +123,7 @@ def test_where_visitors_are_strangers_training_is_short(tiny_bert, monkeypatch):
     monkeypatch.setattr(classifier, "folders_allowed", lambda: False)
     with pytest.raises(Refused, match="it must be a whole number from 1 to 16"):
         train(tiny_bert, batch_size=17)
-    with pytest.raises(Refused, match="100 epochs of 48 rows are 300 steps; 200 are the most: take fewer epochs"):
+    with pytest.raises(Refused, match="100 epochs of 48 rows are 300 steps; the maximum is 200: use fewer epochs"):
         train(tiny_bert, epochs=100)
     many = "text,label\n" + "".join(f"text {number},{number % 2}\n" for number in range(1500))
     monkeypatch.setattr(classifier, "find", lambda *_: pytest.fail("the usual number of epochs is affordable"))
@@ -137,22 +137,22 @@ def test_a_fifth_of_each_label_is_held_out_and_no_text_is_on_both_sides():
     assert (len(rows.training), len(rows.held_out)) == (48, 12)
     assert [sum(label == place for _, label in rows.held_out) for place in (0, 1)] == [6, 6]
     assert not {text for text, _ in rows.training} & {text for text, _ in rows.held_out}
-    assert rows.notes == ["60 rows stood there more than once and count once"]
+    assert rows.notes == ["60 duplicate rows were removed"]
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
         ("a,b\n1,2\n", "line 1 is 'a,b'; it must name two columns: text,label"),
-        ("text,label\nx,1\nx,2\n", "line 3 calls a text '2' that line 2 calls '1'"),
+        ("text,label\nx,1\nx,2\n", "line 3 labels a text '2' that line 2 labels '1'"),
         ("text,label\nx\ny,\n,2\n", "line 2 has 1 cells, not 2 .*; line 3 has no label; line 4 has no text"),
         ("text,label\n" + "x,\n" * 9, "; line 6 has no label, and 4 lines more"),
-        ('text,label\n"x,1\n', "line 2 is no CSV"),
-        ("text,label\nx,1\ny,1\n", "there are 1 labels in it; give 2 to 20"),
-        ("text,label\nx,1\ny,2\nz,2\n", "the label '1' has one text only"),
+        ('text,label\n"x,1\n', "line 2 is not valid CSV"),
+        ("text,label\nx,1\ny,1\n", "the CSV has 1 labels; give 2 to 20"),
+        ("text,label\nx,1\ny,2\nz,2\n", "the label '1' has only one text"),
         ("text,label\n" + "".join(f"t{n},l{n // 2}\n" for n in range(42)), "there are 21 labels"),
-        ("text,label\n" + "".join(f"t{n},{n % 2}\n" for n in range(2001)), "there are 2,001 rows in it"),
-        ("text,label\nx\x07,1\n", "line 2 holds control characters"),
+        ("text,label\n" + "".join(f"t{n},{n % 2}\n" for n in range(2001)), "the CSV has 2,001 rows"),
+        ("text,label\nx\x07,1\n", "line 2 contains control characters"),
         ("text,label\n" + "x" * 1001 + ",1\n", "line 2 has a text of 1,001 characters"),
         ("text,label\n" + "x" * 1_000_001, "larger than 1,000 KB"),
     ],
@@ -165,12 +165,12 @@ def test_faults_of_a_csv_are_told_by_their_lines(content, said):
 @pytest.mark.parametrize(
     ("what", "said"),
     [
-        ({"csv": ""}, "there are no rows"),
-        ({"csv": None}, "there are no rows"),
+        ({"csv": ""}, "the CSV is missing"),
+        ({"csv": None}, "the CSV is missing"),
         ({"train": "body"}, "train is 'body'; choose one of all, head"),
         ({"learning_rate": float("nan")}, "learning_rate is nan"),
-        ({"batch_size": 1, "epochs": 100}, "are 4,800 steps; 2,000 are the most"),
-        ({"learning_rate": 0.1, "model": 3}, "is no model"),
+        ({"batch_size": 1, "epochs": 100}, "are 4,800 steps; the maximum is 2,000"),
+        ({"learning_rate": 0.1, "model": 3}, "is not the name of a model"),
     ],
 )
 def test_odd_wishes_are_refused_with_a_sentence(tiny_bert, what, said):

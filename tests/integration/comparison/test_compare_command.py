@@ -63,7 +63,7 @@ def test_a_folder_works_wherever_a_name_does_and_what_fails_is_a_line(environmen
     assert lines[6].startswith(tiny_bert[:34])
     assert "ben/nothing" in lines[8]
     assert "no repository ben/nothing" in lines[8]
-    assert "no race between equals" in " ".join(lines)
+    assert "do not compete on equal terms" in " ".join(lines)
 
 
 def test_a_signal_ends_it_and_the_rows_so_far_are_told(environment, digits):
@@ -75,7 +75,7 @@ def test_a_signal_ends_it_and_the_rows_so_far_are_told(environment, digits):
                 break
         out, err = process.communicate(timeout=200)
     assert process.returncode == 128 + signal.SIGINT
-    assert "told to end" in err
+    assert "stopped by a signal" in err
     assert [line.split("  ")[0] for line in out.splitlines()[1:6]] == [
         "chance",
         "copy the input",

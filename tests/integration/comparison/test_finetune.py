@@ -96,13 +96,13 @@ def test_finetuned_model_beats_few_shot_and_joins_the_benchmark(fixture, asked, 
 
     table = work.run("table", asked(models=[asked(fixture)["model"], told["model"]], n=12, shots=4, rank=0), Tell())
     shots, after = (
-        next(row for row in table["rows"] if row["model"] == name and "RIGHT" not in row["way"])
+        next(row for row in table["rows"] if row["model"] == name and "leaks" not in row["way"])
         for name in (asked(fixture)["model"], told["model"])
     )
     assert after["exact_match"] >= 0.9 > 0.5 >= shots["exact_match"]
     assert after["what"].startswith(f"fine-tuned: {STEPS[fixture]} steps on reverse")
-    assert "behind 0 worked examples" in after["way"]
-    assert "behind 4 worked examples" in shots["way"]
+    assert "after 0 few-shot examples" in after["way"]
+    assert "after 4 few-shot examples" in shots["way"]
 
 
 @BOTH
@@ -183,13 +183,13 @@ def test_the_same_seed_gives_the_same_losses_and_another_one_others(asked):
 
 
 def test_a_symbol_without_a_token_of_its_own_is_named(family):
-    with pytest.raises(Refused, match="tiny-bert has no token of its own for the symbol A"):
+    with pytest.raises(Refused, match="tiny-bert has no single token for the symbol A"):
         family("tiny-bert", symbols=62)  # its tokenizer makes small letters of capitals
 
 
 def test_sequences_beyond_the_models_positions_are_refused(family):
     model, _ = family("tiny-gpt2")
-    with pytest.raises(Refused, match="this model sees 256 at once"):
+    with pytest.raises(Refused, match="this model has 256 positions"):
         model.check_width(200)
 
 
@@ -241,7 +241,7 @@ def test_a_full_disk_is_said_and_nothing_half_written_stays(asked, root, monkeyp
         raise error
 
     monkeypatch.setattr("transformers.PreTrainedModel.save_pretrained", full)
-    with pytest.raises(Refused, match=r"could not be saved \(No space left on device.*Make room"):
+    with pytest.raises(Refused, match=r"could not be saved \(No space left on device.*Free some space"):
         finetune.finetune(asked(steps=3), Tell())
     assert os.listdir(root / "compared") == [folder.name]
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
@@ -264,8 +264,8 @@ def test_a_disk_that_is_full_already_refuses_before_training(asked, monkeypatch)
         ({"learning_rate": "1"}, "learning_rate is 1; give a number"),
         ({"batch_size": True}, "batch_size is True"),
         ({"model": ""}, "name a model"),
-        ({"model": "tuned:../../etc"}, "fine-tune it again"),
-        ({"model": "tuned:nothing"}, "fine-tune it again"),
+        ({"model": "tuned:../../etc"}, "fine-tune the model again"),
+        ({"model": "tuned:nothing"}, "fine-tune the model again"),
         ({"checkpoint": None}, "choose a checkpoint"),
     ],
 )
@@ -327,7 +327,7 @@ def test_eviction_takes_own_models_first_and_others_after_an_hour(tmp_path, monk
     keep("adas-new", "ada", 10)
     assert going("ada") == ["adas-old"]
     assert going("ben") == ["bens-old"]
-    with pytest.raises(Refused, match=r"of other visitors are kept here.* in about 10 minutes: try again then"):
+    with pytest.raises(Refused, match=r"of other users are stored here.* try again in about 10 minutes"):
         going("cy")
     os.utime(tmp_path / "bens-old", (time.time() - 3700,) * 2)
     assert going("cy") == ["bens-old"]

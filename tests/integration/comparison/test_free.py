@@ -41,7 +41,7 @@ def test_several_gaps_are_filled_each_by_itself_and_that_is_said(tiny_bert):
     countries, cities = ([each["word"] for each in gap["candidates"]] for gap in found["gaps"])
     assert set(countries) <= {"france", "spain", "italy", "japan", "egypt", "peru", "norway"}
     assert set(cities) <= {"paris", "madrid", "rome", "tokyo", "cairo", "lima", "oslo"}
-    assert "2 gaps: each is filled by itself" in found["notes"][0]
+    assert "2 masks: each is predicted independently" in found["notes"][0]
 
 
 def test_text_is_written_token_by_token_as_generate_writes_it(tiny_gpt2):
@@ -66,11 +66,11 @@ def test_text_is_written_token_by_token_as_generate_writes_it(tiny_gpt2):
 def test_a_text_ends_where_the_model_ends_it_or_can_read_no_more(tiny_gpt2):
     what = {"task": "text-generation", "model": tiny_gpt2, "text": "The capital of France is", "new_tokens": 20}
     found = run("free", what, Tell())
-    assert (found["continuation"], found["ended"]) == (" Paris.", "it ended the text itself")
-    assert run("free", what | {"new_tokens": 1}, Tell())["ended"] == "it was stopped after 1 tokens"
+    assert (found["continuation"], found["ended"]) == (" Paris.", "the model ended the text")
+    assert run("free", what | {"new_tokens": 1}, Tell())["ended"] == "stopped at the limit of 1 new tokens"
     full = run("free", what | {"text": " 1" * 250}, Tell())
-    assert len(full["tokens"]) + len(full["written"]) == 256 or full["ended"] == "it ended the text itself"
-    with pytest.raises(Refused, match="has 300 tokens and this model reads at most 256"):
+    assert len(full["tokens"]) + len(full["written"]) == 256 or full["ended"] == "the model ended the text"
+    with pytest.raises(Refused, match="has 300 tokens and this model accepts at most 256"):
         run("free", what | {"text": " 1" * 300}, Tell())
 
 
@@ -114,7 +114,7 @@ def test_letters_of_several_bytes_come_whole(tiny_gpt2):
 def test_a_head_that_nobody_trained_is_called_chance(tiny_bert):
     found = run("free", {"task": "text-classification", "model": tiny_bert, "text": "what a good film."}, Tell())
     assert not found["trained"]
-    assert found["notes"][0].startswith("untrained: chance")
+    assert found["notes"][0].startswith("untrained: randomly initialized")
     assert sum(each["probability"] for each in found["labels"]) == pytest.approx(1)
 
 
@@ -136,15 +136,15 @@ def test_writing_stops_when_it_is_cancelled(tiny_gpt2):
 @pytest.mark.parametrize(
     ("what", "said"),
     [
-        ({"text": "no gap here"}, "this text has no gap; write \\[MASK\\]"),
+        ({"text": "no gap here"}, "the text has no mask; write \\[MASK\\]"),
         ({"task": "translation"}, "task is 'translation'; choose one of fill-mask"),
         ({"top_k": 0}, "top_k is 0; it must be a whole number from 1 to 50"),
         ({"text": ""}, "text is empty"),
-        ({"text": "[MASK] " * 300}, "has 302 tokens and this model reads at most 256"),
+        ({"text": "[MASK] " * 300}, "has 302 tokens and this model accepts at most 256"),
         ({"task": "text-generation", "temperature": float("nan")}, "temperature is nan"),
         ({"task": "text-generation", "seed": -1}, "seed is -1"),
-        ({"model": ENCODER}, "does not bring"),
-        ({"model": "no such folder"}, "is no model"),
+        ({"model": ENCODER}, "lacks"),
+        ({"model": "no such folder"}, "is not the name of a model"),
     ],
 )
 def test_odd_wishes_are_refused_with_a_sentence(tiny_bert, what, said):

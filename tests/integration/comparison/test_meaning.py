@@ -22,7 +22,7 @@ def test_two_banks_begin_as_one_word_and_layers_draw_them_apart():
     assert 0.9 < alike[0] < 1
     assert alike[0] > alike[1] > alike[2] > alike[3]
     assert min(alike) == alike[3] < alike[0] - 0.05
-    assert "least alike after layer 3 of 6" in found["finding"]
+    assert "lowest after layer 3 of 6" in found["finding"]
     assert all(layer["others"] < layer["alike"] for layer in found["layers"])
 
 
@@ -47,14 +47,14 @@ def test_cosines_equal_those_by_hand(tiny_bert):
 def test_multi_token_word_is_averaged_and_causal_direction_is_noted(tiny_gpt2):
     found = run("banks", {"model": tiny_gpt2, "text": "a zebra saw the zebra", "word": "Zebra", "beside": []}, Tell())
     assert len(found["places"][0]) > 1
-    assert any("knows nothing of what follows" in note for note in found["notes"])
+    assert any("does not depend on the text after it" in note for note in found["notes"])
 
 
 @pytest.mark.parametrize(
     ("what", "said"),
     [
-        ({"word": "loan"}, "'loan' stands once in this text"),
-        ({"word": "cat"}, "'cat' stands not at all in this text"),
+        ({"word": "loan"}, "'loan' occurs once in the text"),
+        ({"word": "cat"}, "'cat' occurs not at all in the text"),
         ({"text": "bank " * 300}, "has 302 tokens"),
         ({"beside": "river"}, "beside must be at most 8 words"),
         ({"word": ""}, "word is empty"),
@@ -73,7 +73,7 @@ def test_king_minus_man_plus_woman_in_a_real_encoder():
     assert expected["without_given"] < expected["with_given"]
     assert expected["without_given"] == 1
     assert expected["of_the_first_alone"] == 2  # the arithmetic gains one place
-    assert "'queen' is number 2, and number 1 once" in found["finding"]
+    assert "'queen' has rank 2, and rank 1 without" in found["finding"]
 
 
 class FourWords:
@@ -112,7 +112,7 @@ def test_ranks_count_who_is_nearer(monkeypatch, tiny_bert, queen, ranks):
     monkeypatch.setattr(meaning, "open_inside", lambda *_: inside)
     found = meaning.analogy({"model": tiny_bert}, Tell())["expected"]
     assert (found["with_given"], found["without_given"], found["of_the_first_alone"]) == ranks
-    with pytest.raises(Refused, match="'zebra' is no single token"):
+    with pytest.raises(Refused, match="'zebra' is not a single token"):
         meaning.analogy({"model": tiny_bert, "plus": "zebra"}, Tell())
     with pytest.raises(Refused, match="one of the three given words"):
         meaning.analogy({"model": tiny_bert, "expected": "man"}, Tell())
@@ -149,12 +149,12 @@ def test_states_after_final_norm_are_not_compared_with_earlier_ones(tiny_gpt2, t
     """transformers gives the last layer of a GPT-2 behind its final norm only; a BERT has none."""
     text = "the bank refused my loan. the bank by the river was steep."
     causal, masked = (run("banks", {"model": name, "text": text, "beside": []}, Tell()) for name in (tiny_gpt2, tiny_bert))
-    assert any("behind the final norm" in note for note in causal["notes"])
-    assert "behind the last layer and the final norm" in causal["finding"]
+    assert any("after the final norm" in note for note in causal["notes"])
+    assert "after the last layer and the final norm" in causal["finding"]
     assert not any("norm" in each for each in [*masked["notes"], masked["finding"]])
 
 
 def test_a_word_at_the_very_beginning_is_said_to_be_unlike_others(tiny_gpt2, tiny_bert):
     for name, said in ((tiny_gpt2, True), (tiny_bert, False)):
         notes = run("banks", {"model": name, "text": "bank by the river, bank", "beside": []}, Tell())["notes"]
-        assert any("very first token" in note for note in notes) == said
+        assert any("is the first token" in note for note in notes) == said

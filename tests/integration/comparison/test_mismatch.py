@@ -16,7 +16,7 @@ def test_the_wrong_tokenizer_spoils_a_continuation(tiny_gpt2, tiny_bert):
     assert all(token["to_the_model"] == token["token"] for token in found["own"]["tokens"])
     assert not any(token["to_the_model"] == token["token"] for token in found["other"]["tokens"])
     assert found["other"]["surprise"] > found["own"]["surprise"] + 3
-    assert found["notes"] == ["0 of 7 ids mean to the model what they mean to the other tokenizer"]
+    assert found["notes"] == ["0 of 7 ids stand for the same token in both tokenizers"]
 
 
 def test_surprise_is_the_loss_of_the_model_itself(tiny_gpt2):
@@ -38,7 +38,7 @@ def test_ids_beyond_the_embedding_are_counted_and_left_out(tiny_gpt2, tiny_bert)
     assert beyond
     assert all(not token["in_range"] and token["to_the_model"] is None for token in beyond)
     assert f"{len(beyond)} ids are {embeddings} or more" in found["notes"][1]
-    assert "has no sign for a gap" in found["notes"][2]
+    assert "has no mask token" in found["notes"][2]
 
 
 def test_the_right_tokenizer_under_another_name_spoils_nothing(tiny_gpt2):
@@ -48,5 +48,5 @@ def test_the_right_tokenizer_under_another_name_spoils_nothing(tiny_gpt2):
 
 
 def test_a_text_without_a_gap_is_refused(tiny_gpt2, tiny_bert):
-    with pytest.raises(Refused, match="no gap"):
+    with pytest.raises(Refused, match="no mask"):
         run("mismatch", {"model": tiny_bert, "tokenizer": tiny_gpt2, "text": "the capital of France"}, Tell())

@@ -37,7 +37,7 @@ def whole(digits, tiny_gpt2, tiny_bert):
 def test_every_line_is_there_and_says_what_it_is(whole, tiny_gpt2, tiny_bert):
     rows, result, _ = whole
     lines = [(row["model"], row["what"], row["n"], row["ranked"], bool(row["error"])) for row in result["rows"]]
-    unknown = "a folder; what it was trained on is not known here"
+    unknown = "a folder; its training data is unknown"
     assert lines == [
         ("chance", "baseline", 6, 3, False),
         ("copy the input", "baseline", 6, 3, False),
@@ -47,19 +47,19 @@ def test_every_line_is_there_and_says_what_it_is(whole, tiny_gpt2, tiny_bert):
         (tiny_gpt2, unknown, 6, 3, False),
         (tiny_bert, unknown, 6, 3, False),
         (tiny_bert, unknown, 6, 0, False),
-        ("/no/such folder", "not asked", 0, 0, True),
+        ("/no/such folder", "not evaluated", 0, 0, True),
     ]
     assert standing(rows) == result["rows"]
     assert result["rows"][4]["exact_match"] == 1.0
     assert result["rows"][8]["exact_match"] is None
-    assert "is no model" in result["rows"][8]["error"]
+    assert "is not the name of a model" in result["rows"][8]["error"]
     for row in result["rows"][5:8]:
         assert row["over"] is True
         assert row["weights_bytes"] == 4 * row["parameters"] > 0
         assert row["grown_bytes"] is not None
         assert row["seconds_an_item"] > 0
         assert 0 <= row["exact_match_low"] <= row["exact_match"] <= row["exact_match_high"] <= 1
-    assert "1 worked examples" in result["rows"][5]["way"]
+    assert "1 few-shot examples" in result["rows"][5]["way"]
     assert result["rows"][0]["rank_accuracy"] == pytest.approx(result["rows"][5]["rank_chance"])
     assert len(result["leaks"]) == 1
 
@@ -70,7 +70,7 @@ def test_the_caption_says_what_is_compared(whole):
     assert rows[0]["caption"] == result["caption"]
     assert "mine (" in result["caption"]
     assert "was trained on exactly this task, reverse of 3 symbols" in result["caption"]
-    assert "no race between equals" in result["caption"]
+    assert "do not compete on equal terms" in result["caption"]
     assert rows[0]["examples"] == [
         [" ".join(each) for each in (example.split(), example.split()[::-1])] for example, _ in rows[0]["examples"]
     ]
@@ -119,7 +119,7 @@ def test_a_folder_that_was_fine_tuned_here_says_so(digits, tiny_gpt2, tmp_path):
     let_go(str(folder))
     (folder / FINE_TUNED).write_text("[1]")
     _, result, _ = told_by({"checkpoint": str(digits), "models": [str(folder)], "n": 1, "shots": 0, "rank": 0})
-    assert "not known" in result["rows"][-1]["what"]
+    assert "unknown" in result["rows"][-1]["what"]
 
 
 @pytest.mark.parametrize(

@@ -254,7 +254,7 @@ def hostile(hub, published):
         "other-shapes": ({"model.safetensors": other}, "expected torch.float32"),
         "cut-off": ({"model.safetensors": weights[:-4]}, "cut off"),
         "empty": ({"model.safetensors": b""}, "cut off or not a safetensors file"),
-        "pickle": ({"model.safetensors": PICKLE}, "no safetensors file"),
+        "pickle": ({"model.safetensors": PICKLE}, "not a safetensors file"),
         "cut-state": ({"training.safetensors": published["training.safetensors"][:-4]}, "cut off"),
         "metrics": ({"metrics.jsonl": b'{"step": 1, "loss": NaN}\n'}, "metrics.jsonl, line 1"),
         "too-few-metrics": ({"metrics.jsonl": json.dumps(many[0]).encode()}, "does not hold a line for each step"),

@@ -93,14 +93,14 @@ def repositories(own, gpt2, canary, folder):
         ),
         "pickle-in-disguise": (
             own | gpt2 | {"model.safetensors": zipped_pickle(pickled, folder)},
-            "no safetensors file",
             "not a safetensors file",
+            "is not a complete safetensors file",
         ),
-        "pickle-as-header": (own | gpt2 | {"model.safetensors": header}, "has an invalid header", "not a safetensors file"),
+        "pickle-as-header": (own | gpt2 | {"model.safetensors": header}, "has an invalid header", "is not a complete safetensors file"),
         "auto-map": (
             gpt2 | mapped | {"config.json": changed(gpt2["config.json"], auto_map=AUTO_MAP, model_type="mine")},
             "it has no playground.json, so it stays unopened",
-            "brings code of its own, which is not run here",
+            "needs its own code, which is not run here",
         ),
         "auto-map-of-a-known-kind": (
             gpt2 | mapped | {"config.json": changed(gpt2["config.json"], auto_map=AUTO_MAP),
@@ -113,7 +113,7 @@ def repositories(own, gpt2, canary, folder):
                                  "model.safetensors": own["model.safetensors"],
                                  "config.json": changed(gpt2["config.json"], custom_pipelines={"text-generation": {"impl": "evil.Evil"}})},
             "model holds the unknown setting 'custom_class'",
-            "it would answer by chance",
+            "its predictions would be random",
         ),
     }  # fmt: skip
 

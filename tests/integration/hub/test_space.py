@@ -78,7 +78,7 @@ def test_a_dry_run_lists_the_files_and_writes_nothing(hub, deploy):
 
 def test_a_space_is_made_private_and_filled_in_one_commit(hub, deployed):
     done, seen = deployed
-    assert done.stdout.splitlines()[0] == "space ada/play (private, branch main): was made"
+    assert done.stdout.splitlines()[0] == "space ada/play (private, branch main): was created"
     assert done.stdout.splitlines()[-1] == f"{hub.url}/spaces/ada/play"
     assert len([request for request in seen if "/commit/" in request.path]) == 1
     (made,) = [json.loads(request.body) for request in seen if request.path == "/api/repos/create"]

@@ -42,7 +42,7 @@ def test_interrupted_lengths_command_resumes_without_repeated_work(tmp_path):
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=200)
     assert process.returncode == 130
-    assert "the same command goes on from here" in said
+    assert "the same command continues from here" in said
     begun = {path.name for path in out.glob("runs/*")}
     found = last(interpreter(*words))
     assert begun <= {path.name for path in out.glob("runs/*")}
@@ -60,7 +60,7 @@ def test_interrupted_lengths_command_resumes_without_repeated_work(tmp_path):
 def test_checkpoints_are_asked_as_far_as_they_have_positions(tmp_path):
     done = playground("lengths", "checkpoints/reverse", "checkpoints/copy", "--n", 20, "--json")
     found = last(done)
-    assert "checkpoints/reverse has positions for 10 symbols; longer ones are not asked" in done.stderr
+    assert "checkpoints/reverse has positions for 10 symbols; longer sequences are skipped" in done.stderr
     assert (found["longest"], [row["label"] for row in found["rows"]]) == (10, ["reverse", "copy"])
     assert found["rows"][0]["reach"]["median"] == 10
     assert "most often" not in found["sentence"]
@@ -102,7 +102,7 @@ def test_schemes_of_which_no_run_can_be_asked_are_said(here, tmp_path):
     words = ("lengths", "--schemes", "learned", "--seeds", 1, "--length", 4, "--times", 2, "--n", 20, "--out", tmp_path)
     done = here(*words, "--set", "learning_rate=100.0", *FATAL)
     assert done.exit_code == 0, done.output
-    assert "no run that could be asked; no step trained positions 5 to 8 of its source" in done.stdout
+    assert "no run that could be evaluated; no step trained positions 5 to 8 of its source" in done.stdout
 
 
 def test_a_claim_goes_on_where_it_was_ended_and_is_not_trained_twice(here, tmp_path, monkeypatch):
@@ -119,7 +119,7 @@ def test_a_claim_goes_on_where_it_was_ended_and_is_not_trained_twice(here, tmp_p
     assert again.stdout.splitlines()[-1] == first.stdout.splitlines()[-1]
     assert (tmp_path / "out" / "metrics.jsonl").read_text().splitlines() == lines
     other = here(*words, "--seed", 1)
-    assert (other.exit_code, "already holds a checkpoint of other settings" in other.output) == (2, True)
+    assert (other.exit_code, "already holds a checkpoint with other settings" in other.output) == (2, True)
 
 
 def test_questions_and_claims_are_listed():

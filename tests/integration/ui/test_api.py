@@ -160,9 +160,9 @@ def test_a_wait_that_cannot_be_is_refused_before_anything_is_begun(hub, ask, nam
 
 def test_a_comparison_is_a_job_of_whoever_began_it(ask):
     begun = ask("compare", model=REVERSE, n=3, wait=0)
-    with pytest.raises(AppError, match="not kept any more"):
+    with pytest.raises(AppError, match="no longer stored"):
         ask("job", job=begun["job"], owner=new_owner())
-    with pytest.raises(AppError, match="not kept any more"):
+    with pytest.raises(AppError, match="no longer stored"):
         ask("cancel", job=begun["job"], owner=new_owner())
     told = ask("job", job=begun["job"], owner=begun["owner"], wait=60)
     assert told["status"] == "done", told
