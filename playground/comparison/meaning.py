@@ -117,7 +117,7 @@ def _most_apart(layers: list[dict[str, Any]], word: str, normed: bool) -> str:
         )
         said += apart if least["layer"] else "no layer before the last reduces it, "
         return said + (
-            f"and is {last:.2f} after the last layer and the final norm, which rescales the "
+            f"and it is {last:.2f} after the last layer and the final norm, which rescales the "
             "vectors."
         )
     if least["layer"] == 0:
