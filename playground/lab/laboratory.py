@@ -239,10 +239,12 @@ class Laboratory:
         if not is_share and len(self._known) < EXPERIMENTS_IN_ALL:
             return
         left = [
-            each.experiment for each in self._known.values()
-            if not each.owner and each.experiment.owner not in self.registry.here
+            each.experiment
+            for each in self._known.values()
+            if not each.owner
+            and each.experiment.owner not in self.registry.here
             and (not is_share or each.address == CLIENT_ADDRESS.get())
-        ]  # fmt: skip
+        ]
         if not left and is_share:
             raise Refused(
                 f"{half_of(EXPERIMENTS_IN_ALL):,} experiments from your address are kept here, as many as may be; delete one first"
@@ -470,9 +472,16 @@ class Laboratory:
         told = []
         for seed, run in by_seed.items():
             blank: dict[str, Any] = {
-                "done": False, "diverged": False, "changed": [], "exact_match": None, "steps": cell.steps,
-                "steps_to": None, "seconds": 0.0, "curve": [], "loss": [],
-            }  # fmt: skip
+                "done": False,
+                "diverged": False,
+                "changed": [],
+                "exact_match": None,
+                "steps": cell.steps,
+                "steps_to": None,
+                "seconds": 0.0,
+                "curve": [],
+                "loss": [],
+            }
             told.append({"seed": seed} | (self._measure(going, run) if run else blank))
         found = results.cell_result(cell, told)
         found["seeds"] = [
@@ -533,9 +542,12 @@ class Laboratory:
         longest = max(experiment.longest(cell.settings) for cell in experiment.cells)
         trained = [task.min_length, task.max_length]
         return {
-            "trained": trained, "longest": longest, "asked": experiment.n, "rows": rows,
+            "trained": trained,
+            "longest": longest,
+            "asked": experiment.n,
+            "rows": rows,
             "sentence": lengths.sentence(rows, trained, longest),
-        }  # fmt: skip
+        }
 
     def to_csv(self, experiment: Experiment, owner: str) -> str:
         """What was found, for spreadsheets."""
@@ -573,9 +585,10 @@ class Laboratory:
             else f"{seconds / at_once:.0f} s"
         )
         return {
-            "seconds": seconds / at_once, "unknown": 0,
+            "seconds": seconds / at_once,
+            "unknown": 0,
             "sentence": f"about {told} for {len(left)} runs, {at_once} at a time, at the speed measured here, if nobody else trains",
-        }  # fmt: skip
+        }
 
     def _speeds(self, owner: str) -> dict[Hashable, float]:
         """Steps a second of the owner's latest run of each kind, scoring included."""
@@ -798,13 +811,18 @@ class Laboratory:
         kept = results.thinned([step for step, _ in scored], training.eval_every, training.steps)
         exact_at = dict(scored)
         told = {
-            "run": f"run:{run.id}", "done": run.status == "done", "diverged": run.diverged, "changed": run.changed,
+            "run": f"run:{run.id}",
+            "done": run.status == "done",
+            "diverged": run.diverged,
+            "changed": run.changed,
             "exact_match": run.scores["exact_match"] if run.scores else None,
-            "n": run.scores["n"] if run.scores else None, "steps": run.steps,
+            "n": run.scores["n"] if run.scores else None,
+            "steps": run.steps,
             "steps_to": results.steps_to(scored, every=training.eval_every),
-            "seconds": run.seconds, "curve": [[step, exact_at[step]] for step in kept],
+            "seconds": run.seconds,
+            "curve": [[step, exact_at[step]] for step in kept],
             "loss": results.stretches(kept, points.columns["loss"], points.first),
-        }  # fmt: skip
+        }
         if run.status == "done":
             going.measured[run.id] = (made_of, told)
         return told

@@ -106,9 +106,14 @@ def spec(name: str) -> dict[str, Any]:
     asked = QUESTIONS[name]
     times = {"times": 3} if name == "recurrent" else {}
     return {
-        "name": name, "question": asked.title, "base": dict(asked.base), "grid": dict(asked.grid), "kind": asked.kind,
-        "seeds": list(asked.seeds), **times,
-    }  # fmt: skip
+        "name": name,
+        "question": asked.title,
+        "base": dict(asked.base),
+        "grid": dict(asked.grid),
+        "kind": asked.kind,
+        "seeds": list(asked.seeds),
+        **times,
+    }
 
 
 def questions() -> list[dict[str, Any]]:

@@ -254,9 +254,20 @@ def count(number: float) -> str:
 # For spreadsheets
 
 COLUMNS = (
-    "label", "n", "diverged", "planned", "exact_match_median", "exact_match_low", "exact_match_high", "steps_to_99_median",
-    "steps_to_99_low", "steps_to_99_high", "reached_99", "not_reached_within", "seconds_median",
-)  # fmt: skip
+    "label",
+    "n",
+    "diverged",
+    "planned",
+    "exact_match_median",
+    "exact_match_low",
+    "exact_match_high",
+    "steps_to_99_median",
+    "steps_to_99_low",
+    "steps_to_99_high",
+    "reached_99",
+    "not_reached_within",
+    "seconds_median",
+)
 
 
 def to_csv(names: Sequence[str], cells: Sequence[Mapping[str, Any]]) -> str:
@@ -271,9 +282,20 @@ def to_csv(names: Sequence[str], cells: Sequence[Mapping[str, Any]]) -> str:
         )
         censored_at = cell["steps"] if steps and steps["reached"] < steps["n"] else None
         row = [
-            cell["label"], cell["n"], cell["diverged"], cell["planned"], exact.get("median"), exact.get("low"), exact.get("high"),
-            steps.get("median"), steps.get("low"), steps.get("high"), steps.get("reached"), censored_at, seconds.get("median"),
-        ]  # fmt: skip
+            cell["label"],
+            cell["n"],
+            cell["diverged"],
+            cell["planned"],
+            exact.get("median"),
+            exact.get("low"),
+            exact.get("high"),
+            steps.get("median"),
+            steps.get("low"),
+            steps.get("high"),
+            steps.get("reached"),
+            censored_at,
+            seconds.get("median"),
+        ]
         varied = [
             cell["values"].get(name) for name in names if name != VARIANT
         ]  # whose label says it

@@ -1,6 +1,9 @@
-"""Lessons: a tour of eight stops whose questions are answered by measuring, and well-known mistakes to be found on a copy of the model.
+"""Define the lessons: eight exercises answered by measurement, and known bugs to find.
 
-tour.py        what each stop trains, asks and accepts       measuring.py   what is measured on its runs
-mistakes.py    lines of the real source, written wrong       broken.py      copies of the model with such a line
-classroom.py   who waits for what, and for how long          work.py        the process that measures
+tour.py        the runs, the question and the accepted answers of each lesson
+measuring.py   the measurements on the runs of a lesson
+mistakes.py    known bugs, each as one changed line of the source
+broken.py      copies of the model that contain such a bug
+classroom.py   the queue of measurements, with their limits and timeouts
+work.py        the entry point of the measurement process
 """

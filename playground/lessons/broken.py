@@ -1,7 +1,8 @@
-"""Copies of the model with a mistake in them: made from the real source with one line changed, trained beside a right copy, compared.
+"""Inject a bug into a copy of the model, train it beside a correct copy and compare both.
 
-The real modules stay as they are: functions are compiled anew from their source, and the copy's modules get subclasses of their own.
-A copy lives in the process that makes it and cannot be saved.
+The buggy copy is built from the real source with one line changed. The real modules stay unchanged:
+functions are recompiled from their source, and the modules of the copy get their own subclasses.
+A copy exists only in the process that creates it and cannot be saved.
 
 Shapes: B batch, S source, T target, V vocabulary.
 """
@@ -52,19 +53,21 @@ PARTS: tuple[type[nn.Module], ...] = (
     FeedForward,
     MultiHeadAttention,
 )
-COPY_MARK = " (the broken copy)"  # behind a file's name
+COPY_MARK = " (the broken copy)"  # the suffix of a file name
 SCORED = 128  # held-out sequences
-SHOWN = (
-    "3 1 4 1 5"  # the sequence whose attention and answers are shown, as much of it as is trained
-)
+# The displayed example, truncated to the training length.
+SHOWN = "3 1 4 1 5"
 LOOK_EVERY = 20  # steps
-LAST = 10  # steps whose mean loss is told
+LAST = 10  # steps over which the reported loss is averaged
 UNNOTICED_STEPS = 60
 
 
 class Copy(EncoderDecoder):
-    """The transformer for a lesson. Whether it solves a row is found by letting it write: the quicker way of the other families is right
-    only for decoders that cannot look ahead."""
+    """The transformer of a lesson.
+
+    `solves` generates free-running. The faster teacher-forced check of the other architectures is
+    valid only for decoders that cannot attend to later positions.
+    """
 
     @torch.no_grad()
     def solves(self, batch: Batch) -> Tensor:
@@ -75,14 +78,14 @@ class Copy(EncoderDecoder):
 
 
 class Broken(Copy):
-    """A copy with a mistake in it, which nobody must take for a model."""
+    """A copy with a bug, which cannot be saved as a model."""
 
     kept = False
 
 
 @cache
 def right_function(place: str) -> Callable[..., Any]:
-    """The function that a mistake is in, as it runs everywhere else."""
+    """Return the correct function that a bug changes."""
     module, path = place.split(":")
     found: Any = import_module(module)
     for name in path.split("."):
@@ -92,7 +95,10 @@ def right_function(place: str) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class Source:
-    """A function's source: its file, the number of its first line, its lines, and the one that the mistake is about (counted from 0)."""
+    """The source of a function: its file, the number of its first line and its lines.
+
+    `changed` is the index of the buggy line, counted from 0.
+    """
 
     file: str
     first: int
@@ -102,17 +108,17 @@ class Source:
 
     @property
     def diff(self) -> list[str]:
-        """The broken version of the file against the right one, as `diff -u` writes it."""
+        """Return the difference of the two versions of the file in the format of `diff -u`."""
         right = (ROOT / self.file).read_text(encoding="utf-8").splitlines()
         wrong = [*right[: self.first - 1], *self.wrong, *right[self.first - 1 + len(self.wrong) :]]
         return list(unified_diff(right, wrong, self.file, self.file + COPY_MARK, lineterm=""))
 
 
 def source_of(mistake: Mistake) -> Source:
-    """The right and the wrong source.
+    """Return the correct and the buggy source.
 
     Raises:
-        ValueError: when the line is not in the source just once, as after somebody rewrote it.
+        ValueError: when the source does not contain the line exactly once.
     """
     function = right_function(mistake.place)
     lines, first = inspect.getsourcelines(function)
@@ -120,7 +126,8 @@ def source_of(mistake: Mistake) -> Source:
     places = [at for at, line in enumerate(kept) if line.strip() == mistake.right]
     if len(places) != 1:
         raise ValueError(
-            f"the line {mistake.right!r} stands in {mistake.place} {len(places)} times; a mistake needs it once"
+            f"the line {mistake.right!r} occurs {len(places)} times in {mistake.place}; "
+            "it must occur exactly once"
         )
     changed = places[0]
     wrong = list(kept)
@@ -130,7 +137,10 @@ def source_of(mistake: Mistake) -> Source:
 
 
 def broken_function(mistake: Mistake) -> FunctionType:
-    """The function with the mistake in it, compiled where the right one stands, so that python names the right lines when it fails."""
+    """Compile the function with the bug.
+
+    It keeps the line numbers of the correct function, so that tracebacks name the correct lines.
+    """
     source, right = source_of(mistake), right_function(mistake.place)
     file = source.file + COPY_MARK
     whole = "\n" * (source.first - 1) + textwrap.dedent("\n".join(source.wrong)) + "\n"
@@ -143,8 +153,10 @@ def broken_function(mistake: Mistake) -> FunctionType:
 
 
 def changed_methods(mistake: Mistake) -> dict[type[nn.Module], dict[str, FunctionType]]:
-    """For each part of the model the methods that are others in the copy: the one with the mistake, or those that call the function
-    with the mistake."""
+    """Return the methods to replace in the copy, by class of the model.
+
+    They are the method with the bug, or all methods that call the function with the bug.
+    """
     right, broken = right_function(mistake.place), broken_function(mistake)
     name = right.__name__
     if "." in mistake.place.split(":")[1]:
@@ -163,7 +175,7 @@ def changed_methods(mistake: Mistake) -> dict[type[nn.Module], dict[str, Functio
 
 
 def _calling(method: FunctionType, name: str, function: FunctionType) -> FunctionType:
-    """The method, for whom `name` means another function."""
+    """Return a copy of the method in which `name` refers to another function."""
     made = FunctionType(
         method.__code__,
         method.__globals__ | {name: function},
@@ -176,14 +188,14 @@ def _calling(method: FunctionType, name: str, function: FunctionType) -> Functio
 
 
 def right_copy(config: ModelConfig) -> Copy:
-    """The right model, for the comparison."""
+    """Build the correct model for the comparison."""
     family = Copy(config)
     write_out(family)
     return family
 
 
 def broken_copy(config: ModelConfig, mistake: Mistake) -> Broken:
-    """A model with the mistake in it."""
+    """Build a model with the bug."""
     changed = changed_methods(mistake)
     family: Broken = type("Broken", (Broken,), changed.get(Transformer, {}))(config)
     for module in family.modules():
@@ -195,7 +207,7 @@ def broken_copy(config: ModelConfig, mistake: Mistake) -> Broken:
 
 
 def write_out(family: Copy) -> None:
-    """Let attention go by the formula as it is written, `attend`, rather than by torch's fused kernels: in both copies alike."""
+    """Make both copies compute attention with `attend` instead of the fused kernels of torch."""
     for module in family.modules():
         if isinstance(module, MultiHeadAttention):
             module.watched = True
@@ -203,16 +215,16 @@ def write_out(family: Copy) -> None:
 
 @dataclass(frozen=True)
 class Trouble:
-    """What python says where the copy fails: after how many steps, its lines, and where it says that it happened."""
+    """The traceback of a copy that fails: its step, its lines and the location of the error."""
 
     step: int
     lines: list[str]
-    line: int  # of the lowest frame of this project
+    line: int  # the innermost frame in this project
     file: str
 
 
 def in_python_s_words(error: Exception, step: int) -> Trouble:
-    """An exception as python prints it, from the model on; folders of this machine left out."""
+    """Format a traceback as Python does, from the model inwards, without local folders."""
     frames = []
     for frame in traceback.extract_tb(error.__traceback__):
         path = Path(frame.filename)
@@ -234,15 +246,14 @@ def in_python_s_words(error: Exception, step: int) -> Trouble:
 
 
 class Learner:
-    """One of the two copies while it learns."""
+    """One of the two copies during training."""
 
     def __init__(self, config: RunConfig, mistake: Mistake | None) -> None:
         self.config = config
         self.trouble: Trouble | None = None
         self.losses: list[float] = []
-        self.scored: list[
-            tuple[int, float, float]
-        ] = []  # step, exact match given the right answer so far, and by itself
+        # step, exact match with teacher forcing, exact match free-running
+        self.scored: list[tuple[int, float, float]] = []
         torch.manual_seed(config.training.seed)
         self.family = broken_copy(config.model, mistake) if mistake else right_copy(config.model)
         self.trainer = Trainer(config, family=self.family)
@@ -252,7 +263,7 @@ class Learner:
         return self.trouble is None and self.trainer.should_continue()
 
     def learn(self, held_out: HeldOut | None = None) -> None:
-        """One update; every so often a look at held-out sequences. What goes wrong is kept in `trouble`."""
+        """Take one update and evaluate regularly; store an error in `trouble`."""
         try:
             metrics = self.trainer.step()
             self.losses.append(metrics.loss)
@@ -269,13 +280,13 @@ class Learner:
 
     @property
     def loss(self) -> float | None:
-        """The mean loss of the last steps."""
+        """Return the mean loss of the last `LAST` steps."""
         return mean(self.losses[-LAST:]) if self.losses else None
 
 
 @torch.no_grad()
 def exact_match(family: Copy, held_out: HeldOut) -> tuple[float, float]:
-    """The share of held-out sequences answered exactly right: with the right answer so far given, and by the model alone."""
+    """Return the exact match on held-out sequences: teacher-forced and free-running."""
     with looking(family):
         given = all_right(family.logits(held_out.batch), held_out.batch)
         alone = family.solves(held_out.batch)
@@ -283,16 +294,16 @@ def exact_match(family: Copy, held_out: HeldOut) -> tuple[float, float]:
 
 
 def settings_of(mistake: Mistake, seed: int, steps: int) -> dict[str, Any]:
-    """What both copies are trained with."""
+    """Return the training settings of both copies."""
     return {**SETTINGS, **mistake.settings, "seed": seed, "steps": steps, "decay_steps": steps}
 
 
 def compare(
     name: str, seed: int, steps: int, tell: Callable[[dict[str, Any]], None]
 ) -> dict[str, Any]:
-    """Train the right copy and the one with the mistake side by side, on the same batches, and say what is different.
+    """Train the correct and the buggy copy on the same batches and compare them.
 
-    `tell` is called with how far both are. The result is plain JSON.
+    `tell` receives the progress of both. The result contains only values for JSON.
     """
     mistake = MISTAKES[name]
     config = RunConfig.from_fields(settings_of(mistake, seed, steps))
@@ -314,18 +325,23 @@ def compare(
             )
     source = source_of(mistake)
     return {
-        "seed": seed, "steps": steps, "n": len(held_out.lengths_B), "vocabulary": config.model.target_vocabulary,
+        "seed": seed,
+        "steps": steps,
+        "n": len(held_out.lengths_B),
+        "vocabulary": config.model.target_vocabulary,
         "curves": {"right": right.curve, "broken": broken.curve},
-        "right": seen(right, held_out), "broken": seen(broken, held_out),
+        "right": seen(right, held_out),
+        "broken": seen(broken, held_out),
         "unnoticed": unnoticed(mistake, config) if mistake.unnoticed else None,
         "source": {"file": source.file, "first": source.first, "lines": source.lines},
-        "changed": source.changed, "diff": source.diff,
-    }  # fmt: skip
+        "changed": source.changed,
+        "diff": source.diff,
+    }
 
 
 @torch.no_grad()
 def seen(learner: Learner, held_out: HeldOut) -> dict[str, Any]:
-    """What there is to see of a copy: its figures, its answer, where it looks; or how it failed."""
+    """Return the metrics, the output and the attention weights of a copy, or its traceback."""
     if learner.trouble is not None:
         trouble = learner.trouble
         return {
@@ -363,28 +379,34 @@ def seen(learner: Learner, held_out: HeldOut) -> dict[str, Any]:
         "source": names[0],
         "target": names[1],
         "attention": {
-            kind: [[[round(w, 3) for w in row] for row in weights_BHQM[0].mean(0).tolist()] for weights_BHQM in layers]
+            kind: [
+                [[round(w, 3) for w in row] for row in weights_BHQM[0].mean(0).tolist()]
+                for weights_BHQM in layers
+            ]
             for kind, layers in (
-                ("encoder", record.encoder_attention), ("decoder", record.decoder_attention), ("cross", record.cross_attention)
+                ("encoder", record.encoder_attention),
+                ("decoder", record.decoder_attention),
+                ("cross", record.cross_attention),
             )
         },
-    }  # fmt: skip
+    }
 
 
 def answered(family: Copy, source_BS: Tensor, max_tokens: int) -> tuple[Tensor, Tensor]:
-    """What a copy writes by itself (BT), and how probable it held each token; 0 behind EOS."""
+    """Generate free-running; return the tokens and their probabilities (BT), 0 after EOS."""
     recording, written_BT = record_free(family, source_BS, max_tokens)
     sure_BT = recording.logits_BTV.softmax(-1).gather(-1, written_BT[..., None])[..., 0]
-    write_out(family)  # whoever watches a model leaves it unwatched
+    write_out(family)  # `record_free` resets the attention modules
     return written_BT, sure_BT * (written_BT != PAD)
 
 
 def unnoticed(mistake: Mistake, config: RunConfig) -> dict[str, Any]:
-    """The same mistake where shapes happen to fit, and python does not complain: the loss of both copies after some steps, and whether
-    either lets a position of the answer know what comes later."""
-    fitting = config.replace(
-        **mistake.unnoticed, steps=UNNOTICED_STEPS + 1
-    )  # one more, so that nobody is scored at the end
+    """Train both copies with shapes for which the bug raises no error.
+
+    The result has the loss of both, and whether an output position depends on later tokens.
+    """
+    # One more step than is taken, to avoid the evaluation at the end.
+    fitting = config.replace(**mistake.unnoticed, steps=UNNOTICED_STEPS + 1)
     told: dict[str, Any] = {}
     for which, each in (("right", None), ("broken", mistake)):
         learner = Learner(fitting, each)
@@ -397,7 +419,7 @@ def unnoticed(mistake: Mistake, config: RunConfig) -> dict[str, Any]:
 
 @torch.no_grad()
 def leaks(learner: Learner) -> bool:
-    """Whether what is given last changes what is said before it."""
+    """Return whether the last decoder input changes the logits of earlier positions."""
     longest, rows = learner.config.task.max_length, learner.config.training.batch_size
     batch = held_out_set(learner.trainer.task, rows, longest, longest).batch
     given_BT = batch.decoder_input_BT.clone()

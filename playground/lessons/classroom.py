@@ -1,8 +1,10 @@
-"""Who measures what in the lessons: a stop of the tour trains runs of the owner's in the registry, in its line and within its places, and
-is then measured; a mistake is trained and looked at in a process of its own. No torch in here.
+"""Queue and run the measurements of the lessons.
 
-Processes that measure are few, wait for each other, are ended after a while, and at once when their owner cancels. A stop whose runs the
-owner has already, with just these settings, does not train them again. Threads: any thread may call in.
+A lesson trains runs of its owner through the registry, with its queue and its limits, and is then
+measured. A bug is trained and evaluated in a separate process. The number of measurement processes
+is limited; each has a timeout and ends at once when its owner cancels. A lesson reuses runs of the
+owner that have the same settings. This module does not import torch.
+Threads: all public methods are safe to call from any thread.
 """
 
 from __future__ import annotations
@@ -28,20 +30,20 @@ from .mistakes import MISTAKES, MYSTERY, STEPS, chosen, clue
 
 log = logging.getLogger(__name__)
 
-AN_OWNER = 2  # questions that one owner may have under way
+AN_OWNER = 2  # active measurements of one owner
 IN_ALL = 200
-LONGEST = 180.0  # seconds that one process may take
-KEPT_FOR = 1800.0  # seconds without a poll after which a question and its answer are forgotten
-LEFT_AFTER = 30.0  # seconds without a poll after which nobody is taken to wait for it
-KILLED = (-9, 137)  # exit codes of a process that SIGKILL ended
+LONGEST = 180.0  # seconds, the timeout of one process
+KEPT_FOR = 1800.0  # seconds without a poll until a measurement is deleted
+LEFT_AFTER = 30.0  # seconds without a poll until a measurement is inactive
+KILLED = (-9, 137)  # exit codes after SIGKILL
 UNDER_WAY = ("training", "waiting", "measuring")
-HIDDEN = ("changed", "diff")  # of a mistake, until its line was found
-MYSTERIOUS = ("source", "unnoticed", *HIDDEN)  # of one that nobody has named yet
+HIDDEN = ("changed", "diff")  # hidden until the user identifies the line
+MYSTERIOUS = ("source", "unnoticed", *HIDDEN)  # hidden until the user identifies the bug
 
 
 @dataclass
 class Question:
-    """Something that is to be measured, and what came of it."""
+    """A measurement, with its state and its result."""
 
     id: str
     owner: str  # the owner's fingerprint
@@ -50,14 +52,18 @@ class Question:
     asked: dict[str, Any]
     status: str = "training"  # waiting (for a process), measuring, done, failed, cancelled
     sentence: str = ""
-    share: dict[str, Any] = field(default_factory=dict)  # the latest news of its process
-    runs: dict[str, Run] = field(default_factory=dict)  # of a stop, by what they are called
-    begun: list[Run] = field(default_factory=list)  # those that were begun for it
+    share: dict[str, Any] = field(
+        default_factory=dict
+    )  # the latest progress message of its process
+    runs: dict[str, Run] = field(default_factory=dict)  # of a lesson, by label
+    begun: list[Run] = field(
+        default_factory=list
+    )  # the runs that this measurement started or resumed
     result: dict[str, Any] | None = None
     child: Child | None = None
-    named: bool = False  # of a mistake: whether somebody said which one it is,
-    found: bool = False  # and found its line
-    address: str = field(default_factory=CLIENT_ADDRESS.get)  # of the client that asked
+    named: bool = False  # for a bug: whether the user identified it
+    found: bool = False  # for a bug: whether the user identified its line
+    address: str = field(default_factory=CLIENT_ADDRESS.get)  # of the client that made the request
     polled_at: float = field(default_factory=time.monotonic)
 
     def end(self, status: str, sentence: str = "") -> None:
@@ -66,9 +72,9 @@ class Question:
 
 
 class Classroom:
-    """Begins questions for their owners, and tells what came of them. Everything that it returns can be written as JSON.
+    """The service that starts measurements and returns their results as values for JSON.
 
-    `base`: settings that lie beneath those of every stop's runs.
+    `base` contains default settings, which the settings of each lesson override.
     """
 
     def __init__(self, registry: Registry, base: Mapping[str, Any] | None = None) -> None:
@@ -78,14 +84,14 @@ class Classroom:
         self._lock = threading.RLock()
         self._closed = False
 
-    # Asking
+    # Starting measurements
 
     def begin_stop(self, name: object, prediction: object, options: object, owner: str) -> str:
-        """Measure what a stop of the tour asks; the id of the question.
+        """Start the measurement of a lesson and return its id.
 
         Raises:
-            SettingError: for what is no stop, prediction or option of it; `field` names it.
-            Refused: when the owner has too many questions or runs under way.
+            SettingError: when the lesson, the prediction or an option is invalid; `field` names it.
+            Refused: when the owner has too many active measurements or runs.
         """
         stop = tour.find(name)
         chosen_options = tour.checked_options(stop, options)
@@ -97,7 +103,7 @@ class Classroom:
                     question.runs[label] = self._take_up(
                         question, config, owner, f"{stop.title}: {label}"
                     )
-            except Exception:  # whatever it was, the runs that were begun before it must not go on
+            except Exception:  # stop the runs that were started before the error
                 self._stop(question)
                 raise
             self._questions[question.id] = question
@@ -105,11 +111,13 @@ class Classroom:
         return question.id
 
     def begin_bug(self, name: object, seed: object, steps: object, owner: str) -> str:
-        """Train a copy with this mistake beside a right one; with "mystery", the seed says with which. The id of the question.
+        """Train a buggy and a correct copy, and return the id of the measurement.
+
+        For "mystery", the seed chooses the bug.
 
         Raises:
-            SettingError: for what is no mistake, seed or number of steps.
-            Refused: when the owner has too many questions under way.
+            SettingError: when the bug, the seed or the number of steps is invalid.
+            Refused: when the owner has too many active measurements.
         """
         if not isinstance(name, str) or name not in (*MISTAKES, MYSTERY):
             raise SettingError(
@@ -153,46 +161,63 @@ class Classroom:
             >= AN_OWNER
         ):
             raise Refused(
-                f"{AN_OWNER} of your measurements are still going; wait for one, or cancel it"
+                f"{AN_OWNER} of your measurements are still running; wait for one to end, "
+                "or cancel it"
             )
         if holds_share((each.address for each in self._questions.values()), IN_ALL):
             self._forget_one(now, CLIENT_ADDRESS.get())
             if holds_share((each.address for each in self._questions.values()), IN_ALL):
                 raise Refused(
-                    f"{half_of(IN_ALL)} measurements from your address are kept, as many as may be; try again in a minute"
+                    f"your address has {half_of(IN_ALL)} measurements, the maximum; try "
+                    "again in a minute"
                 )
         if len(self._questions) >= IN_ALL:
             self._forget_one(now)
         if self._closed or len(self._questions) >= IN_ALL:
-            raise Refused("many others are measuring just now; try again in a minute")
+            raise Refused(
+                "this server has reached its limit of measurements; try again in a minute"
+            )
         return Question(secrets.token_urlsafe(12), mark, kind, name, asked)
 
     def _forget_one(self, now: float, address: str = "") -> None:
-        """Forget the question that was left longest ago, of an address or of all, if one was left."""
+        """Delete the measurement that has been inactive longest, of one address or of all."""
         left = [
-            each for each in self._questions.values()
-            if each.status != "measuring" and now - each.polled_at > LEFT_AFTER and address in ("", each.address)
-        ]  # fmt: skip
+            each
+            for each in self._questions.values()
+            if each.status != "measuring"
+            and now - each.polled_at > LEFT_AFTER
+            and address in ("", each.address)
+        ]
         if left:
             del self._questions[min(left, key=lambda each: each.polled_at).id]
 
     def _run_of(self, owner: str, config: RunConfig) -> Run | None:
-        """A run of the owner's with just these settings, rather a finished one; none that broke down, was changed on the way, or came as a
-        checkpoint, of which nobody here knows how it was trained."""
+        """Return a run of the owner with the same settings, preferably a finished one.
+
+        Excluded are failed runs, runs whose settings changed during training, and imported
+        checkpoints, whose training is unknown.
+        """
         mine = [
-            run for run in self.registry.of_owner(owner)
-            if run.config == config and run.deleted_at is None and run.status != "failed" and not run.changed and not run.origin
-            and not run.sent and (run.status != "done" or run.checkpoints()) and run.removed != EMPTIED
-        ]  # fmt: skip
+            run
+            for run in self.registry.of_owner(owner)
+            if run.config == config
+            and run.deleted_at is None
+            and run.status != "failed"
+            and not run.changed
+            and not run.origin
+            and not run.sent
+            and (run.status != "done" or run.checkpoints())
+            and run.removed != EMPTIED
+        ]
         return max(mine, key=lambda run: (run.status == "done", run.created), default=None)
 
     def _take_up(self, question: Question, config: RunConfig, owner: str, name: str) -> Run:
-        """A run with these settings that is done, or under way from now on."""
+        """Reuse, resume or start a run with these settings."""
         run = self._run_of(owner, config)
         if run is None:
             run = self.registry.start(config, owner, name=name)
         elif run.status == "stopping":
-            raise Refused("its run is still being saved; measure again in a moment")
+            raise Refused("the run is still being saved; try again in a moment")
         elif run.status in ("paused", "stopped"):
             self.registry.control(run, "resume")
         else:
@@ -201,25 +226,25 @@ class Classroom:
         return run
 
     def _stop(self, question: Question) -> None:
-        """Stop the runs that were begun for a question."""
+        """Stop the runs that a measurement started."""
         for run in question.begun:
             if run.live or run.status == "waiting":
-                with suppress(Refused):  # a process that does not listen is ended by the registry
+                with suppress(Refused):  # the registry ends a process that does not respond
                     self.registry.control(run, "stop")
 
-    # What an owner does
+    # Actions of an owner
 
     def cancel(self, question_id: object, owner: str) -> None:
-        """End a measurement. Runs that were begun for it stop and are saved.
+        """Cancel a measurement. The runs that it started stop and are saved.
 
         Raises:
-            Refused: when this owner has no such question.
+            Refused: when this owner has no measurement with this id.
         """
         with self._lock:
             question = self._find(question_id, owner)
             if question.status not in UNDER_WAY:
                 return
-            question.end("cancelled", "cancelled; nothing was measured")
+            question.end("cancelled", "cancelled; there is no measurement")
             self._stop(question)
             if question.child:
                 question.child.kill()
@@ -232,16 +257,17 @@ class Classroom:
         line: object = None,
         give_up: bool = False,
     ) -> dict[str, Any]:
-        """Say which mistake it is, or which line (counted from 0) of the source holds it; or ask to be told. The answer says whether
-        that is right, and why it may not be.
+        """Check a guess of the bug or of its line (counted from 0), or reveal both.
+
+        The result reports whether the guess is correct, with a hint when it is not.
 
         Raises:
-            Refused: before there is anything to guess from.
+            Refused: when there is no result yet.
         """
         with self._lock:
             question = self._find(question_id, owner)
             if question.kind != "bug" or question.result is None:
-                raise Refused("nothing was measured yet; wait for it, or begin it again")
+                raise Refused("there is no result yet; wait for it, or start again")
             if give_up:
                 question.named = question.found = True
                 return {"right": True, "says": ""}
@@ -263,16 +289,18 @@ class Classroom:
                 "right": right,
                 "says": ""
                 if right
-                else "That line is the same in both copies; another one is not.",
+                else "That line is the same in both copies; another line differs.",
             }
 
-    # What a page is told
+    # Responses for a page
 
     def poll(self, question_id: object, owner: str) -> dict[str, Any]:
-        """How a question stands, and its answer once there is one. Whoever asks is there: its runs go on.
+        """Return the state of a measurement, and its result when there is one.
+
+        Polling counts as activity and keeps its runs from idling out.
 
         Raises:
-            Refused: when this owner has no such question, any more.
+            Refused: when this owner has no measurement with this id.
         """
         with self._lock:
             question = self._find(question_id, owner)
@@ -293,11 +321,15 @@ class Classroom:
     def _of_stop(self, question: Question) -> dict[str, Any]:
         runs: list[dict[str, Any]] = [
             {
-                "label": label, "run": f"run:{run.id}", "status": run.status, "step": run.step, "steps": run.steps,
+                "label": label,
+                "run": f"run:{run.id}",
+                "status": run.status,
+                "step": run.step,
+                "steps": run.steps,
                 "place": self.registry.place(run),
             }
             for label, run in question.runs.items()
-        ]  # fmt: skip
+        ]
         told: dict[str, Any] = {
             "name": question.name,
             **question.asked,
@@ -339,15 +371,15 @@ class Classroom:
         return told
 
     def close(self) -> None:
-        """End every process. Runs that were begun belong to the registry."""
+        """End every measurement process. The registry manages the runs."""
         with self._lock:
             self._closed = True
             for question in self._questions.values():
-                question.end("cancelled", "the playground is ending")
+                question.end("cancelled", "the server is shutting down")
                 if question.child:
                     question.child.kill()
 
-    # With the lock held
+    # The following methods require the lock
 
     def _find(self, question_id: object, owner: str) -> Question:
         found = self._questions.get(question_id) if isinstance(question_id, str) else None
@@ -356,17 +388,16 @@ class Classroom:
             or not owner
             or not secrets.compare_digest(found.owner, fingerprint(owner))
         ):
-            raise Refused("this measurement is not kept any more; measure again")
+            raise Refused("this measurement no longer exists; measure again")
         return found
 
     def _go_on(self, question: Question) -> None:
-        """See how the runs of a stop are; when all have ended, it joins the line of those that are to be measured."""
+        """Check the runs of a lesson; when all have ended, queue its measurement."""
         now = time.monotonic()
         for label, run in question.runs.items():
             run.watched_at = now
-            asked_to = (
-                run.unanswered is not None or run.wanted
-            )  # to go on, and has not answered yet
+            # A command to continue is pending.
+            asked_to = run.unanswered is not None or run.wanted
             if (
                 run.status == "failed"
                 or (run.status in ("stopped", "paused") and not asked_to)
@@ -377,7 +408,7 @@ class Classroom:
                     if run.deleted_at is not None
                     else f"the run is {run.status}"
                 )
-                question.end("failed", f"{label}: {how}; measure again to go on")
+                question.end("failed", f"{label}: {how}; measure again to continue")
         if question.status == "training" and all(
             run.status == "done" and not run.live for run in question.runs.values()
         ):
@@ -385,8 +416,10 @@ class Classroom:
             self._dispatch()
 
     def _dispatch(self) -> None:
-        """Begin to measure for those who wait, first come first, as far as there are places. Who has left keeps a place in the line, and no
-        other: it is taken when they ask again."""
+        """Start waiting measurements in order, within the process limit.
+
+        An inactive measurement keeps its position in the queue; it starts after its next poll.
+        """
         here = time.monotonic() - LEFT_AFTER
         waiting = [
             each
@@ -406,7 +439,7 @@ class Classroom:
                 if lost := next((label for label, found in saved.items() if not found), None):
                     question.end(
                         "failed",
-                        f"{lost}: the run has no checkpoint that can be read; delete it and measure again",
+                        f"{lost}: the run has no readable checkpoint; delete it and measure again",
                     )
                     continue
                 runs = [
@@ -461,12 +494,17 @@ class Classroom:
 
 
 def _why_ended(code: int | None, timed_out: bool = False) -> str:
-    """Explain to a visitor why a process ended without a result."""
+    """Return a message that explains why a process ended without a result."""
     if code is None:
-        return "no process could be started on this machine; end a run and measure again"
+        return "no process could be started on this machine; stop a run and measure again"
     if timed_out:
-        return f"it took longer than {LONGEST:.0f} s and was ended; lower the steps, or wait until fewer others measure"
+        return (
+            f"the measurement exceeded {LONGEST:.0f} s and was stopped; lower the steps, or "
+            "measure again later"
+        )
     if code in KILLED:
-        killed = "the process that measures was killed, as a machine does that runs out of memory"
-        return f"{killed}; end a run or lower the steps, and measure again"
-    return f"the process that measures ended (exit code {code}); measure again"
+        killed = (
+            "the measurement process was killed, probably because the machine ran out of memory"
+        )
+        return f"{killed}; stop a run or lower the steps, and measure again"
+    return f"the measurement process ended (exit code {code}); measure again"

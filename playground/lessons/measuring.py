@@ -1,8 +1,10 @@
-"""What the questions of the tour ask, measured on trained runs. Each function returns plain JSON:
+"""Measure the answers of the lessons on trained runs.
 
-    answer    what a prediction is held against; None where there is nothing to measure
-    told      the same in words
-    says      one paragraph that explains it, with the figures of these very runs
+Each function returns values for JSON:
+
+    answer    the value that predictions are compared with; None when there is no measured value
+    told      the same value as text
+    says      one paragraph that explains it, with the numbers of these runs
     pictures  [{"kind": "curves" | "map" | "bars" | "answers", ...}]
 
 Shapes: B batch, S source, T target, V vocabulary.
@@ -34,17 +36,17 @@ from playground.training.config import RunConfig
 
 Told = dict[str, Any]
 GOAL = 0.99
-APART = 10  # steps between two looks at held-out sequences
-LAST = 20  # steps whose losses are compared
+APART = 10  # steps between two evaluations on held-out sequences
+LAST = 20  # the last steps, whose losses are compared
 SCORED = 256  # held-out sequences
 AT_A_LENGTH = 100
-ENOUGH = 20  # held-out sequences of a length, fewer than which say nothing of it
-SHOWN = 5  # answers that are written out
+ENOUGH = 20  # minimum number of held-out sequences of a length
+SHOWN = 5  # generated outputs to display
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A finished run: what it is called, its metrics step by step, its model."""
+    """A finished run: its label, its metrics for each step and its checkpoint."""
 
     label: str
     lines: list[dict[str, Any]]
@@ -67,7 +69,7 @@ class Trained:
         return [line for line in self.lines if line.get("exact_match") is not None]
 
     def first_at(self, goal: float) -> dict[str, Any] | None:
-        """The first look at which exact match was at least this."""
+        """Return the first evaluation with at least this exact match, or None."""
         return next((line for line in self.scored if line["exact_match"] >= goal), None)
 
     def last_loss(self) -> float:
@@ -83,7 +85,7 @@ class Trained:
 
 
 def percent(share: float) -> str:
-    """As everywhere (`statistics.percent`), with a blank that does not break."""
+    """Format a fraction with `statistics.percent` and a non-breaking space."""
     return statistics.percent(share).replace(" ", "\u00a0")
 
 
@@ -97,19 +99,24 @@ def exact_match_curves(runs: list[Trained]) -> dict[str, Any]:
 
 
 def crossing(runs: list[Trained], options: Mapping[str, Any]) -> Told:
-    """The first look at which half of the sequences were answered right."""
+    """Measure the first evaluation with an exact match of at least one half."""
     run = runs[0]
     found, last = run.first_at(0.5), run.scored[-1]
     pictures = [exact_match_curves(runs)]
     if found is None:
         best = max(line["exact_match"] for line in run.scored)
-        says = f"It never got there: the best of {len(run.scored)} looks was {percent(best)}. Seeds differ, and this one was not enough."
+        says = (
+            f"It never reached one half: the best of {len(run.scored)} evaluations was "
+            f"{percent(best)}. Seeds differ; with this one, the training was too short."
+        )
         return {"answer": None, "told": "at none", "says": says, "pictures": pictures}
     first = run.lines[0]["loss"]
     says = (
-        f"At step {found['step']} exact match was {percent(found['exact_match'])} of {found['scored']} held-out sequences, while "
-        f"{percent(found['token_accuracy'])} of the single symbols were right: a whole answer needs all of its symbols, so it comes late "
-        f"and then quickly. The loss had fallen from {first:.2f} to {found['loss']:.2f}; at the end exact match was "
+        f"At step {found['step']}, exact match was {percent(found['exact_match'])} of "
+        f"{found['scored']} held-out sequences, while token accuracy was "
+        f"{percent(found['token_accuracy'])}. An output is an exact match only when all "
+        "of its tokens are right, so exact match rises late and then quickly. The loss "
+        f"had fallen from {first:.2f} to {found['loss']:.2f}. At the end exact match was "
         f"{percent(last['exact_match'])}."
     )
     return {
@@ -122,7 +129,7 @@ def crossing(runs: list[Trained], options: Mapping[str, Any]) -> Told:
 
 @torch.no_grad()
 def first_look(runs: list[Trained], options: Mapping[str, Any]) -> Told:
-    """Where the cross-attention heads look while the first symbol of the answer is written."""
+    """Measure what the cross-attention heads attend to for the first output token."""
     subject = runs[0].subject
     batch = subject.read(options["text"])
     cross_LHTS = record_forced(subject.family, batch).attention["cross"][:, 0]
@@ -134,20 +141,29 @@ def first_look(runs: list[Trained], options: Mapping[str, Any]) -> Told:
     )
     wanted = subject.task.alignment(len(source) - 1)
     n_heads, agreeing = row_LHS.shape[0] * row_LHS.shape[1], int((row_LHS.argmax(-1) == at).sum())
-    right = "" if wanted is None else f" The right symbol stands at position {wanted[0] + 1}."
+    right = "" if wanted is None else f" The correct source token is at position {wanted[0] + 1}."
     heads_agree = (
         f"All {n_heads} heads have their largest weight there."
         if agreeing == n_heads
-        else f"{agreeing} of {n_heads} heads have their largest weight there; the others look elsewhere, and the average hides it."
+        else (
+            f"{agreeing} of {n_heads} heads have their largest weight there; the others "
+            "attend mostly elsewhere, and the average hides this."
+        )
     )
     says = (
-        f"On average {percent(float(mean_S[at]))} of the weight lies on position {at + 1} ({source[at]}); spread evenly it would be "
-        f"{percent(1 / len(source))}.{right} {heads_agree}"
+        f"On average, {percent(float(mean_S[at]))} of the weight lies on position "
+        f"{at + 1} ({source[at]}); uniform attention would put {percent(1 / len(source))} "
+        f"there.{right} {heads_agree}"
     )
     picture = {
-        "kind": "map", "title": f"Cross-attention, mean of {n_heads} heads", "rows": target, "columns": source,
-        "weights": rounded(cross_LHTS.mean((0, 1))), "chosen": [0, at], "written": True,
-    }  # fmt: skip
+        "kind": "map",
+        "title": f"Cross-attention, mean of {n_heads} heads",
+        "rows": target,
+        "columns": source,
+        "weights": rounded(cross_LHTS.mean((0, 1))),
+        "chosen": [0, at],
+        "written": True,
+    }
     return {
         "answer": at + 1,
         "told": f"position {at + 1} ({source[at]})",
@@ -158,7 +174,7 @@ def first_look(runs: list[Trained], options: Mapping[str, Any]) -> Told:
 
 @torch.no_grad()
 def without_positions(runs: list[Trained], options: Mapping[str, Any]) -> Told:
-    """What is left of the answers when no positions are told: their symbols, their order, or neither."""
+    """Measure what the model loses without positions: nothing, the order or both."""
     with_them, without = runs
     batch = without.subject.held_out(SCORED).batch
     written_BT = without.subject.model.solve(batch.source_BS, batch.labels_BT.shape[1])
@@ -171,17 +187,21 @@ def without_positions(runs: list[Trained], options: Mapping[str, Any]) -> Told:
     answer = "nothing" if exact >= 0.5 else "order" if symbols >= 0.5 else "both"
     told = {
         "nothing": "as good as before",
-        "order": "right symbols, wrong order",
-        "both": "not even the right symbols",
+        "order": "right tokens, wrong order",
+        "both": "not even the right tokens",
     }[answer]
     says = (
-        f"Of {n} held-out sequences {percent(exact)} are answered exactly right ({percent(before)} with positions), and {percent(symbols)} "
-        "have exactly the right symbols in whatever order. The encoder without positions gives the decoder a bag of vectors: equal symbols "
-        "get equal vectors wherever they stand. What is in the bag can be written down, and which came first cannot"
+        f"Of {n} held-out sequences, the model generates {percent(exact)} exactly right "
+        f"({percent(before)} with positions), and {percent(symbols)} have exactly the "
+        "right tokens in any order. Without positions, the encoder gives the decoder an "
+        "unordered set of vectors: equal tokens get equal vectors at every position. The "
+        "decoder can generate the tokens of that set, but it cannot know their order"
         + {
-            "nothing": "; sequences that are this short hardly need to know.",
+            "nothing": "; sequences this short hardly need the order.",
             "order": ".",
-            "both": ". In so few steps this one has not even learned the former.",
+            "both": (
+                ". In so few steps, this model has not even learned to generate the right tokens."
+            ),
         }[answer]
     )
     rows = [
@@ -202,7 +222,7 @@ def without_positions(runs: list[Trained], options: Mapping[str, Any]) -> Told:
 
 
 def sooner(runs: list[Trained], options: Mapping[str, Any]) -> Told:
-    """Which of two runs reaches the goal first."""
+    """Measure which of two runs reaches an exact match of `GOAL` first."""
     steps = {run.label: found["step"] if (found := run.first_at(GOAL)) else None for run in runs}
     reached = {label: step for label, step in steps.items() if step is not None}
     best = min(reached, key=lambda label: reached[label]) if reached else "same"
@@ -210,36 +230,47 @@ def sooner(runs: list[Trained], options: Mapping[str, Any]) -> Told:
     answer = "same" if close or not reached else best
     sizes = {run.label: run.config.model.parameter_count() for run in runs}
     line = "; ".join(
-        f"{run.label}: " + (f"step {steps[run.label]}" if steps[run.label] else f"not in {run.lines[-1]['step']} steps, "
-        f"{percent(run.scored[-1]['exact_match'])} at the end") for run in runs
-    )  # fmt: skip
-    says = (
-        (
-            f"{line}. Both have {sizes[runs[0].label]:,} weights. "
-            if len(set(sizes.values())) == 1
-            else f"{line}. "
+        f"{run.label}: "
+        + (
+            f"step {steps[run.label]}"
+            if steps[run.label]
+            else f"not in {run.lines[-1]['step']} steps, "
+            f"{percent(run.scored[-1]['exact_match'])} at the end"
         )
-        + "This is one seed of each, and seeds differ: the Lab tab trains both with several and says whether the difference holds."
+        for run in runs
+    )
+    says = (
+        f"{line}. Both have {sizes[runs[0].label]:,} parameters. "
+        if len(set(sizes.values())) == 1
+        else f"{line}. "
+    ) + (
+        "This is one seed of each, and seeds differ: the Lab tab trains both with "
+        "several seeds and reports whether the difference holds."
     )
     told = "neither" if answer == "same" else answer
     return {"answer": answer, "told": told, "says": says, "pictures": [exact_match_curves(runs)]}
 
 
 def lower_loss(runs: list[Trained], options: Mapping[str, Any]) -> Told:
-    """Which of two runs ends with the lower loss."""
+    """Measure which of two runs ends with the lower loss."""
     losses = {run.label: run.last_loss() for run in runs}
     low, high = sorted(losses, key=lambda label: losses[label])
     answer = "same" if losses[low] > 0.9 * losses[high] else low
     rates = {run.label: run.lines[-1]["learning_rate"] for run in runs}
     told = {run.label: run.scored[-1]["exact_match"] for run in runs}
     says = (
-        f"Mean loss of the last {LAST} steps: {losses[low]:.4f} with {low}, {losses[high]:.4f} with {high}, "
-        f"{losses[high] / losses[low]:.1f} times as much. At the end their learning rates were {rates[low]:.2g} and {rates[high]:.2g}, and "
-        f"exact match {percent(told[low])} and {percent(told[high])}. "
+        f"Mean loss of the last {LAST} steps: {losses[low]:.4f} with {low}, "
+        f"{losses[high]:.4f} with {high}, {losses[high] / losses[low]:.1f} times as much. "
+        f"At the end, the learning rates were {rates[low]:.2g} and {rates[high]:.2g}, and "
+        f"exact match was {percent(told[low])} and {percent(told[high])}. "
         + (
-            "The rate decides how far every update overshoots once the model is nearly there."
+            "The learning rate determines how far each update overshoots when the model "
+            "is close to a minimum."
             if rates[low] < rates[high] and answer != "same"
-            else "A rate falls so that updates overshoot less once the model is nearly there; in these steps that does not show."
+            else (
+                "A decreasing rate makes updates overshoot less when the model is close to a "
+                "minimum; these steps do not show that effect."
+            )
         )
     )
     loss = {
@@ -257,9 +288,9 @@ def lower_loss(runs: list[Trained], options: Mapping[str, Any]) -> Told:
 
 
 def most_missed(runs: list[Trained], options: Mapping[str, Any]) -> Told:
-    """The head without which the right answers lose most probability.
+    """Measure the head whose ablation lowers the probability of the targets most.
 
-    Whether the others are redundant is measured by taking all of those that can be missed away together.
+    To test whether the others are redundant, all heads that can be spared are ablated together.
     """
     subject = runs[0].subject
     ablation = Ablation(subject, SCORED)
@@ -271,13 +302,17 @@ def most_missed(runs: list[Trained], options: Mapping[str, Any]) -> Told:
     before, after = first.before.exact_match, first.after.exact_match
     others = describe_spare_heads(ablation, effects, "zero").replace(" %", "\u00a0%")
     if before < LEARNED:
-        others = f"The whole model gets only {percent(before)} right, so exact match has little to lose, and nothing follows for the others."
+        others = (
+            f"The whole model gets only {percent(before)} right, so exact match can fall only "
+            "a little, and the result says nothing about the other heads."
+        )
     elif not others:
-        others = "The others do what nobody else here does."
+        others = "No other head can replace the remaining ones."
     says = (
-        f"Without {first.name} exact match falls from {percent(before)} to {percent(after)} of {len(ablation.batch.source_BS)} held-out "
-        f"sequences, and the right answer loses {first.log_probability_lost:.1f} nats. {others} A picture of a head does not tell which "
-        "kind it is."
+        f"Without {first.name}, exact match falls from {percent(before)} to "
+        f"{percent(after)} of {len(ablation.batch.source_BS)} held-out sequences, and the "
+        f"log-probability of the targets falls by {first.log_probability_lost:.1f} nats. "
+        f"{others} A plot of its attention does not show how important a head is."
     )
     bars = [
         {
@@ -289,14 +324,14 @@ def most_missed(runs: list[Trained], options: Mapping[str, Any]) -> Told:
     ]
     picture = {
         "kind": "bars",
-        "title": "Without each head: nats that the right answer loses · exact match",
+        "title": "Without each head: loss of log-probability in nats · exact match",
         "bars": bars,
     }
     return {"answer": kind, "told": first.name, "says": says, "pictures": [picture]}
 
 
 def falls_at(runs: list[Trained], options: Mapping[str, Any]) -> Told:
-    """The shortest length of which less than half is answered right."""
+    """Measure the shortest length with an exact match below one half."""
     subject = runs[0].subject
     task, trained = subject.config.task, subject.config.task.max_length
     last = subject.model.config.max_positions - 1
@@ -310,16 +345,22 @@ def falls_at(runs: list[Trained], options: Mapping[str, Any]) -> Told:
     beyond = shares.get(trained + 1, 0.0)
     told = f"length {answer}" if answer <= last else f"at none up to {last}"
     says = (
-        f"With positions {options['positions']}, {percent(at_end)} of the sequences of length {trained} are right, the longest it was "
-        f"trained on, and {percent(beyond)} of those of length {trained + 1}, up to {AT_A_LENGTH} of each length. "
+        f"With the position encoding {options['positions']}, exact match is "
+        f"{percent(at_end)} at length {trained}, the longest in training, and "
+        f"{percent(beyond)} at length {trained + 1}. Up to {AT_A_LENGTH} sequences of "
+        "each length are tested. "
         + (
-            "A learned position beyond the trained ones is a vector that no update has ever touched. "
+            "The learned vector of a position beyond the training lengths has never "
+            "received an update. "
             if options["positions"] == "learned"
-            else "Nothing here was trained on positions beyond those, whatever formula makes them. "
+            else (
+                "The model was not trained on longer positions, whatever the formula of its "
+                "position encoding. "
+            )
         )
-        + "Choose another way to tell positions and measure again."
+        + "Choose another position encoding and measure again."
     )
-    series = [{"label": "answered exactly right", "xs": list(shares), "ys": list(shares.values())}]
+    series = [{"label": "exact match", "xs": list(shares), "ys": list(shares.values())}]
     picture = {
         "kind": "curves",
         "title": "Exact match by length",
@@ -333,7 +374,7 @@ def falls_at(runs: list[Trained], options: Mapping[str, Any]) -> Told:
 
 @torch.no_grad()
 def sureness(runs: list[Trained], options: Mapping[str, Any]) -> Told:
-    """How probable a model holds what it chooses, on average over the tokens of held-out answers."""
+    """Measure the mean probability of the most likely token, on held-out targets."""
     sure = {}
     for run in runs:
         batch = run.subject.held_out(SCORED).batch
@@ -347,9 +388,11 @@ def sureness(runs: list[Trained], options: Mapping[str, Any]) -> Told:
     wanted = 1 - smoothing + smoothing / vocabulary
     exact = [run.scored[-1]["exact_match"] for run in runs]
     says = (
-        f"{percent(smooth)} with smoothing, {percent(plain)} without. The smoothed target gives the right one of {vocabulary} tokens "
-        f"1 - {smoothing:g} + {smoothing:g} / {vocabulary} = {percent(wanted)}, and a model that says more than that is punished for it. "
-        f"Exact match was {percent(exact[1])} and {percent(exact[0])}: how sure a model is and how often it is right are two things."
+        f"{percent(smooth)} with smoothing, {percent(plain)} without. The smoothed target "
+        f"gives the correct one of {vocabulary} tokens 1 - {smoothing:g} + {smoothing:g} "
+        f"/ {vocabulary} = {percent(wanted)}, and a higher probability increases the "
+        f"loss. Exact match was {percent(exact[1])} and {percent(exact[0])}: confidence "
+        "and accuracy are two different things."
     )
     bars = [
         {"label": run.label, "value": sure[run.label], "note": percent(sure[run.label])}
@@ -357,7 +400,7 @@ def sureness(runs: list[Trained], options: Mapping[str, Any]) -> Told:
     ]
     picture = {
         "kind": "bars",
-        "title": "Probability of the chosen symbol, on average",
+        "title": "Mean probability of the most likely token",
         "bars": bars,
         "most": 1,
     }
@@ -370,12 +413,15 @@ def sureness(runs: list[Trained], options: Mapping[str, Any]) -> Told:
 
 
 def same(written_BT: Tensor, labels_BT: Tensor) -> Tensor:
-    """Which answers are exactly right (B booleans)."""
+    """Return which outputs are exactly right (B booleans)."""
     return ((written_BT == labels_BT) | (labels_BT == PAD)).all(1)
 
 
 def same_symbols(written_BT: Tensor, labels_BT: Tensor) -> Tensor:
-    """Which answers have the right symbols, in whatever order (B booleans). Either may be wider than the other."""
+    """Return which outputs have the right tokens, in any order (B booleans).
+
+    The two tensors can differ in width.
+    """
     width = max(written_BT.shape[1], labels_BT.shape[1])
     written_BT, labels_BT = (
         F.pad(symbols_alone(each), (0, width - each.shape[1])) for each in (written_BT, labels_BT)
@@ -384,7 +430,7 @@ def same_symbols(written_BT: Tensor, labels_BT: Tensor) -> Tensor:
 
 
 def symbols_alone(tokens_BT: Tensor) -> Tensor:
-    """EOS and what stands behind it as PAD."""
+    """Replace EOS and every token after it by PAD."""
     return tokens_BT.masked_fill((tokens_BT == EOS).cumsum(1) > 0, PAD)
 
 
@@ -398,5 +444,14 @@ def rounded(weights_QM: Tensor) -> list[list[float]]:
 
 MEASURES: dict[str, Callable[[list[Trained], Mapping[str, Any]], Told]] = {
     each.__name__: each
-    for each in (crossing, first_look, without_positions, sooner, lower_loss, most_missed, falls_at, sureness)
-}  # fmt: skip
+    for each in (
+        crossing,
+        first_look,
+        without_positions,
+        sooner,
+        lower_loss,
+        most_missed,
+        falls_at,
+        sureness,
+    )
+}

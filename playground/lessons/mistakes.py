@@ -1,8 +1,8 @@
-"""Mistakes that write-ups of the transformer have made, each as one line of this project's own source, written wrong. No torch in here:
-broken.py makes a model with it.
+"""Define known bugs of transformer tutorials, each as one changed line of this source.
 
-A mistake names a function of the real source, a line of it, and what stands there instead. What a visitor is shown as the right version
-is the source that runs everywhere else; the difference is the mistake, and nothing but the mistake.
+A bug names a function of the real source, a line of that function and its replacement. The correct
+version that the page displays is the source that runs everywhere else, so the bug is the only
+difference. This module does not import torch; broken.py builds the models.
 """
 
 from __future__ import annotations
@@ -15,25 +15,37 @@ from typing import Any
 
 MYSTERY = "mystery"
 
-# Small enough that the right copy and the broken one learn side by side within seconds.
+# Small enough to train the correct and the buggy copy side by side within seconds.
 SETTINGS: Mapping[str, Any] = {
-    "task": "reverse", "min_length": 1, "max_length": 6, "d_model": 32, "n_heads": 2, "n_layers": 2, "d_ff": 64,
-    "batch_size": 64, "steps": 240, "decay_steps": 240, "eval_every": 1_000_000, "eval_n": 64, "threads": 1, "device": "cpu",
-}  # fmt: skip
-STEPS = (20, 1000)  # that a link may ask for
+    "task": "reverse",
+    "min_length": 1,
+    "max_length": 6,
+    "d_model": 32,
+    "n_heads": 2,
+    "n_layers": 2,
+    "d_ff": 64,
+    "batch_size": 64,
+    "steps": 240,
+    "decay_steps": 240,
+    "eval_every": 1_000_000,
+    "eval_n": 64,
+    "threads": 1,
+    "device": "cpu",
+}
+STEPS = (20, 1000)  # the range that a link can request
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """One line, written wrong.
+    """A bug in one line of the source.
 
-    place      the function that holds it: "module:function" or "module:Class.method"
-    right      the line as it stands there
-    wrong      what the broken copy has in its place
-    met_in     in what kind of source it is met
-    why        what it does, and how one finds it
-    settings   of the training that shows it, beside SETTINGS
-    unnoticed  settings with which python does not complain, where it otherwise does; and when that is
+    place      the function that contains it: "module:function" or "module:Class.method"
+    right      the correct line
+    wrong      the line of the buggy copy
+    met_in     the kind of source in which the bug occurs
+    why        the effect of the bug, and how to find it
+    settings   settings that make the bug visible, in addition to `SETTINGS`
+    unnoticed  settings with which the bug raises no error; `unnoticed_when` describes that case
     """
 
     title: str
@@ -53,68 +65,81 @@ MISTAKES = {
         "playground.models.attention:attend",
         "scores_BHQM = query_BHQK @ key_BHMK.transpose(-2, -1) / math.sqrt(query_BHQK.shape[-1])",
         "scores_BHQM = query_BHQK @ key_BHMK / math.sqrt(query_BHQK.shape[-1])",
-        "a write-up that turns the formula into Q @ K",
-        "A query is to be compared with every key, number by number, so the keys' last two dimensions change places. Without it the "
-        "product runs over the positions instead, and python refuses it, unless a head happens to be as wide as the sequence is long.",
+        "a tutorial that writes the formula as Q @ K",
+        "Every query is compared with every key by a dot product, so the last two "
+        "dimensions of the keys must be swapped. Without the transpose, the product runs "
+        "over the positions instead, and Python raises an error, unless the head size "
+        "happens to equal the sequence length.",
         unnoticed={"d_k": 7},
-        unnoticed_when="a head is as wide as the padded sequence is long (7 and 7)",
+        unnoticed_when="the head size equals the padded sequence length (7 and 7)",
     ),
     "no-return": Mistake(
-        "A positional encoding that forgets to return",
+        "A positional encoding without its return",
         "playground.models.positions:Embedding.forward",
         "return self.dropout(x_BSD)",
         "self.dropout(x_BSD)",
-        "a write-up whose PositionalEncoding ends without its return",
-        "A python function without a return gives None. The embedding says nothing is wrong; the first module that "
-        "is handed the None does, one call later: the line that python names is not the line that is wrong.",
+        "a tutorial whose PositionalEncoding lacks its return",
+        "A Python function without a return statement returns None. The embedding raises "
+        "no error. The error comes one call later, from the first module that receives "
+        "the None, so the line that Python reports is not the line with the bug.",
     ),
     "lost-positions": Mistake(
-        "Positions that are looked up and never handed on",
+        "Positions that are computed and never returned",
         "playground.models.positions:Embedding.placed",
         "return None if self.positions is None else self.positions[self.rows(tokens_BS, first)]",
         "None if self.positions is None else self.positions[self.rows(tokens_BS, first)]",
-        "no write-up: it is the forgotten return once more, in a place where None is allowed",
-        "Where None means that there are no positions to add, a forgotten return is no error: the model trains, sees every source as a bag "
-        "of symbols, and cannot know their order. Only the scores tell.",
+        "no tutorial: this is the missing return again, in a function that is allowed to "
+        "return None",
+        "Here None means that there are no positions to add, so a missing return raises "
+        "no error. The model trains, but it receives every source as an unordered bag of "
+        "tokens and cannot know their order. Only the scores reveal the bug.",
     ),
     "mask-shape": Mistake(
-        "A mask of three dimensions for scores of four",
+        "A three-dimensional mask for four-dimensional scores",
         "playground.models.attention:padding_mask",
         "return (tokens_BM != 0)[:, None, None, :]",
         "return (tokens_BM != 0)[:, None, :]",
-        "a write-up that hands a mask for one head to several",
-        "Broadcasting lines shapes up from the right, so the batch of the mask meets the heads of the scores. Python refuses it, unless "
-        "the batch is one, where it does no harm, or as large as there are heads: then the first head goes by the padding of the first "
-        "sequence and the second by that of the second, whichever sequence they read.",
+        "a tutorial that uses a mask for one head with several heads",
+        "Broadcasting aligns shapes from the right, so the batch dimension of the mask "
+        "meets the head dimension of the scores. Python raises an error unless the batch "
+        "size is one, where the bug does no harm, or equals the number of heads. In that "
+        "case the first head uses the padding of the first sequence and the second head "
+        "that of the second, for every sequence in the batch.",
         unnoticed={"batch_size": 2},
-        unnoticed_when="the batch is as large as there are heads (2 and 2)",
+        unnoticed_when="the batch size equals the number of heads (2 and 2)",
     ),
     "last-layer": Mistake(
-        "Attention kept of the last layer only",
+        "Attention weights stored for the last layer only",
         "playground.models.transformer:Transformer._decode",
         "record.cross_attention.append(cross_weights_BHTS)",
         "record.cross_attention = [cross_weights_BHTS]",
-        "a walk-through that keeps the weights in one variable, written anew by every layer",
-        "Nothing that is trained or answered changes. What is missing is a picture: of the decoder's layers only the last one's "
-        "cross-attention is there, and whoever reads it as layer 1 is told about another layer.",
+        "a tutorial that stores the weights in one variable, which every layer overwrites",
+        "Training and outputs do not change. Only a figure is incomplete: of the decoder "
+        "layers, only the cross-attention of the last one is stored. A reader who takes "
+        "it for layer 1 sees the weights of another layer.",
     ),
     "untrained-head": Mistake(
         "An output layer that was never trained",
         "playground.models.transformer:Transformer.forward",
         "return self.output(self.decode(target_BT, self.encode(source_BS), source_BS))",
         "return nn.Linear(self.config.d_model, self.config.target_vocabulary)(self.decode(target_BT, self.encode(source_BS), source_BS))",
-        "a write-up that puts a fresh head on a pretrained model, and prints POSITIVE",
-        "A layer made inside forward is a new one at every call; no optimizer knows it, so it stays at chance, and so does the layer that "
-        "answers. It answers all the same: a softmax always names a winner, and its probability says nothing about training.",
+        "a tutorial that adds a new head to a pretrained model and prints POSITIVE",
+        "A layer created inside forward is a new one at every call. No optimizer updates "
+        "it, so it stays at random weights, and the outputs stay at chance level. The "
+        "model still answers: a softmax always has a largest value, and its probability "
+        "says nothing about training.",
     ),
     "loud-embeddings": Mistake(
-        "Embeddings that drown the sine waves",
+        "Embeddings much larger than the sine waves",
         "playground.models.positions:token_table",
         "nn.init.normal_(table.weight, std=d_model**-0.5)",
         "nn.init.normal_(table.weight)",
-        "a write-up that scales nn.Embedding's own N(0, 1) by the square root of d_model, as the paper scales its smaller ones",
-        "The paper multiplies embeddings by the square root of d_model because its tables begin small. Begun at N(0, 1) they become that "
-        "many times louder than the sine waves, whose height is 1: the symbols are heard, their places are not.",
+        "a tutorial that scales the N(0, 1) initialization of nn.Embedding by the square "
+        "root of d_model, as the paper scales its smaller embeddings",
+        "The paper multiplies embeddings by the square root of d_model because they are "
+        "small at initialization. Initialized from N(0, 1), they become that many times "
+        "larger than the sine waves, whose amplitude is 1. The token embeddings then "
+        "dominate, and the model cannot read the positions.",
         settings={"positions": "sinusoidal"},
     ),
     "causal-mask": Mistake(
@@ -122,19 +147,22 @@ MISTAKES = {
         "playground.models.attention:causal_mask",
         "return torch.ones(length, length, dtype=torch.bool, device=device).tril()",
         "return torch.ones(length, length, dtype=torch.bool, device=device)",
-        "decoders built without it, of which a known library had one for years",
-        "In training the decoder is given the right answer, shifted by one. Without the mask each position may look at the next one, which "
-        "is what it is asked for: it learns to copy it, the loss falls faster than it should, and when it has to write by itself there is "
-        "nothing to copy.",
+        "decoders built without it; a known library had such a decoder for years",
+        "In training, the decoder receives the target, shifted by one. Without the mask, "
+        "each position can attend to the next token, which is the token it must predict. "
+        "It learns to copy that token, and the loss falls faster than it should. When "
+        "the model generates on its own, there is nothing to copy.",
     ),
-}  # fmt: skip
+}
 
 
 def chosen(name: str, seed: int) -> str:
-    """The mistake that a link means: itself, or for "mystery" the one that belongs to the seed.
+    """Return the name of the bug that a link requests.
+
+    For "mystery", the seed chooses the bug.
 
     Raises:
-        ValueError: for a mistake that there is not.
+        ValueError: when no bug has this name.
     """
     if name == MYSTERY:
         return random.Random(seed).choice(sorted(MISTAKES))
@@ -144,25 +172,35 @@ def chosen(name: str, seed: int) -> str:
 
 
 def clue(result: Mapping[str, Any]) -> str:
-    """Where to look, for somebody who has named another mistake: what stands out of what was measured."""
+    """Return a hint for a wrong guess, from the most notable of the measurements."""
     right, broken = result["right"], result["broken"]
     if broken["trouble"]:
         trouble = broken["trouble"]
         return (
-            f"Python gave up in line {trouble['line']} of {trouble['file']}, after {trouble['step']} steps. Read its last line: which "
-            "shapes, or which None, does it complain of?"
+            f"Python raised an error in line {trouble['line']} of {trouble['file']}, "
+            f"after {trouble['step']} steps. Read the last line of the traceback: which "
+            "shapes, or which None, does it report?"
         )
     if broken["loss"] == right["loss"]:
-        return "Loss and scores are the same to the last digit, so nothing that is computed differs: look at what was recorded."
+        return (
+            "Loss and scores are the same to the last digit, so the computed results do not "
+            "differ: check what is recorded."
+        )
     if broken["given"] - broken["alone"] > 0.5:
         return (
-            f"Given the right answer so far it is right in {broken['given']:.0%} of the sequences, by itself in {broken['alone']:.0%}: "
-            "what does it have in the first case that it lacks in the second?"
+            f"With teacher forcing it predicts {broken['given']:.0%} of the sequences "
+            f"correctly, free-running {broken['alone']:.0%}: what does it have in the "
+            "first case that it lacks in the second?"
         )
     tokens = result["vocabulary"]
     if broken["loss"] > 0.9 * math.log(tokens):
-        return f"Its loss, {broken['loss']:.2f}, is that of guessing among {tokens} tokens, {math.log(tokens):.2f}: it learns nothing at all."
+        return (
+            f"Its loss, {broken['loss']:.2f}, is that of guessing among {tokens} tokens, "
+            f"{math.log(tokens):.2f}: it learns nothing at all."
+        )
     return (
-        f"It learns, but ends at a loss of {broken['loss']:.2f} against {right['loss']:.4f}. Of its answers {broken['alone']:.0%} are "
-        f"right, and {broken['symbols']:.0%} have the right symbols in whatever order: which of the two did it fail to learn, and how far?"
+        f"It learns, but ends at a loss of {broken['loss']:.2f} against "
+        f"{right['loss']:.4f}. Of its outputs {broken['alone']:.0%} are correct, and "
+        f"{broken['symbols']:.0%} have the correct tokens in any order: which of the two "
+        "did it fail to learn, and how far?"
     )

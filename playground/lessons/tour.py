@@ -1,7 +1,7 @@
-"""The tour: eight stops, each with runs to train and a question whose answer is measured on them. No torch in here.
+"""Define the eight lessons: their runs and a question that is answered by measurement.
 
-Nothing in this file knows an answer. A stop says which settings are trained, which function of measuring.py looks at the runs, and how
-near a prediction has to come.
+This file contains no answers. A lesson names the settings to train, the function of measuring.py
+that evaluates the runs, and the tolerance of a prediction. This module does not import torch.
 """
 
 from __future__ import annotations
@@ -16,21 +16,22 @@ from playground.training.config import RunConfig
 
 Settings = dict[str, Any]
 NUMBER, CHOICE = "number", "choice"
-TRAINED_TO, ASKED_TO = 5, 20  # symbols, at the stop about longer sequences
-LONGEST_TEXT = 10  # symbols
+TRAINED_TO, ASKED_TO = 5, 20  # tokens, in the lesson on length generalization
+LONGEST_TEXT = 10  # tokens
 POSITIONS = ("learned", "sinusoidal", "rope", "alibi", "t5")
 SCHEMES = {name: name for name in POSITIONS}
 
 
 @dataclass(frozen=True)
 class Stop:
-    """One stop of the tour.
+    """One lesson.
 
-    trains    the settings of its runs by what they are called, given the options
-    measure   the function of measuring.py that answers the question
-    low, high, within    of a number: what may be predicted, and how far off still counts as right
-    choices   of a choice: what may be predicted, each with its words
-    options   what the visitor may change, each with its usual value; `option_words` says what it is
+    trains    a function from the options to the settings of each run, by the label of the run
+    measure   the name of the function of measuring.py that measures the answer
+    low, high, within    for a number: the accepted range, and the tolerance of a correct prediction
+    choices   for a choice: the accepted predictions, each with its label
+    options   the options that the user can change, each with its default; `option_words` has
+              their labels
     """
 
     title: str
@@ -65,92 +66,149 @@ def _short(options: Settings) -> dict[str, Settings]:
 STOPS = {
     "stop-1": Stop(
         "Watch it learn",
-        "The model reads up to ten digits and has to write them backwards. It begins with random weights and is never told a rule: it sees "
-        "examples, 128 at a time, and every update makes its last answers a little less wrong. An answer counts as right when every symbol "
-        "of it is.",
-        "Train it, and watch the curve.",
-        "At which step will it answer half of the held-out sequences exactly right?",
-        NUMBER, _default, "crossing", 0, 200, "step", 20,
+        "The model reads up to ten digits and has to write them in reverse order. It "
+        "starts with random weights and receives no rule. It sees only examples, 128 in "
+        "each update, and every update reduces its error on them a little. An output "
+        "counts as correct only when every token in it is correct.",
+        "Train the model and watch the curve.",
+        "At which step will the model first generate half of the held-out sequences exactly right?",
+        NUMBER,
+        _default,
+        "crossing",
+        0,
+        200,
+        "step",
+        20,
     ),
     "stop-2": Stop(
-        "See where it looks",
-        "Cross-attention is how the decoder reads the source while it writes: for every symbol of the answer, each head spreads a weight "
-        "of one over the positions of the source. Rows below are what is being written, columns what is looked at.",
-        "Type digits of your own, and think of the first symbol of the answer.",
-        "While the first symbol of the answer is written, which position of the source gets most of the weight, on average over all "
-        "cross-attention heads? The first symbol is position 1; behind the last one stands EOS.",
-        NUMBER, _default, "first_look", 1, LONGEST_TEXT + 1, "position", 0,
-        options={"text": "3 1 4 1 5"}, option_words={"text": "Sequence"},
+        "See what it attends to",
+        "Through cross-attention the decoder reads the source while it generates. For "
+        "every output token, each head distributes a total weight of one over the "
+        "positions of the source. In the figure, rows are output tokens (queries) and "
+        "columns are source positions (keys).",
+        "Enter your own digits, and think about the first output token.",
+        "When the model generates the first output token, which source position receives "
+        "the largest attention weight, averaged over all cross-attention heads? The "
+        "first token is at position 1; EOS follows the last one.",
+        NUMBER,
+        _default,
+        "first_look",
+        1,
+        LONGEST_TEXT + 1,
+        "position",
+        0,
+        options={"text": "3 1 4 1 5"},
+        option_words={"text": "Sequence"},
     ),
     "stop-3": Stop(
-        "Take the positions away",
-        "Attention compares vectors; it does not know which came first. What tells the model where a symbol stands is a position vector "
-        "that is added to it. Here the same model is trained without any.",
-        "Predict what is lost, then train it.",
-        "What will the answers be like?",
-        CHOICE, lambda _: {"with positions": {}, "without positions": {"positions": "none"}}, "without_positions",
+        "Remove the positions",
+        "Attention compares vectors and does not know their order. A position vector, "
+        "added to each token embedding, tells the model where the token is. Here the "
+        "same model is trained without position vectors.",
+        "Predict what the model loses, then train it.",
+        "What will the outputs look like?",
+        CHOICE,
+        lambda _: {"with positions": {}, "without positions": {"positions": "none"}},
+        "without_positions",
         choices={
             "nothing": "as good as before",
-            "order": "mostly the right symbols, mostly in the wrong order",
-            "both": "mostly not even the right symbols",
+            "order": "mostly the right tokens, mostly in the wrong order",
+            "both": "mostly not even the right tokens",
         },
     ),
     "stop-4": Stop(
         "One head against four",
-        "Several heads look at several places at once; one head of the same width has more numbers to do it with. Both models below have "
-        "the same number of weights.",
-        "Predict which is ahead, then train both.",
+        "Several heads can attend to several positions at once. A single head of the "
+        "same total width has more dimensions to compare vectors with. Both models below "
+        "have the same number of parameters.",
+        "Predict which model learns faster, then train both.",
         "Which one reaches 99 % exact match in fewer steps?",
-        CHOICE, lambda _: {"four heads": {}, "one head": {"n_heads": 1}}, "sooner",
-        choices={"four heads": "four heads", "one head": "one head", "same": "neither: at most 10 steps apart, or not at all"},
+        CHOICE,
+        lambda _: {"four heads": {}, "one head": {"n_heads": 1}},
+        "sooner",
+        choices={
+            "four heads": "four heads",
+            "one head": "one head",
+            "same": "neither: at most 10 steps apart, or neither reaches it",
+        },
     ),
     "stop-5": Stop(
-        "Change the learning rate on the way",
-        "The learning rate is the size of an update. A constant one stays as large at the end as it was at the beginning; a cosine lets it "
-        "fall, from long strides to fine corrections.",
-        "Predict which ends lower, then train both.",
+        "Change the learning rate during training",
+        "The learning rate scales each update. A constant learning rate stays the same "
+        "from start to end. A cosine schedule lowers it, so updates are large at first "
+        "and small at the end.",
+        "Predict which run ends with the lower loss, then train both.",
         "Which schedule ends with the lower training loss, over the last 20 steps?",
-        CHOICE, lambda _: {"cosine": {}, "constant": {"schedule": "constant"}}, "lower_loss",
-        choices={"cosine": "the cosine", "constant": "the constant one", "same": "neither: less than a tenth apart"},
+        CHOICE,
+        lambda _: {"cosine": {}, "constant": {"schedule": "constant"}},
+        "lower_loss",
+        choices={
+            "cosine": "the cosine schedule",
+            "constant": "the constant learning rate",
+            "same": "neither: the losses differ by less than a tenth",
+        },
     ),
     "stop-6": Stop(
-        "Switch heads off",
-        "A picture of attention shows where a head looks, not what for. What it is worth shows when it is gone: its output is set to zero, "
-        "and the same sequences are asked again. The model has 24 heads of three kinds.",
-        "Predict where the model is most easily hurt, then switch off every head, one at a time.",
-        "Of which kind is the head whose loss costs the right answers most of their probability?",
-        CHOICE, _default, "most_missed",
+        "Ablate heads",
+        "A plot of attention shows what a head attends to, but not what the head is "
+        "needed for. An ablation measures that: it sets the output of the head to zero "
+        "and runs the same sequences again. The model has 24 heads of three kinds.",
+        "Predict which kind of head the model depends on most, then ablate every head, "
+        "one at a time.",
+        "Which kind is the head whose ablation lowers the probability of the correct tokens most?",
+        CHOICE,
+        _default,
+        "most_missed",
         choices={
-            "encoder": "encoder self-attention: the source looks at itself",
-            "decoder": "decoder self-attention: the answer looks at what is written",
-            "cross": "cross-attention: the answer looks at the source",
+            "encoder": "encoder self-attention: the source attends to itself",
+            "decoder": "decoder self-attention: the output attends to the tokens before it",
+            "cross": "cross-attention: the output attends to the source",
         },
     ),
     "stop-7": Stop(
         "Train short, test long",
-        f"This model sees sequences of up to {TRAINED_TO} digits and is then asked longer ones, to {ASKED_TO}. Whether it has learned to "
-        "reverse, or to reverse what it has seen, depends on how it is told positions.",
-        "Choose how positions are told, predict how far it gets, then train and ask it.",
-        f"At which length does exact match first fall below 50 %? Write {ASKED_TO + 1} for: at none up to {ASKED_TO}.",
-        NUMBER, _short, "falls_at", 1, ASKED_TO + 1, "length", 1,
-        options={"positions": "learned"}, option_words={"positions": "Positions"},
+        f"This model is trained on sequences of up to {TRAINED_TO} digits and then tested "
+        f"on longer ones, up to {ASKED_TO}. Whether it has learned to reverse any "
+        "sequence, or only sequences of the lengths it has seen, depends on its position "
+        "encoding.",
+        "Choose a position encoding, predict how far the model generalizes, then train "
+        "and test it.",
+        f"At which length does exact match first fall below 50 %? Enter {ASKED_TO + 1} if "
+        f"it stays at 50 % or above for all lengths up to {ASKED_TO}.",
+        NUMBER,
+        _short,
+        "falls_at",
+        1,
+        ASKED_TO + 1,
+        "length",
+        1,
+        options={"positions": "learned"},
+        option_words={"positions": "Positions"},
     ),
     "stop-8": Stop(
-        "Teach it doubt",
-        "With label smoothing the target is not one symbol but nearly one: here a tenth of the probability is spread over all 13 tokens of "
-        "the vocabulary. The model is trained towards being less than sure.",
-        "Predict how sure it will be, then train it with and without.",
-        "Trained with label smoothing 0.1, how probable will it hold the symbol it chooses, on average?",
-        NUMBER, lambda _: {"without smoothing": {}, "with smoothing": {"label_smoothing": 0.1}}, "sureness", 0, 100, "%", 3,
+        "Reduce its confidence",
+        "With label smoothing, the target is no longer a single token with probability "
+        "1. Here a tenth of the probability is spread over all 13 tokens of the "
+        "vocabulary. The loss therefore trains the model not to be fully confident.",
+        "Predict the confidence of the model, then train with and without smoothing.",
+        "After training with label smoothing 0.1, which probability does the model "
+        "assign to its most likely token, on average?",
+        NUMBER,
+        lambda _: {"without smoothing": {}, "with smoothing": {"label_smoothing": 0.1}},
+        "sureness",
+        0,
+        100,
+        "%",
+        3,
     ),
-}  # fmt: skip
+}
 
 
 def find(name: object) -> Stop:
-    """The stop of this name.
+    """Return the lesson with this name.
 
     Raises:
-        SettingError: for another name.
+        SettingError: when no lesson has this name.
     """
     if not isinstance(name, str) or name not in STOPS:
         raise SettingError("stop", f"stop is {shown(name)}; choose one of {', '.join(STOPS)}")
@@ -158,10 +216,10 @@ def find(name: object) -> Stop:
 
 
 def checked_options(stop: Stop, given: object) -> Settings:
-    """The options of a stop out of what a page sends, with the usual value for what is missing, and a seed.
+    """Validate the options of a request and add the defaults and the seed.
 
     Raises:
-        SettingError: naming the option.
+        SettingError: when an option is invalid; `field` names the option.
     """
     given = given if isinstance(given, dict) else {}
     seed = given.get("seed", 0)
@@ -183,27 +241,27 @@ def checked_options(stop: Stop, given: object) -> Settings:
 def _checked_text(text: object) -> str:
     if not isinstance(text, str) or len(text) > 100:
         raise SettingError(
-            "text", f"the sequence is {shown(text)}; type 1 to {LONGEST_TEXT} digits"
+            "text", f"the sequence is {shown(text)}; enter 1 to {LONGEST_TEXT} digits"
         )
     try:
         n = len(Vocabulary("0123456789").encode(text))
     except UnknownSymbol as error:
         raise SettingError("text", str(error)) from None
     if not 1 <= n <= LONGEST_TEXT:
-        raise SettingError("text", f"the sequence has {n} symbols; type 1 to {LONGEST_TEXT} digits")
+        raise SettingError("text", f"the sequence has {n} tokens; enter 1 to {LONGEST_TEXT} digits")
     return text
 
 
 def checked_prediction(stop: Stop, given: object) -> float | str:
-    """A prediction out of what a page sends.
+    """Validate the prediction of a request.
 
     Raises:
-        SettingError: for none, or one that the stop does not take.
+        SettingError: when the prediction is missing or the lesson does not accept it.
     """
     if stop.kind == CHOICE:
         if not isinstance(given, str) or given not in stop.choices:
             raise SettingError(
-                "prediction", "choose what you expect first; it is compared with what is measured"
+                "prediction", "enter your prediction first; it is compared with the measurement"
             )
         return given
     if (
@@ -214,7 +272,8 @@ def checked_prediction(stop: Stop, given: object) -> float | str:
         told = "" if given is None else f"your prediction is {shown(given)}; "
         raise SettingError(
             "prediction",
-            f"{told}write a number from {stop.low} to {stop.high} first; it is compared with what is measured",
+            f"{told}enter a number from {stop.low} to {stop.high} first; it is compared "
+            "with the measurement",
         )
     return given
 
@@ -222,7 +281,10 @@ def checked_prediction(stop: Stop, given: object) -> float | str:
 def configs(
     stop: Stop, options: Settings, base: Mapping[str, Any] | None = None
 ) -> dict[str, RunConfig]:
-    """The runs of a stop by what they are called. `base`: settings that lie beneath those of the stop."""
+    """Return the configuration of each run of a lesson, by its label.
+
+    `base` contains defaults, which the settings of the lesson override.
+    """
     seed = {"seed": options["seed"]}
     return {
         label: RunConfig.from_fields({**(base or {}), **settings, **seed})
@@ -231,7 +293,10 @@ def configs(
 
 
 def is_right(stop: Stop, prediction: float | str, answer: float | str | None) -> bool:
-    """Whether a prediction is what was measured, as near as the stop asks for. Where nothing was to be measured, none is."""
+    """Return whether a prediction agrees with the measured answer, within the tolerance.
+
+    No prediction is right when there is no measured answer.
+    """
     if stop.kind == CHOICE or answer is None:
         return answer is not None and prediction == answer
     return abs(float(prediction) - float(answer)) <= stop.within

@@ -1,6 +1,7 @@
-"""The entry of the process that measures for a lesson: one for each question, ended when nobody wants the answer any more.
+"""Run one measurement of a lesson in a process of its own.
 
-Up the pipe go ("share", how far it is), and at the end ("result", dictionary) or ("failed", sentence).
+The parent ends the process when its client cancels. The process sends ("share", progress) messages
+through the pipe, and at the end ("result", dictionary) or ("failed", message).
 """
 
 from __future__ import annotations
@@ -21,20 +22,23 @@ log = logging.getLogger(__name__)
 
 
 def work(pipe: Connection, kind: str, what: dict[str, Any]) -> None:
-    """Answer one question. "bug": {"name", "seed", "steps"}; "stop": {"measure", "options", "runs": [[label, run, checkpoint]]}."""
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C reaches the whole group; the parent decides what it means
+    """Run one measurement and send its result through the pipe.
+
+    `what` depends on `kind`. "bug": {"name", "seed", "steps"};
+    "stop": {"measure", "options", "runs": [[label, run, checkpoint]]}.
+    """
+    # Ctrl-C reaches the whole process group; the parent handles it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(os, "nice"):
-        os.nice(5)  # the page and its runs come first
+        os.nice(5)  # the page and its runs have priority
     torch.set_num_threads(1)
     try:
         pipe.send(("result", _answer(pipe, kind, what)))
-    except BrokenPipeError:  # whoever wanted this has gone
+    except BrokenPipeError:  # the parent has ended
         return
-    except Exception as error:  # in words, for a page
+    except Exception as error:  # the page displays the message
         log.exception("The measurement %r failed", kind)
-        pipe.send(("failed", f"it could not be measured: {error or type(error).__name__}"))
+        pipe.send(("failed", f"the measurement failed: {error or type(error).__name__}"))
 
 
 def _answer(pipe: Connection, kind: str, what: dict[str, Any]) -> dict[str, Any]:

@@ -49,14 +49,14 @@ def test_what_is_behind_a_mystery_is_told_to_who_asks(page):
     ("name", "what", "field", "says"),
     [
         ("stop", {"stop": "stop-1"}, "prediction", "write a number from 0 to 200 first"),
-        ("stop", {"stop": "stop-4", "prediction": "five"}, "prediction", "choose what you expect first"),
+        ("stop", {"stop": "stop-4", "prediction": "five"}, "prediction", "enter your prediction first"),
         ("stop", {"stop": ["x"], "prediction": 1}, "stop", "choose one of stop-1"),
         ("bug", {"bug": "typo", "seed": 0, "steps": 60}, "bug", "choose one of transpose"),
         ("bug", {"bug": "mystery", "seed": 0.5, "steps": 60}, "seed", "a whole number"),
         ("bug", {"bug": "mystery", "seed": 0, "steps": 5}, "steps", "from 20 to 1,000"),
-        ("poll", {"id": "nobody's"}, None, "not kept any more"),
-        ("guess", {"id": None}, None, "not kept any more"),
-        ("cancel", {}, None, "not kept any more"),
+        ("poll", {"id": "nobody's"}, None, "no longer exists"),
+        ("guess", {"id": None}, None, "no longer exists"),
+        ("cancel", {}, None, "no longer exists"),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_sentence(page, name, what, field, says):

@@ -124,7 +124,7 @@ def test_the_crossing_is_the_first_look_with_half_of_them_right(trained):
     agrees(STOPS["stop-1"], told)
     never = MEASURES["crossing"]([with_lines(run, "slow", [0.1, 0.4])], {})
     assert never["answer"] is None
-    assert "never got there" in never["says"]
+    assert "never reached one half" in never["says"]
 
 
 def test_the_first_look_is_where_most_weight_lies(trained):
@@ -148,7 +148,7 @@ def test_symbols_and_their_order_are_told_apart():
 def test_without_positions_the_order_is_lost(trained):
     told = MEASURES["without_positions"]([trained("with positions"), trained("without positions", positions="none")], {})
     assert told["answer"] in ("order", "both")
-    assert ("not even learned the former" in told["says"]) == (told["answer"] == "both")
+    assert ("not even learned to generate the right tokens" in told["says"]) == (told["answer"] == "both")
     agrees(STOPS["stop-3"], told)
     with_them = trained("with positions")
     assert MEASURES["without_positions"]([with_them, with_them], {})["answer"] == "nothing"
@@ -176,7 +176,7 @@ def test_which_loss_is_lower(trained, cosine, constant, answer):
     run, scores = trained(), [0.5, 0.6, 0.7]
     told = MEASURES["lower_loss"]([with_lines(run, "cosine", scores, (cosine,)), with_lines(run, "constant", scores, (constant,))], {})
     assert told["answer"] == answer
-    assert ("that does not show" in told["says"]) == (answer != "cosine")
+    assert ("do not show that effect" in told["says"]) == (answer != "cosine")
     agrees(STOPS["stop-5"], told)
 
 
@@ -201,7 +201,7 @@ def test_unneeded_heads_are_distinguished_from_redundant_heads():
 
 def test_of_a_model_that_has_learned_nothing_nothing_is_said_of_its_heads():
     told = MEASURES["most_missed"]([SimpleNamespace(subject=random_subject())], {})
-    assert "has little to lose" in told["says"]
+    assert "can fall only a little" in told["says"]
     assert "redundant" not in told["says"]
 
 
