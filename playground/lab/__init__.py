@@ -1,4 +1,5 @@
-"""Floor 7: change one thing, train both, see what it bought. Experiments, answers by length, published claims.
+"""Define and run experiments, length generalization tests and replications (layer 7).
 
-Importing this floor loads no torch: runs train in their workers, and models are asked in the process that looks into them.
+Importing this layer does not import torch: workers train the runs, and the inspection process
+evaluates the models.
 """

@@ -1,5 +1,7 @@
-"""An experiment: settings that stay, one or two that vary, and seeds. It knows which runs it asks for, and nothing of who trains
-them. No torch in here: the page reads it."""
+"""Define an experiment: fixed settings, one or two varied settings, and seeds.
+
+An experiment lists its runs but does not train them. This module does not import torch.
+"""
 
 from __future__ import annotations
 
@@ -23,22 +25,22 @@ GRID, LENGTHS = "grid", "lengths"
 KINDS = (GRID, LENGTHS)
 MOST_RUNS = 60
 MOST_VALUES = 12  # of one setting
-LONGEST = 512  # symbols that a sequence may have, as for a task
+LONGEST = 512  # maximum sequence length in tokens, as for a task
 NOT_VARIED = ("seed", "max_positions", "source_vocabulary", "target_vocabulary")
 LONGEST_SENTENCE = 300
-FEWEST = 20  # sequences of a length that can decide how far a model reaches
-NAMING = ("family", "cell", "alignment")  # settings that a reader knows a variant by
+FEWEST = 20  # minimum number of sequences to score a length
+NAMING = ("family", "cell", "alignment")  # settings that name a variant
 BUDGET = ("steps", "decay_steps")
-MOST_WORK = 2e13  # of one length (`work`): minutes of a core at most
+MOST_WORK = 2e13  # cost limit of one length (`work`): at most minutes on one core
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One combination of the values that vary, and the settings that it makes."""
+    """One combination of the varied values, and its settings."""
 
     values: dict[str, Any]
     settings: dict[str, Any]
-    in_full: bool = False  # where short names would be the same
+    in_full: bool = False  # True when short labels would be ambiguous
 
     @property
     def label(self) -> str:
@@ -46,7 +48,7 @@ class Cell:
 
     @property
     def short(self) -> str:
-        """The label without the name of the setting, where just one varies; of a variant, the values that it is known by."""
+        """Return the label without the setting name; for a variant, its naming values."""
         (name, value), *more = self.values.items()
         if more or self.in_full:
             return self.label
@@ -57,28 +59,29 @@ class Cell:
 
     @cached_property
     def steps(self) -> int:
-        """How many steps each of its runs takes."""
+        """Return the number of steps of each run."""
         return self.config(0).training.steps
 
     def config(self, seed: int) -> RunConfig:
-        """The run of this cell with this seed.
+        """Return the configuration of the run with this seed.
 
         Raises:
-            SettingError: for settings that do not go together.
+            SettingError: when the settings are incompatible.
         """
         return RunConfig.from_fields(self.settings | {"seed": seed})
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """What is to be trained: every combination of the values in `grid` with every seed, on top of the settings in `base`. What
-    differs by more than one setting is a value of `variant`, which holds settings by name.
+    """The specification of an experiment: `base`, with each combination in `grid` and each seed.
 
-    `owner` is the owner's fingerprint. The kind "lengths" trains up to max_length and then asks every length to `times` as many,
-    `n` held-out sequences of each; its models get positions for them.
+    A value of `variant` is a mapping that changes several settings. `owner` is the fingerprint of
+    the owner. The kind "lengths" trains up to max_length, then evaluates all lengths up to `times`
+    max_length, with `n` held-out sequences of each. Its models get position encodings for them.
 
     Raises:
-        SettingError: for what cannot be; `field` names the setting, or one of name, grid, seeds, kind, times, n.
+        SettingError: when a field is invalid; `field` names the setting, or one of name, grid,
+            seeds, kind, times, n.
     """
 
     owner: str
@@ -211,8 +214,10 @@ class Experiment:
         return tuple(replace(cell, in_full=alike) for cell in cells)
 
     def _cell(self, values: dict[str, Any]) -> Cell:
-        """A family's own recipe lies below what the experiment says. Where families vary, settings that one of them has no use for
-        are left out for it, and for it alone."""
+        """Build a variant; the experiment overrides the defaults of the architecture.
+
+        Where architectures vary, each one omits the settings in `base` that it does not have.
+        """
         base, varied = (
             dict(self.base),
             {name: value for name, value in values.items() if name != VARIANT},
@@ -235,9 +240,9 @@ class Experiment:
         return Cell(values, settings)
 
     def longest(self, settings: Mapping[str, Any]) -> int:
-        """The longest sequence that is asked of a cell, in symbols."""
+        """Return the maximum evaluated length of a variant, in tokens."""
         trained = settings.get("max_length", default_length(settings.get("task")))
-        if self.kind != LENGTHS or type(trained) is not int:  # which its config will refuse
+        if self.kind != LENGTHS or type(trained) is not int:  # its config rejects it
             return trained
         if trained * self.times > LONGEST:
             raise SettingError(
@@ -248,15 +253,15 @@ class Experiment:
         return trained * self.times
 
     def asked(self, settings: Mapping[str, Any]) -> range:
-        """The lengths that are asked of a cell: from the task's shortest source to `longest`."""
+        """Return the evaluated lengths: from the minimum of the task to `longest`."""
         task = settings.get("task", setting_of("task").default)
         return range(TASKS[task].shortest, self.longest(settings) + 1)
 
     def check_work(self) -> None:
-        """See that the longest sequences can be asked of every cell in the time that one question may take.
+        """Check that the evaluation of the longest sequences fits the cost limit.
 
         Raises:
-            SettingError: where they cannot; `field` is n.
+            SettingError: when it does not; `field` is n.
         """
         for cell in self.cells if self.kind == LENGTHS else ():
             parameters, longest = (
@@ -271,8 +276,10 @@ class Experiment:
                 )
 
     def planned(self) -> Iterator[tuple[str, Cell, int]]:
-        """Every run by a key of its own, its cell and its seed: all cells with the first seed, then all with the second, so that an
-        answer takes shape early."""
+        """Yield the key, the variant and the seed of every run.
+
+        All variants of one seed come before the next seed, so that early results are comparable.
+        """
         for seed in self.seeds:
             for at, cell in enumerate(self.cells):
                 yield f"{at}/{seed}", cell, seed
@@ -286,7 +293,7 @@ class Experiment:
         }
 
     def same_as(self, other: Experiment) -> bool:
-        """Whether the other one asks for the same runs and the same questions of them."""
+        """Return whether the other experiment has the same runs and the same evaluation."""
         ours, theirs = self.to_json(), other.to_json()
         return all(
             ours[name] == theirs[name]
@@ -295,20 +302,22 @@ class Experiment:
 
 
 def work(parameters: int, n: int, length: int) -> float:
-    """What asking `n` sequences of a length costs, as far as one length goes against another: every weight is used for every symbol,
-    and the passes grow with the pairs of symbols."""
+    """Return the relative cost of evaluating `n` sequences of a length.
+
+    It grows with the number of parameters and with the square of the length.
+    """
     return float(parameters) * n * length**2
 
 
 def positions_for(settings: Mapping[str, Any], length: int) -> int:
-    """Positions that a model needs for sources of so many symbols of this task, and for the answers to them."""
+    """Return the number of positions for sources of this length and their targets."""
     of_task = {name: value for name, value in settings.items() if field_owner().get(name) == "task"}
     of_task |= {"family": settings.get("family", "transformer")}
     return RunConfig.from_fields(of_task | {"max_length": length}).model.max_positions
 
 
 def label(values: Mapping[str, Any]) -> str:
-    """A combination of values as people write it: `positions rope`, `n_heads 4, norm pre`."""
+    """Format a combination of values: `positions rope`, `n_heads 4, norm pre`."""
     told = [
         label(value) if name == VARIANT else f"{name} {plain_value(value)}"
         for name, value in values.items()
@@ -323,10 +332,10 @@ def plain_value(value: Any) -> str:
 
 
 def value_of(name: str, text: str) -> Any:
-    """The value that a text stands for, of the kind that this setting takes.
+    """Parse a text as a value of a setting.
 
     Raises:
-        SettingError: for an unknown setting, or a text that is no such value.
+        SettingError: when the setting is unknown or the text is not a valid value.
     """
     if name == "family":
         return text

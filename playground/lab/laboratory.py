@@ -1,11 +1,13 @@
-"""The experiments of a server: kept on disk, fed to the registry a few runs at a time, measured, told.
+"""Store, schedule and evaluate the experiments of a server.
 
-    <root>/experiments/<id>.json    what was asked, and which run answers which part of it
-    <root>/runs/<run>/lengths.json  what was counted of a run by length (lengths.py)
+    <root>/experiments/<id>.json    the specification and the ids of its runs
+    <root>/runs/<run>/lengths.json  the counts of a run by length (lengths.py)
 
-Only a few of an experiment's runs wait in the registry's line at a time, so that its owner's other runs need not wait behind all
-of them; between owners the line itself is fair. An experiment goes on by itself until it is over or cancelled; after a restart it
-waits for its owner to resume it, as runs do. Threads: any thread may call in; one of its own feeds and measures.
+An experiment submits only a few runs to the queue of the registry at a time, so that other runs of
+its owner do not wait behind all of them. The queue itself is fair between owners. An experiment
+continues until it is complete or cancelled. After a restart it is paused until its owner resumes
+it, as are runs. Threads: all public methods are safe to call from any thread; a background thread
+submits and evaluates the runs.
 """
 
 from __future__ import annotations
@@ -38,10 +40,10 @@ from .experiment import LENGTHS, Cell, Experiment
 
 log = logging.getLogger(__name__)
 
-AHEAD = 2  # runs of one experiment that may wait in the registry's line
-TICK = 0.2  # seconds between two looks at what goes on
+AHEAD = 2  # maximum number of queued runs of one experiment
+TICK = 0.2  # seconds between two iterations of the background thread
 EXPERIMENTS_AN_OWNER, EXPERIMENTS_IN_ALL = 50, 2000
-AGAIN_AFTER = 5.0  # seconds after a refusal until a run asks for a place again
+AGAIN_AFTER = 5.0  # seconds after a refusal until the next attempt
 SPEC = (
     "name",
     "question",
@@ -51,10 +53,10 @@ SPEC = (
     "kind",
     "times",
     "n",
-)  # what somebody who begins one may say
+)  # the fields of a request
 ENDED = ("done", "failed")
-LEFT = ("paused", "stopped", "failed")  # a run that goes on only when it is told to
-MAX_CACHED = 64  # experiments of which computed results stay in memory
+LEFT = ("paused", "stopped", "failed")  # statuses that only a resume ends
+MAX_CACHED = 64  # experiments with computed results in memory
 ALIKE = (
     "task",
     "symbols",
@@ -69,81 +71,71 @@ ALIKE = (
 
 
 class Going:
-    """What is known of an experiment beside what it asks for."""
+    """The state of an experiment, besides its specification."""
 
     def __init__(self, experiment: Experiment, runs: Mapping[str, str] = {}) -> None:
         self.experiment = experiment
-        self.runs = dict(runs)  # the id of each run that was begun, by its key
-        self.owner = (
-            ""  # the owner's secret while runs are still to be begun for them; never written down
-        )
-        self.address = CLIENT_ADDRESS.get()  # of the client that began it; unknown after a restart
-        self.again: set[str] = set()  # keys of runs that are to be taken up again
+        self.runs = dict(runs)  # the ids of the started runs, by key
+        # The secret of the owner while runs remain to be started; never written to disk.
+        self.owner = ""
+        self.address = CLIENT_ADDRESS.get()  # of the client; unknown after a restart
+        self.again: set[str] = set()  # keys of the runs to resume
         self.message = ""
-        self.failure = ""  # the error of the last attempt to go on, which is logged once
-        # What follows is computed anew when it is missing: it may be dropped at any time while no owner waits (`forget`).
-        self.cells: dict[
-            str, tuple[object, dict[str, Any]]
-        ] = {}  # by label: what a result was made of, and the result
-        self.results: tuple[Hashable, dict[str, Any]] | None = None  # of all cells: likewise
-        self.lengths: tuple[Hashable, dict[str, Any]] | None = None  # likewise
-        self.measured: dict[str, tuple[object, dict[str, Any]]] = {}  # by run: likewise
-        self.kinds: dict[str, Hashable] = {}  # by label: `_kind_of` its runs
-        self.counts: dict[
-            tuple[str, int], list[dict[str, int]]
-        ] = {}  # by run and step: what was counted by length so far
-        self.kept: set[tuple[str, int]] = (
-            set()
-        )  # those of which everything was counted and is on disk
+        self.failure = ""  # the last error, which is logged once
+        # Caches: `forget` can clear them at any time while no owner waits.
+        # Each entry is a cache key and a result; `cells` is by label, `measured` by run.
+        self.cells: dict[str, tuple[object, dict[str, Any]]] = {}
+        self.results: tuple[Hashable, dict[str, Any]] | None = None
+        self.lengths: tuple[Hashable, dict[str, Any]] | None = None
+        self.measured: dict[str, tuple[object, dict[str, Any]]] = {}
+        self.kinds: dict[str, Hashable] = {}  # `_kind_of` the runs, by label
+        # The counts by length so far, by run and step, and those that are complete on disk.
+        self.counts: dict[tuple[str, int], list[dict[str, int]]] = {}
+        self.kept: set[tuple[str, int]] = set()
         self.asking: Future[dict[str, Any]] | None = None
-        self.asked: tuple[str, int] = (
-            "",
-            0,
-        )  # the run and the step that the question which is out is about
-        self.asked_at = 0.0  # when that was
-        self.watched_at = time.monotonic()  # when its owner last asked about it
-        self.not_before = 0.0  # when a run may ask for a place again
+        self.asked: tuple[str, int] = ("", 0)  # the run and the step of the pending request
+        self.asked_at = 0.0  # the time of that request
+        self.watched_at = time.monotonic()  # the time of the last poll
+        self.not_before = 0.0  # the earliest time of the next attempt
 
     def forget(self) -> None:
-        """Drop what can be computed or read from disk again."""
+        """Clear the caches."""
         self.cells, self.measured, self.kinds, self.counts = {}, {}, {}, {}
         self.results = self.lengths = None
 
 
 class Laboratory:
-    """Begins experiments for their owners, and tells what came of them. Everything that it returns can be written as JSON."""
+    """The service that runs experiments and returns their results as values for JSON."""
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
-        self.eyes = (
-            Eyes()
-        )  # of its own: what takes this long must not keep those waiting who look into a model
+        # A separate inspection process: long evaluations must not delay other inspections.
+        self.eyes = Eyes()
         self.folder = registry.root / "experiments"
         self._known: dict[str, Going] = {}
-        self._cached: OrderedDict[str, Going] = (
-            OrderedDict()
-        )  # by id, last used last: those with computed results
+        # Experiments with computed results, by id, most recently used last.
+        self._cached: OrderedDict[str, Going] = OrderedDict()
         self._lock = threading.RLock()
         self._closing = threading.Event()
         sweep(self.folder, 600)
         for path in sorted(self.folder.glob("*.json")):
             try:
                 going = _read(path)
-            except (ValueError, OSError):  # of another version, or no experiment: the file stays
+            except (ValueError, OSError):  # the file stays: it may belong to another version
                 log.warning("%s cannot be read as an experiment", path, exc_info=True)
                 continue
             self._known[going.experiment.id] = going
         threading.Thread(target=self._keep_going, name="laboratory", daemon=True).start()
 
     def close(self) -> None:
-        """Feed and measure no more. Runs that were begun belong to the registry."""
+        """Stop submitting and evaluating runs. The registry manages the started runs."""
         self._closing.set()
         self.eyes.stop()
 
-    # Whose is what
+    # Ownership
 
     def find(self, experiment_id: object, owner: str) -> Experiment | None:
-        """The owner's experiment with this id; None for anything else."""
+        """Return the experiment of the owner with this id, or None."""
         going = self._known.get(experiment_id) if isinstance(experiment_id, str) else None
         mine = (
             going and owner and secrets.compare_digest(going.experiment.owner, fingerprint(owner))
@@ -151,7 +143,7 @@ class Laboratory:
         return going.experiment if going and mine else None
 
     def of_owner(self, owner: str) -> list[Experiment]:
-        """An owner's experiments, newest first."""
+        """Return the experiments of an owner, newest first."""
         with self._lock:
             found = [going.experiment for going in self._known.values()]
         mine = [
@@ -161,18 +153,22 @@ class Laboratory:
         ]
         return sorted(mine, key=lambda each: -each.created)
 
-    # Beginning
+    # Creating experiments
 
     def plan(self, spec: Mapping[str, Any], owner: str) -> dict[str, Any]:
-        """What an experiment would come to, before it begins: its cells, its runs, and how long they may take. Nothing is begun.
+        """Return the variants, the runs and the estimated time without starting anything.
 
         Raises:
-            SettingError: naming the field.
+            SettingError: when a field is invalid; `field` names it.
         """
         return self._planned(self._allowed(_asked(spec, owner)), owner)
 
     def _allowed(self, experiment: Experiment) -> Experiment:
-        """The experiment, where each of its runs may be trained here. Raises SettingError."""
+        """Return the experiment after a check of its runs against the limits.
+
+        Raises:
+            SettingError: when a run exceeds a limit.
+        """
         for cell in experiment.cells:
             self.registry.limits.check(cell.config(experiment.seeds[0]))
         return experiment
@@ -195,24 +191,25 @@ class Laboratory:
         }
 
     def begin(self, spec: Mapping[str, Any], owner: str) -> Experiment:
-        """Begin an experiment: its runs join the line.
+        """Start an experiment; its runs are queued.
 
         Raises:
-            SettingError: naming the field.
-            Refused: when the owner, the address or all have too many experiments, the owner has too many runs, or the disk does not take
-                another.
+            SettingError: when a field is invalid; `field` names it.
+            Refused: when the owner, the address or the server has too many experiments, the owner
+                has too many runs, or the disk cannot store the experiment.
         """
         experiment = self._allowed(_asked(spec, owner))
         with self._lock:
             if len(self.of_owner(owner)) >= EXPERIMENTS_AN_OWNER:
                 raise Refused(
-                    f"you have {EXPERIMENTS_AN_OWNER} experiments, which is as many as are kept; delete one first"
+                    f"you have {EXPERIMENTS_AN_OWNER} experiments, the maximum; delete one first"
                 )
             have = len(self.registry.of_owner(owner))
             if have + experiment.n_runs > RUNS_AN_OWNER:
                 raise Refused(
-                    f"you have {have} runs and this experiment would add {experiment.n_runs}; at most {RUNS_AN_OWNER} are kept, delete "
-                    "some first"
+                    f"you have {have} runs and this experiment would add "
+                    f"{experiment.n_runs}; the maximum is {RUNS_AN_OWNER}, delete some "
+                    "first"
                 )
             self._make_room()
             going = Going(experiment)
@@ -221,19 +218,21 @@ class Laboratory:
                 self._write(going)
             except OSError as error:
                 raise Refused(
-                    f"the experiment could not be kept: {error.strerror or error}; {way_out(error)} and try again"
+                    f"the experiment could not be saved: {error.strerror or error}; "
+                    f"{way_out(error)} and try again"
                 ) from None
             going.owner = owner
             self._known[experiment.id] = going
         return experiment
 
     def _make_room(self) -> None:
-        """Where as many experiments are kept as can be, forget the oldest one whose owner has gone.
+        """Delete the oldest experiment of an inactive owner when the limit is reached.
 
-        Where the client's address has half of them, that is one of its own. With the lock held.
+        When the address of the client has half of all experiments, delete one of that address.
+        The caller must hold the lock.
 
         Raises:
-            Refused: where there is none.
+            Refused: when no experiment can be deleted.
         """
         is_share = holds_share((each.address for each in self._known.values()), EXPERIMENTS_IN_ALL)
         if not is_share and len(self._known) < EXPERIMENTS_IN_ALL:
@@ -247,29 +246,29 @@ class Laboratory:
         ]
         if not left and is_share:
             raise Refused(
-                f"{half_of(EXPERIMENTS_IN_ALL):,} experiments from your address are kept here, as many as may be; delete one first"
+                f"your address has {half_of(EXPERIMENTS_IN_ALL):,} experiments, the "
+                "maximum; delete one first"
             )
         if not left:
-            raise Refused("as many experiments are kept here as can be; try again later")
+            raise Refused("this server has reached its limit of experiments; try again later")
         oldest = min(left, key=lambda each: each.created)
         with suppress(OSError):
             (self.folder / f"{oldest.id}.json").unlink(missing_ok=True)
         self._drop(oldest.id)
 
     def _drop(self, experiment_id: str) -> None:
-        """Keep nothing of an experiment in memory. With the lock held."""
+        """Remove an experiment from memory. The caller must hold the lock."""
         del self._known[experiment_id]
         self._cached.pop(experiment_id, None)
 
     def _use(self, experiment: Experiment) -> Going:
-        """Return what is known of an experiment, and mark it as used last.
+        """Return the state of an experiment and mark it as most recently used.
 
-        Of those used longest ago, computed results are dropped, unless a run of theirs is under way.
+        The caches of the least recently used experiments are cleared, unless they are active.
         """
         going = self._known[experiment.id]
-        if self._lock.acquire(
-            blocking=False
-        ):  # a report does not wait for a run that is being started
+        # Non-blocking: a report must not wait while a run starts.
+        if self._lock.acquire(blocking=False):
             try:
                 self._cached[experiment.id] = going
                 self._cached.move_to_end(experiment.id)
@@ -282,10 +281,10 @@ class Laboratory:
                 self._lock.release()
         return going
 
-    # What an owner does
+    # Actions of an owner
 
     def cancel(self, experiment: Experiment, owner: str) -> None:
-        """Begin no more of its runs, withdraw those that wait, stop and save those that train."""
+        """Remove queued runs, stop and save active runs, and start no more."""
         with self._lock:
             going = self._known[experiment.id]
             going.owner, going.message = "", ""
@@ -296,20 +295,18 @@ class Laboratory:
                     self.registry.delete(run)
                     going.runs.pop(key)
                 elif run.live or run.status == "waiting":
-                    with suppress(
-                        Refused
-                    ):  # a process that does not listen is ended by the registry
+                    # The registry ends a process that does not respond.
+                    with suppress(Refused):
                         self.registry.control(run, "stop")
             self._write(going)
 
     def resume(self, experiment: Experiment, owner: str) -> None:
-        """Go on with what was cancelled, failed, or was left by a server that ended. Finished runs are not repeated."""
+        """Continue after a cancellation, a failure or a restart; finished runs are not repeated."""
         with self._lock:
             going = self._known[experiment.id]
             runs = self._runs(going, owner)
-            for key, run in list(
-                runs.items()
-            ):  # what had to make room before it was asked is trained anew
+            # A run whose weights were deleted before its evaluation is trained again.
+            for key, run in list(runs.items()):
                 if (
                     run.removed == EMPTIED
                     and not run.diverged
@@ -335,10 +332,10 @@ class Laboratory:
             going.watched_at, going.not_before = time.monotonic(), 0.0
 
     def delete(self, experiment: Experiment, owner: str) -> None:
-        """Take an experiment away, and its runs; those can be brought back from the list of runs for a while.
+        """Delete an experiment and its runs; the runs can be restored for a limited time.
 
         Raises:
-            Refused: when its file cannot be removed.
+            Refused: when the file cannot be deleted.
         """
         self.cancel(experiment, owner)
         with self._lock:
@@ -353,14 +350,14 @@ class Laboratory:
             for run in self._runs(going, owner).values():
                 self.registry.delete(run)
 
-    # What a page is told
+    # Responses for a page
 
     def rows(self, owner: str) -> list[dict[str, Any]]:
-        """An owner's experiments as rows, newest first."""
+        """Return the summaries of the experiments of an owner, newest first."""
         return [self.row(each, owner) for each in self.of_owner(owner)]
 
     def row(self, experiment: Experiment, owner: str) -> dict[str, Any]:
-        """An experiment in the list of experiments. Whoever asks is there: it goes on."""
+        """Return the summary of an experiment. Polling counts as activity."""
         going = self._use(experiment)
         going.watched_at = time.monotonic()
         runs = self._runs(going, owner)
@@ -379,7 +376,7 @@ class Laboratory:
         }
 
     def state(self, experiment: Experiment, owner: str) -> str:
-        """going; done (every run has ended, and was asked what was to be asked); or paused, until it is resumed."""
+        """Return "going", "done" (every run has ended and is evaluated) or "paused"."""
         going = self._known[experiment.id]
         runs = self._runs(going, owner)
         if (
@@ -401,9 +398,10 @@ class Laboratory:
         )
 
     def report(self, experiment: Experiment, owner: str) -> dict[str, Any]:
-        """Everything about an experiment: how it stands, its runs with their places in the line, what was found until now.
+        """Return the state, the runs with their queue positions, and the results so far.
 
-        Whoever asks is there: none of its runs is left alone. `version` changes with what was found.
+        Polling counts as activity and keeps the runs from idling out. `version` changes with the
+        results.
         """
         going = self._use(experiment)
         runs, now = self._runs(going, owner), time.monotonic()
@@ -435,7 +433,9 @@ class Laboratory:
             made_of = (made_of, made_of_lengths)
         spec = {name: value for name, value in experiment.to_json().items() if name in SPEC}
         estimate = self.estimate(experiment, owner)
-        version = f"{hash(made_of) & 0xFFFFFFFFFFFFFFFF:016x}"  # differs between servers, as hashes of text do
+        version = (
+            f"{hash(made_of) & 0xFFFFFFFFFFFFFFFF:016x}"  # hashes of text differ between processes
+        )
         return (
             self.row(experiment, owner)
             | {"spec": spec, "lines": told, "estimate": estimate, "version": version}
@@ -443,11 +443,11 @@ class Laboratory:
         )
 
     def results(self, experiment: Experiment, owner: str) -> dict[str, Any]:
-        """Medians and ranges for each cell, curves, and the sentence."""
+        """Return medians, ranges and curves of each variant, and a one-sentence summary."""
         return self._results(experiment, owner)[1]
 
     def _results(self, experiment: Experiment, owner: str) -> tuple[Hashable, dict[str, Any]]:
-        """The results behind what they were made of; computed anew only where a run has gone on."""
+        """Return a cache key and the results; recompute only after a run has progressed."""
         going = self._use(experiment)
         runs = self._runs(going, owner)
         made_of = tuple(_state_of(runs.get(key)) for key, _, _ in experiment.planned())
@@ -463,7 +463,7 @@ class Laboratory:
         return known
 
     def _cell(self, going: Going, runs: Mapping[str, Run], at: int, cell: Cell) -> dict[str, Any]:
-        """What came of one cell; made anew only where one of its runs has gone on."""
+        """Return the result of a variant; recompute only after a run has progressed."""
         by_seed = {seed: runs.get(f"{at}/{seed}") for seed in going.experiment.seeds}
         made_of = [_state_of(run) for run in by_seed.values()]
         known = going.cells.get(cell.label)
@@ -492,12 +492,14 @@ class Laboratory:
         return found
 
     def lengths(self, experiment: Experiment, owner: str) -> dict[str, Any]:
-        """Exact match by length for each scheme, how far each reaches, and the sentence."""
+        """Return exact match and maximum length of each scheme, and a one-sentence summary."""
         return self._lengths(experiment, owner)[1]
 
     def _lengths(self, experiment: Experiment, owner: str) -> tuple[Hashable, dict[str, Any]]:
-        """The answer by length behind what it was made of; computed anew only where a run has ended or
-        more lengths of one were counted."""
+        """Return a cache key and the results by length.
+
+        They are recomputed only after a run has ended or more lengths are evaluated.
+        """
         going = self._use(experiment)
         runs = self._runs(going, owner)
         made_of = tuple(self._counted(going, runs.get(key)) for key, _, _ in experiment.planned())
@@ -507,7 +509,7 @@ class Laboratory:
         return known
 
     def _counted(self, going: Going, run: Run | None) -> Hashable:
-        """Whatever of a run the answer by length depends on."""
+        """Return the part of the state of a run that the results by length depend on."""
         if run is None:
             return None
         done = run.status == "done"
@@ -550,15 +552,17 @@ class Laboratory:
         }
 
     def to_csv(self, experiment: Experiment, owner: str) -> str:
-        """What was found, for spreadsheets."""
+        """Return the results as CSV."""
         if experiment.kind == LENGTHS:
             return lengths.to_csv(self.lengths(experiment, owner)["rows"])
         found = self.results(experiment, owner)
         return results.to_csv(found["fields"], found["cells"])
 
     def estimate(self, experiment: Experiment, owner: str) -> dict[str, Any]:
-        """How long what is left may take, from the speed of the owner's runs of the same model and task. `seconds` is None where some
-        are left of which nothing like it has run here; `sentence` says so."""
+        """Estimate the remaining time from earlier runs of the owner with the same model and task.
+
+        `seconds` is None when a remaining run has no comparable run; `sentence` reports that.
+        """
         going = self._known.get(experiment.id)
         runs = self._runs(going, owner) if going else {}
         kinds: dict[str, Hashable] = going.kinds if going else {}
@@ -577,8 +581,14 @@ class Laboratory:
             else:
                 seconds += max(0, cell.steps - (run.step if run else 0)) / speed
         if unknown:
-            said = f"unknown for {unknown} of {len(left)} runs: nothing like them has run here yet"
-            return {"seconds": None, "unknown": unknown, "sentence": f"how long it takes is {said}"}
+            said = (
+                f"unknown for {unknown} of {len(left)} runs: no comparable run has trained here yet"
+            )
+            return {
+                "seconds": None,
+                "unknown": unknown,
+                "sentence": f"the remaining time is {said}",
+            }
         told = (
             f"{seconds / at_once / 60:.0f} min"
             if seconds / at_once >= 120
@@ -587,17 +597,20 @@ class Laboratory:
         return {
             "seconds": seconds / at_once,
             "unknown": 0,
-            "sentence": f"about {told} for {len(left)} runs, {at_once} at a time, at the speed measured here, if nobody else trains",
+            "sentence": (
+                f"about {told} for {len(left)} runs, {at_once} at a time, at the speed "
+                "measured here, if no other runs train"
+            ),
         }
 
     def _speeds(self, owner: str) -> dict[Hashable, float]:
-        """Steps a second of the owner's latest run of each kind, scoring included."""
+        """Return steps per second of the latest run of each kind, evaluations included."""
         measured = (
             run for run in self.registry.of_owner(owner) if run.step >= 20 and run.seconds > 0
         )
         return {_kind_of(run.config): run.step / run.seconds for run in measured}
 
-    # What goes on by itself
+    # Background thread
 
     def _keep_going(self) -> None:
         failure = ""
@@ -605,51 +618,46 @@ class Laboratory:
             try:
                 self.eyes.supervise(LONGEST_PROOF)
                 failure = ""
-            except Exception as error:  # without this thread no experiment would go on
-                if repr(error) != failure:  # the same one comes five times a second
+            except Exception as error:  # this thread must not end
+                if repr(error) != failure:  # log a repeated error once
                     failure = repr(error)
-                    log.exception("The laboratory cannot supervise its process")
+                    log.exception("The experiment service cannot supervise its inspection process")
             self._advance()
 
     def _advance(self) -> None:
-        """Start, resume and measure what is due, experiment by experiment."""
-        for going in sorted(
-            self._known.copy().values(), key=lambda each: each.asked_at
-        ):  # who asked longest ago comes first
+        """Start, resume and evaluate runs of every experiment."""
+        # Longest-waiting experiments first.
+        for going in sorted(self._known.copy().values(), key=lambda each: each.asked_at):
             if not going.owner:
                 continue
-            before = CLIENT_ADDRESS.set(going.address)  # runs that begin now count for it
+            before = CLIENT_ADDRESS.set(going.address)  # new runs count for this address
             try:
                 with self._lock:
                     if going.owner and not self._put_down(going):
                         self._feed(going)
                         self._ask(going)
                 going.failure = ""
-            except (
-                Exception
-            ) as error:  # one odd experiment must not stop the others; its owner reads why
+            except Exception as error:  # an error in one experiment must not stop the others
                 going.message = f"{type(error).__name__}: {error}"
-                if going.failure != going.message:  # likewise
+                if going.failure != going.message:  # log a repeated error once
                     going.failure = going.message
-                    log.exception("The experiment %s cannot go on", going.experiment.id)
+                    log.exception("The experiment %s cannot continue", going.experiment.id)
             finally:
                 CLIENT_ADDRESS.reset(before)
 
     def _put_down(self, going: Going) -> bool:
-        """Stop what nobody has watched for as long as the registry lets a run train alone; its owner can resume it."""
+        """Cancel an experiment without polls during the idle timeout; its owner can resume it."""
         lease, experiment = self.registry.lease, going.experiment
         seen = max(going.watched_at, self.registry.here.get(experiment.owner, 0.0))
         if not lease or time.monotonic() - seen <= lease:
             return False
         self.cancel(experiment, going.owner)
         told = f"{lease / 60:.0f} min" if lease >= 120 else f"{lease:g} s"
-        going.message = (
-            f"stopped by itself, because nobody was watching for {told}; resume it to go on"
-        )
+        going.message = f"stopped after {told} without activity; resume it to continue"
         return True
 
     def _feed(self, going: Going) -> None:
-        """Let as many of its runs join the line as may wait there."""
+        """Submit runs until `AHEAD` of them are queued."""
         if time.monotonic() < going.not_before:
             return
         experiment, owner = going.experiment, going.owner
@@ -672,7 +680,7 @@ class Laboratory:
                     begun = True
                 elif key in going.again:
                     if run.status == "stopping":
-                        continue  # it is still being saved
+                        continue  # the checkpoint is being saved
                     going.again.discard(key)
                     self.registry.control(run, "resume")
                 else:
@@ -686,16 +694,14 @@ class Laboratory:
             self._write(going)
 
     def _ask(self, going: Going) -> None:
-        """Have the next lengths of a finished run counted, one question at a time, whoever's it is."""
+        """Evaluate the next lengths of a finished run, one request at a time on this server."""
         if going.asking is not None:
             if not going.asking.done():
                 return
             answer, going.asking = going.asking.result(), None
             if "error" in answer:
-                going.message, going.owner = (
-                    answer["error"],
-                    "",
-                )  # asking again by itself would not help
+                # An automatic retry would fail again.
+                going.message, going.owner = answer["error"], ""
                 return
             going.counts[going.asked] += answer["scores"]
         runs, lost = self._runs(going, going.owner), None
@@ -708,7 +714,7 @@ class Laboratory:
             if left and run.removed == EMPTIED:
                 lost = run
             elif not left:
-                with suppress(OSError):  # what cannot be kept is counted again after a restart
+                with suppress(OSError):  # without the file, a restart repeats the evaluation
                     lengths.write_counts(run.folder, run.step, n, self._counts(going, run))
                 going.kept.add((run.id, run.step))
             elif what is not None:
@@ -731,12 +737,13 @@ class Laboratory:
             and len(runs) == going.experiment.n_runs
         ):
             going.message, going.owner = (
-                f"{lost.name}: its weights had to make room before it was asked; Resume trains it anew",
+                f"{lost.name}: its weights were deleted to free space before the "
+                "evaluation; Resume trains it again",
                 "",
             )
 
     def _unasked(self, going: Going, runs: Mapping[str, Run]) -> list[Run]:
-        """Finished runs of which not every length was counted and kept."""
+        """Return the finished runs whose evaluation is not complete on disk."""
         if going.experiment.kind != LENGTHS:
             return []
         for run in runs.values():
@@ -749,7 +756,7 @@ class Laboratory:
         ]
 
     def _counts(self, going: Going, run: Run) -> list[dict[str, int]]:
-        """What was counted of a run, now or on an earlier occasion."""
+        """Return the counts of a run, from memory or from disk."""
         key = (run.id, run.step)
         known = going.counts.get(key)
         if known is None:
@@ -763,7 +770,7 @@ class Laboratory:
         return known
 
     def _left(self, going: Going, run: Run) -> list[int]:
-        """The lengths of a run that are still to be counted."""
+        """Return the lengths of a run that are not evaluated yet."""
         if (run.id, run.step) in going.kept:
             return []
         known = {line["length"] for line in self._counts(going, run)}
@@ -774,7 +781,7 @@ class Laboratory:
         ]
 
     def progress(self, experiment: Experiment, owner: str) -> tuple[int, int]:
-        """Steps taken and, for lengths, lengths counted, out of how many; for a bar."""
+        """Return the completed and the total number of steps and lengths, for a progress bar."""
         going = self._known[experiment.id]
         runs = self._runs(going, owner)
         at = of = 0
@@ -793,14 +800,14 @@ class Laboratory:
         return at, of
 
     def _runs(self, going: Going, owner: str) -> dict[str, Run]:
-        """The runs that were begun and not deleted since, by key."""
+        """Return the started runs that are not deleted, by key."""
         found = {key: self.registry.find(run_id, owner) for key, run_id in list(going.runs.items())}
         return {
             key: run for key, run in found.items() if run is not None and run.deleted_at is None
         }
 
     def _measure(self, going: Going, run: Run) -> dict[str, Any]:
-        """A run's numbers. What a finished run measured is read once."""
+        """Return the metrics of a run; the result of a finished run is cached."""
         made_of = (run.step, run.status, run.scores is None)
         known = going.measured.get(run.id)
         if known and known[0] == made_of:
@@ -836,7 +843,7 @@ class Laboratory:
 
 
 def _state_of(run: Run | None) -> Hashable:
-    """Whatever of a run its results depend on."""
+    """Return the part of the state of a run that its results depend on."""
     return (
         None
         if run is None
@@ -846,27 +853,29 @@ def _state_of(run: Run | None) -> Hashable:
 
 @lru_cache(maxsize=1024)
 def _kind_of(config: RunConfig) -> Hashable:
-    """What runs of about the same speed have in common: family, model, task and machine."""
+    """Return a key shared by runs of similar speed: architecture, model, task and machine."""
     settings = config.to_fields()
     return config.family, config.model, tuple(settings[name] for name in ALIKE)
 
 
 def _asked(spec: Mapping[str, Any], owner: str) -> Experiment:
-    """The experiment that somebody describes.
+    """Build an experiment from a request.
 
     Raises:
-        SettingError: naming the field.
+        SettingError: when a field is invalid; `field` names it.
     """
     odd = sorted(set(spec) - set(SPEC))
     if odd:
         raise SettingError(
-            odd[0], f"{shown(odd[0])} is nothing that an experiment has; it has {', '.join(SPEC)}"
+            odd[0],
+            f"{shown(odd[0])} is not a field of an experiment; the fields are {', '.join(SPEC)}",
         )
     for name in ("name", "grid"):
         if name not in spec:
             raise SettingError(
                 name,
-                f"{name} is missing; an experiment needs a name, and the values of one or two settings",
+                f"{name} is missing; an experiment needs a name and the values of one or "
+                "two settings",
             )
     asked = Experiment(owner=fingerprint(owner), **{"base": {}} | dict(spec))
     asked.check_work()
@@ -874,10 +883,10 @@ def _asked(spec: Mapping[str, Any], owner: str) -> Experiment:
 
 
 def _read(path: Path) -> Going:
-    """The experiment in a file.
+    """Read an experiment from a file.
 
     Raises:
-        ValueError: when it is none that this version writes.
+        ValueError: when the file is not an experiment of this version.
     """
     content = read_json(path)
     try:
@@ -890,5 +899,5 @@ def _read(path: Path) -> Going:
         if isinstance(experiment.created, bool) or not isinstance(experiment.created, int | float):
             raise TypeError(f"created is {shown(experiment.created)}")
     except (TypeError, KeyError, AttributeError) as error:
-        raise ValueError(f"{path} is no experiment: {error}") from None
+        raise ValueError(f"{path} is not an experiment: {error}") from None
     return Going(experiment, runs)

@@ -1,6 +1,7 @@
-"""Trained up to L symbols, asked for more: what share of each length is answered exactly right.
+"""Measure length generalization: exact match at each length beyond the training lengths.
 
-The counting is done where models are opened (runs/inspector.py); here counts become shares, intervals, reaches and a sentence.
+The inspection process (runs/inspector.py) counts correct outputs. This module converts the counts
+to fractions, confidence intervals, maximum lengths and a summary.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from playground.training.manifest import CheckpointError, read_json
 from .experiment import FEWEST, work
 from .results import REACHED, describe_rank_test, percent, written
 
-FILE = "lengths.json"  # beside a run's other files
-AT_ONCE = 5  # lengths in one question, so that others get an answer in between
-WORK_AT_ONCE = 1e12  # of all of them together (experiment.work): seconds of a core
-WITH_TABLES = ("learned", "from-the-end")  # positions that are rows of a trained table
+FILE = "lengths.json"  # in the folder of the run
+AT_ONCE = 5  # lengths in one request, so that other requests run in between
+WORK_AT_ONCE = 1e12  # cost limit of one request (experiment.work): seconds on one core
+WITH_TABLES = ("learned", "from-the-end")  # encodings with a table of learned vectors
 
 
 def read_counts(folder: Path, step: int, n: int) -> list[dict[str, int]]:
-    """What was counted of a run at this step with `n` sequences of each length, on an earlier occasion; [] where nothing was."""
+    """Read the stored counts of a run at this step with `n` sequences per length, or []."""
     with suppress(CheckpointError, TypeError, KeyError, ValueError):
         content = read_json(folder / FILE)
         if (content["step"], content["asked"]) == (step, n):
@@ -43,17 +44,17 @@ def read_counts(folder: Path, step: int, n: int) -> list[dict[str, int]]:
 
 
 def write_counts(folder: Path, step: int, n: int, counts: Sequence[Mapping[str, int]]) -> None:
-    """Keep what was counted.
+    """Store the counts.
 
     Raises:
-        OSError: when the disk does not take it; what was there before still is.
+        OSError: when the file cannot be written; an earlier file stays unchanged.
     """
     content = {"step": step, "asked": n, "scores": list(counts)}
     write_file(folder / FILE, json.dumps(content).encode() + b"\n")
 
 
 def at_once(left: Sequence[int], parameters: int, n: int) -> list[int]:
-    """The lengths of the next question: the fewer the larger the model and the longer the sequences are, but one at least."""
+    """Return the lengths of the next request: at least one, within the cost limit."""
     chosen: list[int] = []
     spent = 0.0
     for length in left[:AT_ONCE]:
@@ -65,7 +66,7 @@ def at_once(left: Sequence[int], parameters: int, n: int) -> list[int]:
 
 
 def scores(counts: Sequence[Mapping[str, int]]) -> list[dict[str, Any]]:
-    """Exact match at each length with its 95 % interval (Wilson); None where no held-out sequence exists."""
+    """Return exact match by length with its 95 % Wilson interval; None without sequences."""
     told = []
     for line in sorted(counts, key=lambda each: each["length"]):
         low, high = wilson(line["right"], line["n"]) if line["n"] else (None, None)
@@ -81,8 +82,10 @@ def scores(counts: Sequence[Mapping[str, int]]) -> list[dict[str, Any]]:
 
 
 def reach(told: Sequence[Mapping[str, Any]], share: float = REACHED) -> int:
-    """The length up to which so many are right at every length that was asked; 0 where the first one fails. Lengths of which fewer
-    than 20 held-out sequences exist decide nothing: a single wrong answer would."""
+    """Return the length up to which every length scores at least `share`; 0 if the first fails.
+
+    Lengths with fewer than 20 held-out sequences are skipped: one wrong output would decide them.
+    """
     last = 0
     for line in told:
         if line["n"] < FEWEST:
@@ -94,9 +97,11 @@ def reach(told: Sequence[Mapping[str, Any]], share: float = REACHED) -> int:
 
 
 def untrained_positions(config: RunConfig) -> dict[str, list[int]] | None:
-    """The rows of tables of learned positions that no training sequence reaches, first and last, counted from 0: of source and target,
-    or of the one row that a family with one stack reads. They stay as random as they began, so longer sequences meet noise there.
-    None where there are none, and for families whose positions are no setting.
+    """Return the learned positions that no training sequence reaches: first and last, from 0.
+
+    The keys are source and target, or the one sequence of a one-stack architecture. These vectors
+    keep their random initialization, so longer sequences get noise there. None when there are no
+    such positions, and for architectures without a position setting.
     """
     task, model = config.task, config.model
     if model.positions not in WITH_TABLES or "positions" in model.unused:
@@ -122,7 +127,11 @@ def untrained_positions(config: RunConfig) -> dict[str, list[int]] | None:
 def scheme_result(
     label: str, runs: Sequence[Mapping[str, Any]], config: RunConfig
 ) -> dict[str, Any]:
-    """One scheme over its seeds. Each of `runs` has seed and scores; only those with scores count. `out`: it never will have any."""
+    """Summarize one scheme over its seeds.
+
+    Each of `runs` has seed and scores; only runs with scores count. `out` marks a run that will
+    never have scores.
+    """
     done = [run for run in runs if run["scores"]]
     by_length: dict[int, list[float]] = {}
     for run in done:
@@ -155,7 +164,7 @@ def scheme_result(
 
 
 def beyond(told: Sequence[Mapping[str, Any]], trained: int) -> float | None:
-    """Mean exact match over the lengths beyond those of training. None where none of them was asked."""
+    """Return the mean exact match beyond the training lengths, or None without scores."""
     shares = [
         line["exact_match"]
         for line in told
@@ -165,7 +174,7 @@ def beyond(told: Sequence[Mapping[str, Any]], trained: int) -> float | None:
 
 
 def sentence(rows: Sequence[Mapping[str, Any]], trained: Sequence[int], longest: int) -> str:
-    """What the schemes reach, in one sentence."""
+    """Summarize the results of the schemes in one sentence."""
     done = [row for row in rows if row["n"]]
     planned, finished, out = (sum(row[name] for row in rows) for name in ("planned", "n", "out"))
     left_out = (
@@ -187,7 +196,7 @@ def sentence(rows: Sequence[Mapping[str, Any]], trained: Sequence[int], longest:
 
 
 def sentence_of_checkpoints(rows: Sequence[Mapping[str, Any]]) -> str:
-    """What checkpoints reach, in one sentence; those of different tasks or trained lengths are described one by one.
+    """Summarize the results of checkpoints, one by one where tasks or lengths differ.
 
     Each row has `task` and `trained` besides what `scheme_result` returns.
     """
@@ -252,7 +261,7 @@ def _range(told: Mapping[str, Any]) -> str:
 
 
 def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    """A row for each scheme, seed and length."""
+    """Return CSV with a row for each scheme, seed and length."""
     lines = [
         [
             row["label"],

@@ -1,6 +1,6 @@
-"""What an experiment found: for each cell, medians and ranges over its finished seeds, curves, and one sentence.
+"""Summarize an experiment: medians, ranges and curves of each variant, and one sentence.
 
-All of it is made from plain numbers that were measured; nothing here knows of runs or files.
+The functions take measured numbers; they do not access runs or files.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from playground.statistics import apart, censored, min_p_value, quantile, rank_t
 
 from .experiment import VARIANT, Cell
 
-REACHED = 0.99  # exact match that counts as learned
-SIGNIFICANT = 0.05  # p-value below which two cells count as different
+REACHED = 0.99  # exact match of a learned task
+SIGNIFICANT = 0.05  # significance level
 MOST_POINTS = 200  # of one curve
-MOST_LOOKS = 400  # of one run, before curves are laid over each other
+MOST_LOOKS = 400  # maximum evaluations of one run in a curve
 
 
 def steps_to(
     scored: Sequence[tuple[int, float]], share: float = REACHED, every: int = 1
 ) -> int | None:
-    """The first step at which held-out sequences were looked at and so many of them were right.
+    """Return the step of the first evaluation with at least this exact match, or None.
 
-    Only planned looks count, those after `every` so many steps and the last one: a run that was cut
-    has one more look there, and would seem to arrive earlier than the same run without a cut.
+    Only evaluations at multiples of `every` and the last one count: an interrupted run has an extra
+    evaluation, which would otherwise favor it.
     """
     planned = [
         (step, exact) for step, exact in scored if step % every == 0 or step == scored[-1][0]
@@ -87,7 +87,7 @@ def cell_result(cell: Cell, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]
 
 
 def band(curves: Sequence[Sequence[Sequence[float]]]) -> dict[str, list[float]]:
-    """Median and full range over seeds at the steps at which every one of the curves was measured."""
+    """Return median and range over seeds at the steps that all curves share."""
     by_step = [{int(step): value for step, value in curve} for curve in curves]
     common = sorted(set.intersection(*map(set, by_step))) if by_step else []
     if len(common) > MOST_POINTS:
@@ -130,7 +130,7 @@ def sentence(names: Sequence[str], cells: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _ended(cell: Mapping[str, Any]) -> int:
-    """Runs of a cell that are over and count."""
+    """Return the number of ended runs of a variant that count."""
     return cell["n"] + cell["diverged"]
 
 
@@ -156,7 +156,7 @@ def _compared(cells: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _speed(cell: Mapping[str, Any]) -> tuple[float, float, float]:
-    """Cells in which more seeds learned come first, then those that learned sooner, then those that got further."""
+    """Rank by the fraction of seeds that learned, then by speed, then by final score."""
     told = cell["steps_to"]
     return (
         -told["reached"] / told["n"],
@@ -166,7 +166,7 @@ def _speed(cell: Mapping[str, Any]) -> tuple[float, float, float]:
 
 
 def _exact(cell: Mapping[str, Any]) -> float:
-    """The median score; below every other where all runs diverged."""
+    """Return the median score, or -1 when all runs diverged."""
     return cell["exact_match"]["median"] if cell["exact_match"] else -1.0
 
 
@@ -190,7 +190,7 @@ def _told_of_scores(cell: Mapping[str, Any], learned: bool) -> str:
 
 
 def _verdict(best: Mapping[str, Any], other: Mapping[str, Any], measure: str, n_cells: int) -> str:
-    """Whether the best cell differs from the second of `n_cells`."""
+    """Describe whether the best variant differs from the second of `n_cells`."""
     one, two = best[measure], other[measure]
     if one is None or two is None:
         return "what diverged has no score to compare"
@@ -243,7 +243,7 @@ def _seeds(n: int) -> str:
 
 
 def percent(share: float) -> str:
-    """A share as people compare it; never rounded up to 100 %."""
+    """Format a fraction as a percentage; never round up to 100 %."""
     return "100 %" if share == 1 else f"{min(99.9, 100 * share):.3g} %"
 
 
@@ -304,7 +304,7 @@ def to_csv(names: Sequence[str], cells: Sequence[Mapping[str, Any]]) -> str:
 
 
 def written(head: Sequence[str], lines: Sequence[Sequence[Any]]) -> str:
-    """Rows as CSV."""
+    """Format rows as CSV."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(head)

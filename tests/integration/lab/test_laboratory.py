@@ -208,7 +208,7 @@ def test_evicted_run_is_reported_and_retrained_on_resume(serve):
     lab.eyes.ask = ask
     first.set_result({"scores": []})
     wait_for(lambda: lab.state(asked, "ada") == "paused", 60, "the end of what can be asked")
-    assert lab.row(asked, "ada")["message"] == f"{lost.name}: its weights had to make room before it was asked; Resume trains it anew"
+    assert lab.row(asked, "ada")["message"] == f"{lost.name}: its weights were deleted to free space before the evaluation; Resume trains it again"
     assert [row["n"] for row in lab.lengths(asked, "ada")["rows"]] == [0, 1]
     lab.resume(asked, "ada")
     report = finished(lab, asked)
@@ -313,7 +313,7 @@ def test_where_no_more_are_kept_the_oldest_whose_owner_has_gone_makes_room(serve
         assert [owner for owner, each in known.items() if lab.find(each.id, owner)] == ["ada", "cy", "dan"]
         assert {path.stem for path in lab.folder.iterdir()} == {known[owner].id for owner in ("ada", "cy", "dan")}
         registry.rows("cy")
-        with pytest.raises(Refused, match="as many experiments are kept here as can be"):
+        with pytest.raises(Refused, match="this server has reached its limit of experiments"):
             lab.begin(spec(), "eve")  # dan's is going
         lab.cancel(known["dan"], "dan")
         lab.begin(spec(), "eve")
