@@ -208,7 +208,9 @@ def test_evicted_run_is_reported_and_retrained_on_resume(serve):
     lab.eyes.ask = ask
     first.set_result({"scores": []})
     wait_for(lambda: lab.state(asked, "ada") == "paused", 60, "the end of what can be asked")
-    assert lab.row(asked, "ada")["message"] == f"{lost.name}: its weights were deleted to free space before the evaluation; Resume trains it again"
+    assert lab.row(asked, "ada")["message"] == (
+        f"{lost.name}: its weights were deleted to free space before the evaluation; Resume trains it again"
+    )
     assert [row["n"] for row in lab.lengths(asked, "ada")["rows"]] == [0, 1]
     lab.resume(asked, "ada")
     report = finished(lab, asked)
@@ -253,7 +255,7 @@ def test_an_experiment_that_nobody_watches_is_put_down_and_can_be_resumed(serve)
     assert lab._known[asked.id].owner  # the owner looks at the list of runs
     registry.here.clear()
     wait_for(lambda: lab._known[asked.id].message, 60, "the end")
-    assert lab.row(asked, "ada")["message"] == "stopped by itself, because nobody was watching for 30 min; resume it to go on"
+    assert lab.row(asked, "ada")["message"] == "stopped after 30 min without activity; resume it to continue"
     assert lab.state(asked, "ada") == "paused"
     lab.resume(asked, "ada")
     wait_for(lambda: lab.state(asked, "ada") == "going", 60, "the experiment to go on")
@@ -293,7 +295,7 @@ def test_too_much_is_refused_before_anything_begins(serve, monkeypatch):
     with pytest.raises(SettingError, match="name is missing"):
         lab.begin({"grid": {"norm": ["pre"]}}, "ada")
     monkeypatch.setattr("playground.lab.laboratory.RUNS_AN_OWNER", 3)
-    with pytest.raises(Refused, match="you have 0 runs and this experiment would add 4; at most 3 are kept"):
+    with pytest.raises(Refused, match="you have 0 runs and this experiment would add 4; the maximum is 3"):
         lab.begin(spec(), "ada")
     monkeypatch.setattr("playground.lab.laboratory.EXPERIMENTS_AN_OWNER", 0)
     with pytest.raises(Refused, match="you have 0 experiments"):
@@ -336,7 +338,7 @@ def test_experiments_of_one_address_evict_only_its_own(serve, monkeypatch, clien
         assert [owner for owner, each in known.items() if lab.find(each.id, owner)] == ["eva", "evi"]
         for owner in ("eva", "evi"):
             lab.resume(known[owner], owner)
-        with pytest.raises(Refused, match="2 experiments from your address are kept here, as many as may be; delete one first"):
+        with pytest.raises(Refused, match="your address has 2 experiments, the maximum; delete one first"):
             lab.begin(spec(), "ede")
         assert lab.find(first.id, "ada") is first
         client_address.set("192.0.2.2")
