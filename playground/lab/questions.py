@@ -1,4 +1,4 @@
-"""Prepared questions: an experiment each, with the sentence that says why one would ask."""
+"""Define the prepared experiments, each with its question and its motivation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LONG = MIXED | {"steps": 600, "decay_steps": 600}
 
 @dataclass(frozen=True)
 class Question:
-    """A question as a person asks it, why it is worth asking, and the experiment that answers it."""
+    """A question, its motivation and the experiment that answers it."""
 
     title: str
     why: str
@@ -29,35 +29,38 @@ class Question:
 QUESTIONS = {
     "positions": Question(
         "Which positions reach length 50?",
-        "Trained on 1 to 10 symbols, asked up to 50: a learned table has rows there that no step trained, the others at least have "
-        "something to say.",
+        "Trained on 1 to 10 tokens and tested on up to 50: beyond length 10, a learned "
+        "table has vectors that no step trained; the other encodings are defined for "
+        "every position.",
         MIXED | {"steps": 1000, "decay_steps": 1000, "eval_every": 50},
         {"positions": ["learned", "sinusoidal", "rope", "alibi", "t5"]},
         LENGTHS,
     ),
     "heads": Question(
         "One head or four?",
-        "The heads share d_model between them, so the number of parameters stays the same: what is bought is looking at several places "
-        "at once.",
+        "The heads share d_model between them, so the number of parameters stays the "
+        "same. More heads can attend to several positions at once.",
         LONG,
         {"n_heads": [1, 2, 4]},
     ),
     "warm-up": Question(
         "What does warm-up buy?",
-        "With the norm after each sublayer the first gradients are large; a learning rate that rises slowly is said to be what "
-        "post-norm needs and pre-norm can do without.",
+        "With the norm after each sublayer, the first gradients are large. Post-norm is "
+        "said to need a learning rate that rises slowly; pre-norm is said to work "
+        "without it.",
         LONG,
         {"norm": ["pre", "post"], "warmup": [0, 20, 100]},
     ),
     "norm": Question(
         "Pre or post norm?",
-        "The paper normalises after each sublayer, nearly everybody since before it.",
+        "The paper normalizes after each sublayer; most later models normalize before it.",
         LONG,
         {"norm": ["pre", "post"]},
     ),
     "learning-rate": Question(
         "How large a step?",
-        "Too small is slow, too large does not arrive: the same model at rates from 0.0005 to 0.03.",
+        "Too small a rate is slow, and too large a rate does not converge: the same "
+        "model at rates from 0.0005 to 0.03.",
         LONG,
         {"learning_rate": [5e-4, 2e-3, 6e-3, 1.5e-2, 3e-2]},
     ),
@@ -69,14 +72,15 @@ QUESTIONS = {
     ),
     "length": Question(
         "What does a longer sequence cost?",
-        "Each further symbol is one more that must be right: steps to 99 % as the longest sequence grows.",
+        "Each additional token must also be right: steps to 99 % exact match as the "
+        "maximum length grows.",
         {"task": "reverse", "min_length": 1, "steps": 1000, "decay_steps": 1000},
         {"max_length": [5, 10, 15]},
     ),
     "recurrent": Question(
         "Where do recurrent models break?",
-        "The road to the transformer on one task: a state that carries everything, gates that keep it, attention that need not carry it; "
-        "and where each breaks as sequences outgrow training.",
+        "From recurrent models to the transformer on one task: a single state, a gated "
+        "state, and attention; and the length at which each fails beyond training.",
         MIXED,
         {
             "variant": [
@@ -94,10 +98,10 @@ QUESTIONS = {
 
 
 def spec(name: str) -> dict[str, Any]:
-    """What `Laboratory.begin` takes to answer a question.
+    """Return the specification of a prepared experiment, for `Laboratory.begin`.
 
     Raises:
-        SettingError: for an unknown question.
+        SettingError: when the name is unknown.
     """
     if name not in QUESTIONS:
         raise SettingError(
@@ -117,8 +121,10 @@ def spec(name: str) -> dict[str, Any]:
 
 
 def questions() -> list[dict[str, Any]]:
-    """The prepared questions as plain JSON: name, title, why, spec, runs. `missing` is "" where everything that a question asks for
-    is there, else the sentence that says what is not."""
+    """Return the prepared experiments for JSON: name, title, why, spec, runs, missing.
+
+    `missing` is "" when the experiment can run, otherwise the reason why it cannot.
+    """
     told = []
     for name, asked in QUESTIONS.items():
         line: dict[str, Any] = {
