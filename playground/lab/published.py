@@ -1,5 +1,6 @@
-"""Claims that others published, each with the settings that reproduce it here, the published figure, and a rule that says whether
-ours agrees. Figures stand beside their source; ours are measured, never written down here.
+"""Define replications of published claims: settings, published value and criterion.
+
+Each published value has its source. This file contains no values measured here.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from playground.training.config import RunConfig, field_owner
 from .experiment import LENGTHS, Experiment
 from .results import percent, steps_to
 
-LAST_UPDATES = 10  # over which a final training loss is averaged
+LAST_UPDATES = 10  # updates over which the final training loss is averaged
 OF_THE_MACHINE = (
     "seed",
     "device",
@@ -38,10 +39,11 @@ ORDER = (
 class Claim:
     """A published claim.
 
-    measure    what is compared: token_accuracy, exact_match, symbol_loss, steps_to, training_loss or order
-    published  the figure as it was published; None where there is none
-    rule       when ours passes, in words; `_passes` is the same in code
-    differs    what is not the same here, and why
+    measure    the compared metric: token_accuracy, exact_match, symbol_loss, steps_to,
+               training_loss or order
+    published  the published value, or None
+    rule       the criterion as text; `_passes` implements it
+    differs    the deviations from the original, and their reasons
     """
 
     title: str
@@ -294,10 +296,10 @@ CLAIMS = {
 
 
 def config_of(name: str, seed: int = 0) -> RunConfig:
-    """The run that reproduces a claim.
+    """Return the configuration of the run that reproduces a claim.
 
     Raises:
-        SettingError: for an unknown claim, one that takes an experiment, or settings that are not known here.
+        SettingError: when the claim or one of its settings is unknown, or it needs an experiment.
     """
     claim = _claim(name)
     if claim.experiment is not None:
@@ -311,7 +313,10 @@ def config_of(name: str, seed: int = 0) -> RunConfig:
 
 
 def claims() -> list[dict[str, Any]]:
-    """Every claim as plain JSON, with the command that reproduces it. `missing` is "" where everything it needs is there."""
+    """Return every claim for JSON, with the command that reproduces it.
+
+    `missing` is "" when the claim can run, otherwise the reason why it cannot.
+    """
     told = []
     for name, claim in CLAIMS.items():
         line = {each.name: getattr(claim, each.name) for each in dataclasses.fields(claim)}
@@ -336,7 +341,7 @@ def claims() -> list[dict[str, Any]]:
 def facts_of_lines(
     config: RunConfig, lines: Sequence[Mapping[str, Any]], scores: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """What a run measured, out of its metrics and its final scores."""
+    """Return the metrics of a run from its log and its final scores."""
     scored = [
         (line["step"], line["exact_match"]) for line in lines if line.get("exact_match") is not None
     ]
@@ -355,7 +360,7 @@ def facts_of_lines(
 
 
 def model_to_measure(registry: Registry, name: str, run: Run) -> Mapping[str, Any] | None:
-    """Return what the inspection process opens to measure a run's loss; None where the claim needs no loss."""
+    """Return the model for the loss measurement, or None when the claim needs no loss."""
     is_measured = _claim(name).measure == "symbol_loss" and run.status == "done" and not run.changed
     return registry.what(run, run.step) if is_measured else None
 
@@ -367,13 +372,13 @@ def compare_run(
     seconds: float = 120.0,
     measured: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """A run beside a claim, as `verdict` tells it. It may take as long as asking the model takes; not for an event loop.
+    """Compare a run with a claim; see `verdict`. This call blocks during the evaluation.
 
     Args:
-        measured: the answer of the inspection process where the caller has it; otherwise it is asked here.
+        measured: the response of the inspection process, if available; otherwise requested here.
 
     Raises:
-        SettingError: for an unknown claim, or one that takes an experiment.
+        SettingError: when the claim is unknown or needs an experiment.
     """
     from playground.runs.history import read_lines
 
@@ -397,7 +402,7 @@ def compare_run(
 
 
 def other_settings(wanted: RunConfig, given: RunConfig) -> list[str]:
-    """Settings in which a run is not what a claim asks for, those of the machine left out."""
+    """Return the settings that differ from the claim, except those of the machine."""
     ours, theirs = given.to_fields(), wanted.to_fields()
     return [
         name for name in theirs if name not in OF_THE_MACHINE and ours.get(name) != theirs[name]
@@ -405,11 +410,13 @@ def other_settings(wanted: RunConfig, given: RunConfig) -> list[str]:
 
 
 def verdict(name: str, facts: Mapping[str, Any], other: Sequence[str] = ()) -> dict[str, Any]:
-    """A measurement beside the published figure: `ours`, `passed` (None where it was not measured, or where settings differ), and a
-    sentence.
+    """Compare a measurement with the published value.
+
+    The result has `ours`, `passed` and a sentence. `passed` is None when there is no measurement or
+    when settings differ.
 
     Raises:
-        SettingError: for an unknown claim.
+        SettingError: when the claim is unknown.
     """
     claim = _claim(name)
     ours = facts.get(claim.measure)
@@ -437,7 +444,7 @@ def verdict(name: str, facts: Mapping[str, Any], other: Sequence[str] = ()) -> d
 
 
 def verdict_of_lengths(found: Mapping[str, Any]) -> dict[str, Any]:
-    """The published order of position schemes beside what a length experiment found (`Laboratory.lengths`)."""
+    """Compare the published order of position encodings with `Laboratory.lengths`."""
     claim = CLAIMS["length-order"]
     told = {"name": "length-order", "published": None, "told": claim.told, "rule": claim.rule}
     known = {row["label"]: row["beyond"] for row in found["rows"]}

@@ -35,15 +35,19 @@ def steps_to(
 
 
 def thinned(steps: Sequence[int], every: int, planned: int) -> list[int]:
-    """Of the steps of a run's looks at held-out sequences, a few hundred and the last one. Which ones follows from how often it is
-    to look (`every` so many of `planned` steps), so that all seeds of a cell keep the same."""
+    """Return at most a few hundred of the evaluation steps, including the last one.
+
+    The selection depends only on `every` and `planned`, so all seeds of a variant share it.
+    """
     apart = every * max(1, -(-planned // (every * MOST_LOOKS)))
     return [step for step in steps if step % apart == 0 or step == steps[-1]]
 
 
 def stretches(scored: Sequence[int], losses: Sequence[float], first: int = 1) -> list[list[float]]:
-    """The mean training loss between one look at held-out sequences and the next: [[step, mean], ...]. `scored` are the steps of the
-    looks, `losses` one for each step from `first` on."""
+    """Return the mean training loss between evaluations: [[step, mean], ...].
+
+    `scored` lists the evaluation steps; `losses` has one value per step, starting at `first`.
+    """
     told, begin = [], 0
     for step in scored:
         part = losses[begin : step - first + 1]
@@ -54,9 +58,12 @@ def stretches(scored: Sequence[int], losses: Sequence[float], first: int = 1) ->
 
 
 def cell_result(cell: Cell, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """One cell. Each of `runs` has seed, done, exact_match (final, None before the end), steps (the run's length), steps_to (None:
-    not reached), seconds, curve ([[step, exact match], ...]) and loss (as `stretches` tells it). Only runs that are done count, as far as
-    their settings stayed the same (changed: []). A run that diverged has ended too: it reached nothing, in however many steps.
+    """Summarize one variant.
+
+    Each of `runs` has seed, done, exact_match (final; None before the end), steps (total), steps_to
+    (None: not reached), seconds, curve ([[step, exact match], ...]) and loss (see `stretches`).
+    Only finished runs count, and only with unchanged settings (changed: []). A diverged run counts
+    as ended without reaching the target.
     """
     done = [
         run
@@ -105,8 +112,9 @@ def band(curves: Sequence[Sequence[Sequence[float]]]) -> dict[str, list[float]]:
 
 
 def sentence(names: Sequence[str], cells: Sequence[Mapping[str, Any]]) -> str:
-    """What varied (`names`) and what it bought, in one sentence. The best two cells are compared by an exact rank test over their
-    seeds, whose p-value is part of the sentence.
+    """Summarize the effect of the varied settings (`names`) in one sentence.
+
+    An exact rank test over the seeds compares the best two variants; the sentence has its p-value.
     """
     done = [cell for cell in cells if _ended(cell)]
     planned, changed = (sum(cell[name] for cell in cells) for name in ("planned", "changed"))
@@ -271,8 +279,11 @@ COLUMNS = (
 
 
 def to_csv(names: Sequence[str], cells: Sequence[Mapping[str, Any]]) -> str:
-    """A row for each cell; what was not reached is an empty field, and `not_reached_within` says in how many steps. `n` runs
-    were scored, `diverged` ended without a score, and count as not having reached it."""
+    """Return CSV with a row for each variant.
+
+    A target that was not reached is an empty field, with the number of steps in
+    `not_reached_within`. `n` runs have a score; `diverged` runs have none and count as not reached.
+    """
     lines = []
     for cell in cells:
         exact, steps, seconds = (
