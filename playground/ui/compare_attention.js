@@ -1,54 +1,194 @@
-// "Attention beside": the heads of two models, each on the same prompt as its own tokens; or of one of them and of the visitor's own model.
-// What pretrained models do comes from comparison/attention.py, the visitor's own from the server as in Inspect.
-const LONG = 24; // tokens from which on the chosen head gets a panel's whole width
-const CAT = "The cat sat on the mat", DIGITS = "3 1 4 1 5";
-const SHAPES = [["map", "weights", "What the softmax makes of the scores: each row sums to one"], ["scores", "scores", "Queries times keys, scaled, before the softmax"], ["token", "one token, all heads", "Click a row of the map to choose the token"]];
-const RESTING = { map: "Down: each token. Across: where it looks. Each row sums to one.", scores: "Queries times keys, over the root of the head's size, before the softmax: blue above zero, orange below.", token: "Down: the heads of the chosen layer. Across: where this token looks in each of them." };
-// The visitor's own model; one with one stack has the sequence and the answer in one row.
-const OWN = { cross: "Down: the answer. Across: the source.", encoder: "Down: the source. Across: the source.", decoder: "Down: the answer. Across: what was written before." };
-const OWN_ROW = { encoder: "Down and across: the sequence, in whose places the answer is written (SOS: blanks where it is longer).", bert: "Down and across: the sequence, then the blanks (SOS) that the answer is written into.", decoder: "Down and across: the sequence, then the answer so far." };
-const att = { shape: "map", panels: [], line: [], going: false }; // `line`: who is asked next
+// Attention of two pretrained models on the same prompt, each with its own tokens, or of one of
+// them
+// and the user's model. comparison/attention.py computes the weights of pretrained models; those of
+// the user's model come from the server as in Inspect.
+const LONG = 24; // number of tokens above which the selected head gets the full panel width
+const CAT = "The cat sat on the mat",
+  DIGITS = "3 1 4 1 5";
+const SHAPES = [
+  ["map", "weights", "Softmax of the scores; each row sums to one"],
+  ["scores", "scores", "Queries times keys, scaled, before the softmax"],
+  ["token", "one token, all heads", "Click a row of the map to select the token"],
+];
+const RESTING = {
+  map: "Rows: queries. Columns: keys. Each row sums to one.",
+  scores:
+    "Query-key products divided by the square root of the head size, before the softmax: " +
+    "blue is positive, orange negative.",
+  token: "Rows: heads of the selected layer. Columns: keys of this token.",
+};
+// Captions for the user's model. Single-stack architectures have source and answer in one sequence.
+const OWN = {
+  cross: "Rows: the answer. Columns: the source.",
+  encoder: "Rows: the source. Columns: the source.",
+  decoder: "Rows: the answer. Columns: earlier tokens of the answer.",
+};
+const OWN_ROW = {
+  encoder:
+    "Rows and columns: the input positions, where the answer is predicted (SOS: blanks if " +
+    "it is longer).",
+  bert: "Rows and columns: the input tokens, then the blanks (SOS) for the answer.",
+  decoder: "Rows and columns: the input tokens, then the answer so far.",
+};
+// `line`: panels that wait for their request
+const att = { shape: "map", panels: [], line: [], going: false };
 
 VIEWS.attention = {
   title: "Attention",
-  explain: "Every head of two models on one prompt, each as its own tokens. Choose a head to see it large; point at a cell for its weight or its score.",
+  explain:
+    "Attention of every head in two models on the same prompt. Select a head to enlarge " +
+    "it; hover over a cell to read its weight or score.",
   build(box) {
-    const form = kept("attention") || {}, text = (name, usual) => (typeof form[name] === "string" ? form[name] : usual);
-    att.text = el("input", { type: "text", className: "prompt", value: text("text", CAT), maxLength: 1000, required: true, spellcheck: false });
-    att.word = el("input", { type: "text", className: "word", value: text("word", "sat"), maxLength: 40, spellcheck: false });
-    att.go = el("button", { type: "submit", className: "quiet main look", textContent: "Look" });
-    att.choice = choice(SHAPES, att.shape, (value) => { att.shape = value; drawBeside(); }, "What to show");
-    const top = el("form", { className: "row asking" }, el("label", {}, "Prompt ", att.text), el("label", { title: "Whose attention is shown head by head" }, "Word ", att.word), att.go, el("span", { className: "shapes" }, att.choice));
-    top.addEventListener("submit", (event) => { event.preventDefault(); lookBeside(); });
+    const form = kept("attention") || {},
+      text = (name, usual) => (typeof form[name] === "string" ? form[name] : usual);
+    att.text = el("input", {
+      type: "text",
+      className: "prompt",
+      value: text("text", CAT),
+      maxLength: 1000,
+      required: true,
+      spellcheck: false,
+    });
+    att.word = el("input", {
+      type: "text",
+      className: "word",
+      value: text("word", "sat"),
+      maxLength: 40,
+      spellcheck: false,
+    });
+    att.go = el("button", { type: "submit", className: "quiet main look", textContent: "Run" });
+    att.choice = choice(
+      SHAPES,
+      att.shape,
+      (value) => {
+        att.shape = value;
+        drawBeside();
+      },
+      "Display",
+    );
+    const top = el(
+      "form",
+      { className: "row asking" },
+      el("label", {}, "Prompt ", att.text),
+      el(
+        "label",
+        { title: "The token whose attention is shown for every head" },
+        "Word ",
+        att.word,
+      ),
+      att.go,
+      el("span", { className: "shapes" }, att.choice),
+    );
+    top.addEventListener("submit", (event) => {
+      event.preventDefault();
+      lookBeside();
+    });
     att.panels = [0, 1].map((i) => besidePanel(i, form));
     box.append(top, el("div", { className: "beside" }, ...att.panels.map((panel) => panel.box)));
     listeners.push(besideAtOnce);
   },
-  fields() { rememberBeside(); return ["attention"]; },
-  show() { att.panels.forEach((panel) => panel.field.look()); drawBeside(); besideAtOnce(); },
-  chosen() { const panel = att.panels[1]; if (panel && panel.source === "own" && state.view === "attention") lookAtOwn(panel); },
+  fields() {
+    rememberBeside();
+    return ["attention"];
+  },
+  show() {
+    att.panels.forEach((panel) => panel.field.look());
+    drawBeside();
+    besideAtOnce();
+  },
+  chosen() {
+    const panel = att.panels[1];
+    if (panel && panel.source === "own" && state.view === "attention") lookAtOwn(panel);
+  },
 };
-function rememberBeside() { keep("attention", { text: att.text.value, word: att.word.value, models: att.panels.map((panel) => panel.field.value), source: att.panels[1].source, own: att.panels[1].sequence.value }); }
+function rememberBeside() {
+  keep("attention", {
+    text: att.text.value,
+    word: att.word.value,
+    models: att.panels.map((panel) => panel.field.value),
+    source: att.panels[1].source,
+    own: att.panels[1].sequence.value,
+  });
+}
 
 // ---------------------------------------------------------------- one model
 function besidePanel(i, form) {
-  const models = Array.isArray(form.models) ? form.models : [], panel = { i, source: i === 1 && form.source === "own" ? "own" : "pretrained", layer: 0, head: 0, at: 0, scores: new Map() };
-  panel.field = modelField({ label: i ? "Beside it" : "Model", value: typeof models[i] === "string" && models[i] ? models[i] : ["bert-base-uncased", "gpt2"][i], change: () => { panel.asker.done = true; rememberBeside(); } });
-  panel.asker = asker("attention-" + i, { begun: () => { panel.asker.done = true; }, over: (told) => {
-    lookUp([panel.field.value], true);
-    if (told.status === "done") takePretrained(panel, told.result);
-    lookOn();
-    return told.status === "done" ? [told.result.direction, told.result.note].filter(Boolean).join("; ") : "";
-  } });
-  panel.sequence = el("input", { type: "text", className: "own-sequence", value: typeof form.own === "string" ? form.own : DIGITS, maxLength: 400, spellcheck: false });
-  panel.sequence.addEventListener("input", () => { clearTimeout(panel.timer); panel.timer = setTimeout(() => { rememberBeside(); lookAtOwn(panel); }, 150); });
-  panel.kind = choice([["cross", "cross", "Where each written symbol looks in the source"], ["encoder", "encoder", "Where source symbols look in the source"], ["decoder", "decoder", "Where written symbols look in what was written before"]], "cross", () => lookAtOwn(panel), "Kind of attention");
-  panel.own = el("div", { className: "own", hidden: true }, el("label", { className: "model-field" }, "Its sequence ", panel.sequence), panel.kind, el("span", { className: "takes" }));
+  const models = Array.isArray(form.models) ? form.models : [],
+    panel = {
+      i,
+      source: i === 1 && form.source === "own" ? "own" : "pretrained",
+      layer: 0,
+      head: 0,
+      at: 0,
+      scores: new Map(),
+    };
+  panel.field = modelField({
+    label: i ? "Second model" : "Model",
+    value:
+      typeof models[i] === "string" && models[i] ? models[i] : ["bert-base-uncased", "gpt2"][i],
+    change: () => {
+      panel.asker.done = true;
+      rememberBeside();
+    },
+  });
+  panel.asker = asker("attention-" + i, {
+    begun: () => {
+      panel.asker.done = true;
+    },
+    over: (told) => {
+      lookUp([panel.field.value], true);
+      if (told.status === "done") takePretrained(panel, told.result);
+      lookOn();
+      return told.status === "done"
+        ? [told.result.direction, told.result.note].filter(Boolean).join("; ")
+        : "";
+    },
+  });
+  panel.sequence = el("input", {
+    type: "text",
+    className: "own-sequence",
+    value: typeof form.own === "string" ? form.own : DIGITS,
+    maxLength: 400,
+    spellcheck: false,
+  });
+  panel.sequence.addEventListener("input", () => {
+    clearTimeout(panel.timer);
+    panel.timer = setTimeout(() => {
+      rememberBeside();
+      lookAtOwn(panel);
+    }, 150);
+  });
+  panel.kind = choice(
+    [
+      ["cross", "cross", "Generated tokens attend to source tokens"],
+      ["encoder", "encoder", "Source tokens attend to source tokens"],
+      ["decoder", "decoder", "Generated tokens attend to earlier generated tokens"],
+    ],
+    "cross",
+    () => lookAtOwn(panel),
+    "Kind of attention",
+  );
+  panel.own = el(
+    "div",
+    { className: "own", hidden: true },
+    el("label", { className: "model-field" }, "Input sequence ", panel.sequence),
+    panel.kind,
+    el("span", { className: "takes" }),
+  );
   panel.pretrained = el("div", {}, panel.field.box, panel.asker.line);
-  panel.grid = el("div", { className: "heads-grid" }); panel.name = el("h4"); panel.canvas = el("canvas", { className: "large" }); panel.caption = el("p", { className: "caption" });
-  panel.grid.setAttribute("role", "group"); panel.grid.setAttribute("aria-label", "Heads; the arrow keys go from one to the next");
+  panel.grid = el("div", { className: "heads-grid" });
+  panel.name = el("h4");
+  panel.canvas = el("canvas", { className: "large" });
+  panel.caption = el("p", { className: "caption" });
+  panel.grid.setAttribute("role", "group");
+  panel.grid.setAttribute("aria-label", "Heads; use the arrow keys to move");
   panel.grid.addEventListener("keydown", (event) => {
-    const by = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: panel.data && -panel.data.heads, ArrowDown: panel.data && panel.data.heads }[event.key];
+    const by = {
+      ArrowLeft: -1,
+      ArrowRight: 1,
+      ArrowUp: panel.data && -panel.data.heads,
+      ArrowDown: panel.data && panel.data.heads,
+    }[event.key];
     if (!by) return;
     event.preventDefault();
     const at = panel.layer * panel.data.heads + panel.head + by;
@@ -56,43 +196,96 @@ function besidePanel(i, form) {
     chooseHead(panel, Math.floor(at / panel.data.heads), at % panel.data.heads);
     panel.grid.querySelectorAll("button")[at].focus();
   });
-  panel.nothing = el("p", { className: "hint nothing-yet", textContent: "Its heads will be here. Look fetches the model if it is not on this machine." });
-  panel.seen = el("div", { className: "heads-two", hidden: true }, panel.grid, el("div", {}, panel.name, panel.canvas, panel.caption));
-  panel.box = el("section", { className: "panel-" + i, ariaLabel: i ? "Beside it" : "A pretrained model" }, ...(i ? [el("div", { className: "row" }, choice([["pretrained", "another model"], ["own", "your model", "The model that is chosen above, on a sequence of its task"]], panel.source, (value) => { panel.source = value; rememberBeside(); toSource(panel); }, "What stands beside it"))] : [el("div", { className: "row spacer" })]), panel.pretrained, panel.own, panel.nothing, panel.seen);
-  panel.pretrained.hidden = panel.source === "own"; panel.own.hidden = panel.source !== "own";
+  panel.nothing = el("p", {
+    className: "hint nothing-yet",
+    textContent: "Press Run to download the model and show its attention heads.",
+  });
+  panel.seen = el(
+    "div",
+    { className: "heads-two", hidden: true },
+    panel.grid,
+    el("div", {}, panel.name, panel.canvas, panel.caption),
+  );
+  panel.box = el(
+    "section",
+    { className: "panel-" + i, ariaLabel: i ? "Second model" : "Pretrained model" },
+    ...(i
+      ? [
+          el(
+            "div",
+            { className: "row" },
+            choice(
+              [
+                ["pretrained", "another model"],
+                ["own", "your model", "The model selected above, on a sequence of its task"],
+              ],
+              panel.source,
+              (value) => {
+                panel.source = value;
+                rememberBeside();
+                toSource(panel);
+              },
+              "Second model",
+            ),
+          ),
+        ]
+      : [el("div", { className: "row spacer" })]),
+    panel.pretrained,
+    panel.own,
+    panel.nothing,
+    panel.seen,
+  );
+  panel.pretrained.hidden = panel.source === "own";
+  panel.own.hidden = panel.source !== "own";
   return panel;
 }
 function toSource(panel) {
-  panel.pretrained.hidden = panel.source === "own"; panel.own.hidden = panel.source !== "own";
+  panel.pretrained.hidden = panel.source === "own";
+  panel.own.hidden = panel.source !== "own";
   if (panel.source === "own") lookAtOwn(panel);
-  else if (panel.before) { panel.data = panel.before; chooseHead(panel, 0, 0); }
-  else { panel.data = null; drawPanel(panel); }
+  else if (panel.before) {
+    panel.data = panel.before;
+    chooseHead(panel, 0, 0);
+  } else {
+    panel.data = null;
+    drawPanel(panel);
+  }
 }
 function takeIn(panel, data) {
   panel.data = data;
-  panel.layer = Math.min(panel.layer, data.layers - 1); panel.head = Math.min(panel.head, data.heads - 1);
+  panel.layer = Math.min(panel.layer, data.layers - 1);
+  panel.head = Math.min(panel.head, data.heads - 1);
   panel.at = Math.max(0, Math.min(data.rows.length - 1, data.at));
   drawPanel(panel);
 }
 function takePretrained(panel, result) {
-  const names = tokenNames(result), same = panel.before && panel.before.model === result.model && panel.before.text === result.text;
+  const names = tokenNames(result),
+    same = panel.before && panel.before.model === result.model && panel.before.text === result.text;
   if (!same) panel.scores = new Map();
   panel.scores.set(result.layer + "." + result.head, result.scores);
-  panel.before = { ...result, rows: names, columns: names, causal: result.kind === "causal", at: result.word_at.length ? result.word_at[0][0] : 0 };
+  panel.before = {
+    ...result,
+    rows: names,
+    columns: names,
+    causal: result.kind === "causal",
+    at: result.word_at.length ? result.word_at[0][0] : 0,
+  };
   if (panel.source === "pretrained") takeIn(panel, panel.before);
 }
-// Tokens to be read: a blank before one is a dot, bytes are put together where they are letters.
+// Readable token names: a leading space becomes a dot, and bytes are joined to letters.
 function tokenNames(result) {
-  const letters = [...result.text], ofBytes = result.tokens.some((token) => /^[ĠĊ]/.test(token));
+  const letters = [...result.text],
+    ofBytes = result.tokens.some((token) => /^[ĠĊ]/.test(token));
   return result.tokens.map((token, i) => {
-    const [begin, end] = result.spans[i], piece = letters.slice(begin, end).join("");
+    const [begin, end] = result.spans[i],
+      piece = letters.slice(begin, end).join("");
     if (ofBytes && piece.trim()) return (token.startsWith("Ġ") ? "·" : "") + piece.trim();
     return readable(token);
   });
 }
 
-// ---------------------------------------------------------------- asking
-// Both models, one after the other: each may have to be fetched first.
+// ---------------------------------------------------------------- requests
+// Both models, one after the other, because each may need a download.
 function lookBeside() {
   rememberBeside();
   att.line = att.panels.filter((panel) => panel.source === "pretrained");
@@ -102,92 +295,272 @@ function lookBeside() {
 function lookOn() {
   const panel = att.line.shift();
   att.going = Boolean(panel);
-  if (panel) askNow(panel.asker, "attention", { model: panel.field.value, text: att.text.value, word: att.word.value }).then(() => { if (!panel.asker.busy) lookOn(); });
+  if (panel)
+    askNow(panel.asker, "attention", {
+      model: panel.field.value,
+      text: att.text.value,
+      word: att.word.value,
+    }).then(() => {
+      if (!panel.asker.busy) lookOn();
+    });
 }
 function besideAtOnce() {
   if (state.view !== "attention") return;
   if (att.panels[1].source === "own" && !att.panels[1].data) lookAtOwn(att.panels[1]);
-  for (const panel of att.panels) if (panel.source === "pretrained") atOnce(panel.asker, "attention-" + panel.i, [panel.field], () => { att.line.push(panel); if (!att.going) lookOn(); });
+  for (const panel of att.panels)
+    if (panel.source === "pretrained")
+      atOnce(panel.asker, "attention-" + panel.i, [panel.field], () => {
+        att.line.push(panel);
+        if (!att.going) lookOn();
+      });
 }
 async function lookAtOwn(panel) {
   if (!state.subject || !owner) return;
-  const mine = (panel.asked = (panel.asked || 0) + 1), words = panel.own.querySelector(".takes"), kind = panel.kind.querySelector("[aria-pressed=true]");
+  const mine = (panel.asked = (panel.asked || 0) + 1),
+    words = panel.own.querySelector(".takes"),
+    kind = panel.kind.querySelector("[aria-pressed=true]");
   let told;
-  try { told = await call("inspect", { owner, subject: state.subject, text: panel.sequence.value, view: "attention", options: { kind: kind ? kind.dataset.value : "cross", way: "own" } }); } catch (error) { told = { error: "no answer from the server; try again" }; }
+  try {
+    told = await call("inspect", {
+      owner,
+      subject: state.subject,
+      text: panel.sequence.value,
+      view: "attention",
+      options: { kind: kind ? kind.dataset.value : "cross", way: "own" },
+    });
+  } catch (error) {
+    told = { error: "the server did not respond; try again" };
+  }
   if (mine !== panel.asked || panel.source !== "own") return;
   words.classList.toggle("error", Boolean(told.error));
   words.textContent = sentenceOf(told.error || told.note || "");
-  if (told.error) return; // the picture before stays
-  for (const button of panel.kind.children) button.hidden = !told.kinds.includes(button.dataset.value);
+  if (told.error) return; // the previous result stays visible
+  for (const button of panel.kind.children)
+    button.hidden = !told.kinds.includes(button.dataset.value);
   press(panel.kind, told.kind);
-  takeIn(panel, { ...told, own: true, causal: told.kind === "decoder", model: (subjectNow() || { name: "your model" }).name, at: panel.data && panel.data.own ? panel.at : 0 });
+  takeIn(panel, {
+    ...told,
+    own: true,
+    causal: told.kind === "decoder",
+    model: (subjectNow() || { name: "your model" }).name,
+    at: panel.data && panel.data.own ? panel.at : 0,
+  });
 }
-// The scores of a head travel by themselves, when somebody wants to see them.
+// The scores of a head are requested separately, on demand.
 async function scoresOf(panel) {
-  const { data, layer, head } = panel, key = layer + 1 + "." + (head + 1);
+  const { data, layer, head } = panel,
+    key = layer + 1 + "." + (head + 1);
   if (panel.scores.has(key)) return panel.scores.get(key);
-  const told = await quietly("attention", { model: data.model, text: data.text, word: data.word, layer: layer + 1, head: head + 1 });
-  if (panel.before && panel.before.model === told.model && panel.before.text === told.text) panel.scores.set(key, told.scores);
+  const told = await quietly("attention", {
+    model: data.model,
+    text: data.text,
+    word: data.word,
+    layer: layer + 1,
+    head: head + 1,
+  });
+  if (panel.before && panel.before.model === told.model && panel.before.text === told.text)
+    panel.scores.set(key, told.scores);
   return told.scores;
 }
 
-// ---------------------------------------------------------------- drawing
-function drawBeside() { press(att.choice, att.shape); att.panels.forEach(drawPanel); }
-function chooseHead(panel, layer, head) { panel.layer = layer; panel.head = head; drawPanel(panel); }
+// ---------------------------------------------------------------- rendering
+function drawBeside() {
+  press(att.choice, att.shape);
+  att.panels.forEach(drawPanel);
+}
+function chooseHead(panel, layer, head) {
+  panel.layer = layer;
+  panel.head = head;
+  drawPanel(panel);
+}
 function drawPanel(panel) {
   const { data } = panel;
-  panel.seen.hidden = !data; panel.nothing.hidden = Boolean(data) || panel.source === "own";
+  panel.seen.hidden = !data;
+  panel.nothing.hidden = Boolean(data) || panel.source === "own";
   if (!data) return;
   panel.seen.classList.toggle("long", Math.max(data.rows.length, data.columns.length) > LONG);
-  panel.layer = Math.min(panel.layer, data.layers - 1); panel.head = Math.min(panel.head, data.heads - 1); panel.at = Math.min(panel.at, data.rows.length - 1);
-  const all = unpack(data), signature = data.layers + "x" + data.heads, possible = data.causal ? data.possible : null;
+  panel.layer = Math.min(panel.layer, data.layers - 1);
+  panel.head = Math.min(panel.head, data.heads - 1);
+  panel.at = Math.min(panel.at, data.rows.length - 1);
+  const all = unpack(data),
+    signature = data.layers + "x" + data.heads,
+    possible = data.causal ? data.possible : null;
   if (panel.grid.dataset.signature !== signature) {
     panel.grid.dataset.signature = signature;
-    panel.grid.style.gridTemplateColumns = "auto repeat(" + Math.max(4, data.heads) + ", minmax(0, 1fr))";
-    panel.grid.replaceChildren(...all.flatMap((heads, l) => [el("span", { className: "layer", textContent: l + 1, title: "layer " + (l + 1) }), ...heads.map((_, h) => {
-      const button = el("button", { type: "button", ariaLabel: "layer " + (l + 1) + ", head " + (h + 1), title: "layer " + (l + 1) + ", head " + (h + 1) }, el("canvas"));
-      button.addEventListener("click", () => chooseHead(panel, l, h));
-      return button;
-    }), ...Array.from({ length: Math.max(0, 4 - heads.length) }, () => el("span"))]));
+    panel.grid.style.gridTemplateColumns =
+      "auto repeat(" + Math.max(4, data.heads) + ", minmax(0, 1fr))";
+    panel.grid.replaceChildren(
+      ...all.flatMap((heads, l) => [
+        el("span", { className: "layer", textContent: l + 1, title: "layer " + (l + 1) }),
+        ...heads.map((_, h) => {
+          const button = el(
+            "button",
+            {
+              type: "button",
+              ariaLabel: "layer " + (l + 1) + ", head " + (h + 1),
+              title: "layer " + (l + 1) + ", head " + (h + 1),
+            },
+            el("canvas"),
+          );
+          button.addEventListener("click", () => chooseHead(panel, l, h));
+          return button;
+        }),
+        ...Array.from({ length: Math.max(0, 4 - heads.length) }, () => el("span")),
+      ]),
+    );
   }
   [...panel.grid.querySelectorAll("button")].forEach((button, i) => {
-    const l = Math.floor(i / data.heads), h = i % data.heads, chosen = l === panel.layer && h === panel.head;
-    button.setAttribute("aria-pressed", String(chosen)); button.tabIndex = chosen ? 0 : -1;
-    // One token's row, as high as the whole head: the grid stays as it is.
-    thumbnail(button.firstChild, att.shape === "token" ? { weights: all[l][h].map(() => all[l][h][panel.at]), possible: possible && all[l][h].map(() => possible[panel.at]) } : { weights: all[l][h], possible });
+    const l = Math.floor(i / data.heads),
+      h = i % data.heads,
+      chosen = l === panel.layer && h === panel.head;
+    button.setAttribute("aria-pressed", String(chosen));
+    button.tabIndex = chosen ? 0 : -1;
+    // One row of weights, drawn at the height of the head, so that the grid does not change.
+    thumbnail(
+      button.firstChild,
+      att.shape === "token"
+        ? {
+            weights: all[l][h].map(() => all[l][h][panel.at]),
+            possible: possible && all[l][h].map(() => possible[panel.at]),
+          }
+        : { weights: all[l][h], possible },
+    );
   });
   if (att.shape === "scores" && !data.own) drawScores(panel, possible);
   else drawLarge(panel, all, possible);
 }
-const place = (data, r) => data.rows[r] + " (place " + (r + 1) + ")", target = (data, k) => data.columns[k] + " (place " + (k + 1) + ")";
+const place = (data, r) => data.rows[r] + " (position " + (r + 1) + ")",
+  target = (data, k) => data.columns[k] + " (position " + (k + 1) + ")";
 function drawLarge(panel, all, possible) {
-  const { data, layer, head, at } = panel, name = "Layer " + (layer + 1) + ", head " + (head + 1);
+  const { data, layer, head, at } = panel,
+    name = "Layer " + (layer + 1) + ", head " + (head + 1);
   if (att.shape === "token") {
-    panel.name.textContent = data.rows[at] + " (place " + (at + 1) + ") in every head of layer " + (layer + 1) + " of " + shortName(data);
+    panel.name.textContent =
+      data.rows[at] +
+      " (position " +
+      (at + 1) +
+      ") in every head of layer " +
+      (layer + 1) +
+      " of " +
+      shortName(data);
     panel.caption.dataset.resting = RESTING.token;
-    matrix(panel.canvas, { weights: all[layer].map((weights) => weights[at]), rows: all[layer].map((_, h) => layer + 1 + "." + (h + 1)), columns: data.columns, possible: possible && all[layer].map(() => possible[at]), size: 34 }, {
-      caption: panel.caption, hover: (r, k) => "Head " + (layer + 1) + "." + (r + 1) + ": " + place(data, at) + " looks at " + target(data, k) + " with weight " + all[layer][r][at][k].toFixed(3) + ".",
-      choose: (r) => { att.shape = "map"; panel.head = r; drawBeside(); } });
+    matrix(
+      panel.canvas,
+      {
+        weights: all[layer].map((weights) => weights[at]),
+        rows: all[layer].map((_, h) => layer + 1 + "." + (h + 1)),
+        columns: data.columns,
+        possible: possible && all[layer].map(() => possible[at]),
+        size: 34,
+      },
+      {
+        caption: panel.caption,
+        hover: (r, k) =>
+          "Head " +
+          (layer + 1) +
+          "." +
+          (r + 1) +
+          ": " +
+          place(data, at) +
+          " attends to " +
+          target(data, k) +
+          " with weight " +
+          all[layer][r][at][k].toFixed(3) +
+          ".",
+        choose: (r) => {
+          att.shape = "map";
+          panel.head = r;
+          drawBeside();
+        },
+      },
+    );
   } else {
     const weights = all[layer][head];
     panel.name.textContent = name + " of " + shortName(data);
-    panel.caption.dataset.resting = (data.own ? (data.kinds.includes("cross") ? OWN[data.kind] : OWN_ROW[data.family] || OWN_ROW[data.kind]) + " Each row sums to one." : RESTING.map) + (att.shape === "scores" ? " These are weights; the scores of your own model are in Inspect, in the walk-through." : "");
-    matrix(panel.canvas, { weights, rows: data.rows, columns: data.columns, possible }, {
-      caption: panel.caption, hover: (r, k) => name + ": " + place(data, r) + " looks at " + target(data, k) + " with weight " + weights[r][k].toFixed(3) + ".",
-      choose: (r) => { att.shape = "token"; panel.at = r; drawBeside(); } });
+    panel.caption.dataset.resting =
+      (data.own
+        ? (data.kinds.includes("cross")
+            ? OWN[data.kind]
+            : OWN_ROW[data.family] || OWN_ROW[data.kind]) + " Each row sums to one."
+        : RESTING.map) +
+      (att.shape === "scores"
+        ? " These are weights; the scores of your model are in Inspect, Activations."
+        : "");
+    matrix(
+      panel.canvas,
+      { weights, rows: data.rows, columns: data.columns, possible },
+      {
+        caption: panel.caption,
+        hover: (r, k) =>
+          name +
+          ": " +
+          place(data, r) +
+          " attends to " +
+          target(data, k) +
+          " with weight " +
+          weights[r][k].toFixed(3) +
+          ".",
+        choose: (r) => {
+          att.shape = "token";
+          panel.at = r;
+          drawBeside();
+        },
+      },
+    );
   }
-  panel.canvas.dataset.drawn = att.shape + " " + data.model + " " + (layer + 1) + "." + (head + 1); // tests wait for it
+  // tests wait for this attribute
+  panel.canvas.dataset.drawn = att.shape + " " + data.model + " " + (layer + 1) + "." + (head + 1);
 }
 async function drawScores(panel, possible) {
-  const { data, layer, head } = panel, mine = (panel.drawing = (panel.drawing || 0) + 1), weights = unpack(data)[layer][head], name = "Layer " + (layer + 1) + ", head " + (head + 1);
+  const { data, layer, head } = panel,
+    mine = (panel.drawing = (panel.drawing || 0) + 1),
+    weights = unpack(data)[layer][head],
+    name = "Layer " + (layer + 1) + ", head " + (head + 1);
   let scores;
-  try { scores = await scoresOf(panel); } catch (error) { panel.caption.textContent = sentenceOf(error.told ? error.message : "no answer from the server; try again"); return; }
-  if (mine !== panel.drawing || panel.data !== data || panel.layer !== layer || panel.head !== head || att.shape !== "scores") return;
-  const most = Math.max(1e-9, ...scores.flatMap((row, r) => row.filter((_, k) => !possible || possible[r][k]).map(Math.abs)));
-  panel.name.textContent = name + " of " + shortName(data) + ": scores, at most ±" + number(most);
+  try {
+    scores = await scoresOf(panel);
+  } catch (error) {
+    panel.caption.textContent = sentenceOf(
+      error.told ? error.message : "the server did not respond; try again",
+    );
+    return;
+  }
+  if (
+    mine !== panel.drawing ||
+    panel.data !== data ||
+    panel.layer !== layer ||
+    panel.head !== head ||
+    att.shape !== "scores"
+  )
+    return;
+  const most = Math.max(
+    1e-9,
+    ...scores.flatMap((row, r) => row.filter((_, k) => !possible || possible[r][k]).map(Math.abs)),
+  );
+  panel.name.textContent = name + " of " + shortName(data) + ": scores, maximum ±" + number(most);
   panel.caption.dataset.resting = RESTING.scores;
-  matrix(panel.canvas, { weights: scores, rows: data.rows, columns: data.columns, possible, signed: true, most }, {
-    caption: panel.caption, hover: (r, k) => name + ": " + place(data, r) + " scores " + target(data, k) + " " + scores[r][k].toFixed(2) + ", of which the softmax over its row makes " + weights[r][k].toFixed(3) + ".",
-    choose: (r) => { att.shape = "token"; panel.at = r; drawBeside(); } });
+  matrix(
+    panel.canvas,
+    { weights: scores, rows: data.rows, columns: data.columns, possible, signed: true, most },
+    {
+      caption: panel.caption,
+      hover: (r, k) =>
+        name +
+        ": " +
+        place(data, r) +
+        ", " +
+        target(data, k) +
+        ": score " +
+        scores[r][k].toFixed(2) +
+        ", weight after the softmax " +
+        weights[r][k].toFixed(3) +
+        ".",
+      choose: (r) => {
+        att.shape = "token";
+        panel.at = r;
+        drawBeside();
+      },
+    },
+  );
   panel.canvas.dataset.drawn = "scores " + data.model + " " + (layer + 1) + "." + (head + 1);
 }

@@ -1,5 +1,6 @@
-// "Free use": any text, any model of the Hub. Gaps filled, texts continued, texts classified, a classification head trained, and a model
-// read by way of another model's tokenizer (comparison/free.py, classifier.py, mismatch.py).
+// Inference with any text and any model of the Hub: fill-mask, text generation, classification,
+// training of a classification head, and a mismatched tokenizer (comparison/free.py, classifier.py,
+// mismatch.py).
 const VERDICTS = `text,label
 a good film and a fine story,good
 what a good film,good
@@ -26,23 +27,48 @@ flat and false and without life,bad
 it made me yawn and leave,bad
 a complete waste of time,bad
 `;
-const LARGEST_CSV = 1_000_000; // bytes, as comparison/classifier.py has it
+const LARGEST_CSV = 1_000_000; // bytes; equal to the limit of comparison/classifier.py
 const free = { part: "fill", parts: {} };
 
 VIEWS.free = {
-  title: "Free use",
-  explain: "Any text, any model of the Hub: safetensors weights only, never code that a model brings. What a model would take is said before anything is fetched.",
+  title: "Inference",
+  explain:
+    "Runs any Hub model on any text. Only safetensors weights are loaded, never remote " +
+    "code. The download size is shown first.",
   build(box) {
-    const before = kept("free-part"), parts = { fill: fillPart, continue: continuePart, classify: classifyPart, train: trainPart, mismatch: mismatchPart };
+    const before = kept("free-part"),
+      parts = {
+        fill: fillPart,
+        continue: continuePart,
+        classify: classifyPart,
+        train: trainPart,
+        mismatch: mismatchPart,
+      };
     if (Object.hasOwn(parts, before)) free.part = before;
     for (const [name, make] of Object.entries(parts)) free.parts[name] = make(name);
-    free.choice = choice(Object.entries(free.parts).map(([name, part]) => [name, part.title, part.about]), free.part, toPart, "What to do");
-    box.append(el("div", { className: "row parts" }, free.choice), ...Object.values(free.parts).map((part) => part.box));
+    free.choice = choice(
+      Object.entries(free.parts).map(([name, part]) => [name, part.title, part.about]),
+      free.part,
+      toPart,
+      "Task",
+    );
+    box.append(
+      el("div", { className: "row parts" }, free.choice),
+      ...Object.values(free.parts).map((part) => part.box),
+    );
     listeners.push(freeAtOnce);
     toPart(free.part);
   },
-  fields() { free.parts[free.part].remember(); return ["free-part", "free-" + free.part]; },
-  show() { const part = free.parts[free.part]; part.fields.forEach((field) => field.look()); if (part.draw) part.draw(); freeAtOnce(); },
+  fields() {
+    free.parts[free.part].remember();
+    return ["free-part", "free-" + free.part];
+  },
+  show() {
+    const part = free.parts[free.part];
+    part.fields.forEach((field) => field.look());
+    if (part.draw) part.draw();
+    freeAtOnce();
+  },
 };
 function toPart(name) {
   free.part = name;
@@ -51,119 +77,319 @@ function toPart(name) {
   for (const [each, part] of Object.entries(free.parts)) part.box.hidden = each !== name;
   if (VIEWS.free.box.offsetParent) VIEWS.free.show();
 }
-// The first part shows something before anybody has pressed anything, where its model is here already.
-function freeAtOnce() { if (state.view === "free" && free.part === "fill") atOnce(free.parts.fill.asker, "free-fill", free.parts.fill.fields, free.parts.fill.ask); }
+// The first task runs without a click if its model is already on this machine.
+function freeAtOnce() {
+  if (state.view === "free" && free.part === "fill")
+    atOnce(free.parts.fill.asker, "free-fill", free.parts.fill.fields, free.parts.fill.ask);
+}
 
-// ---------------------------------------------------------------- what these views have in common
-// Ask without a click, once, if everything that it takes is on this machine and nothing was asked before.
+// ---------------------------------------------------------------- shared parts
+// Run once without a click if all models are on this machine and there is no stored job.
 function atOnce(asker, key, fields, ask) {
   if (asker.done || asker.busy || kept("job-" + key) || !owner || !root.offsetParent) return;
-  if (!fields.every((field) => { const row = known.get(field.value); return row && !row.sentence && row.where !== "hub"; })) return;
+  if (
+    !fields.every((field) => {
+      const row = known.get(field.value);
+      return row && !row.sentence && row.where !== "hub";
+    })
+  )
+    return;
   asker.done = true;
   ask();
 }
-// A visitor may have two questions at a time: where another one with a line is under way, the short ones come first, unless they hang.
+// An owner may have two jobs at a time. If another job with a progress line is active, wait for the
+// short jobs first, but not indefinitely.
 async function askNow(asker, kind, what) {
   asker.done = true;
-  while (!owner) await sleep(100); // the page is still being told whose it is
+  while (!owner) await sleep(100); // the owner key has not arrived yet
   if (askers.some((each) => each !== asker && each.busy)) await Promise.race([quiet, sleep(2500)]);
   await asker.ask(kind, what);
 }
-const tokensOf = (list) => el("div", { className: "tokens" }, ...list.map((token, i) => el("span", { className: "token t" + (i % 4), textContent: seenAs(token.word), title: "token " + (i + 1) + " of " + list.length + ": " + token.token + ", id " + token.id })));
+const tokensOf = (list) =>
+  el(
+    "div",
+    { className: "tokens" },
+    ...list.map((token, i) =>
+      el("span", {
+        className: "token t" + (i % 4),
+        textContent: seenAs(token.word),
+        title: "token " + (i + 1) + " of " + list.length + ": " + token.token + ", id " + token.id,
+      }),
+    ),
+  );
 const chanceOf = (x) => (x > 0 && x < 0.001 ? "< 0.1 %" : percent(x));
-// Names of tokens that begin with a blank or a line's end, to be read.
+// Readable names of tokens that start with a space or a line break.
 const readable = (token) => token.replaceAll(/[Ġ▁]/g, "·").replaceAll("Ċ", "↵");
-// Probabilities (or other shares of one) as bars: [label, value, { chosen, title, words }].
+// Probabilities (or other fractions) as bars: [label, value, { chosen, title, words }].
 function bars(rows) {
-  return el("table", { className: "shares" }, el("tbody", {}, ...rows.map(([label, value, { chosen = false, title = "", words = chanceOf(value) } = {}]) => {
-    const bar = el("i");
-    bar.style.width = Math.max(0.5, 100 * Math.min(1, Math.max(0, value))) + "%";
-    return el("tr", { className: chosen ? "chosen" : "" }, el("th", { scope: "row", textContent: label, title }), el("td", { className: "bar-of" }, bar), el("td", { className: "number", textContent: words, title: String(value) }));
-  })));
+  return el(
+    "table",
+    { className: "shares" },
+    el(
+      "tbody",
+      {},
+      ...rows.map(
+        ([label, value, { chosen = false, title = "", words = chanceOf(value) } = {}]) => {
+          const bar = el("i");
+          bar.style.width = Math.max(0.5, 100 * Math.min(1, Math.max(0, value))) + "%";
+          return el(
+            "tr",
+            { className: chosen ? "chosen" : "" },
+            el("th", { scope: "row", textContent: label, title }),
+            el("td", { className: "bar-of" }, bar),
+            el("td", { className: "number", textContent: words, title: String(value) }),
+          );
+        },
+      ),
+    ),
+  );
 }
-// What a model is called; of a folder, its last part.
-const shortName = ({ model }) => (/^[~/.]/.test(model) ? model.split("/").filter(Boolean).pop() || model : model);
-const hints = (notes) => notes.map((text) => el("p", { className: "hint", textContent: sentenceOf(text) }));
-const said = (result) => "Answered by " + result.model + (result.parameters ? ", " + plural(result.parameters, "parameter") : "");
-// A form on the left and what came of it on the right. Controls are [key, label, element, title]; what they hold is remembered. `after` makes what stands below the first.
-function freePart(name, { title, about, button, kind, models, controls, what, empty, after = null, begun = () => {}, rows = () => {}, over = () => "" }) {
-  const memoryOf = kept("free-" + name) || {}, inputs = {};
-  const part = { name, title, about, inputs, out: el("div", { className: "out" }, el("p", { className: "hint", textContent: empty })) };
-  const remember = () => keep("free-" + name, { ...Object.fromEntries(part.fields.map((field, i) => ["model" + i, field.value])), ...Object.fromEntries(Object.entries(inputs).map(([key, input]) => [key, input.value])) });
-  part.fields = models.map(([label, value], i) => modelField({ label, value: memoryOf["model" + i] || value, change: () => { part.asker.done = true; remember(); } }));
-  part.asker = asker("free-" + name, { begun: (asked, anew) => { part.asker.done = true; part.fresh = true; begun(part, asked, anew); }, rows: (list, told, asked) => { rows(part, list, asked); }, over: (told, asked) => {
-    lookUp(part.fields.map((field) => field.value), true); // what was fetched is on this machine now
-    return over(part, told, asked);
-  } });
+// The name of a model; for a folder, the last part of its path.
+const shortName = ({ model }) =>
+  /^[~/.]/.test(model) ? model.split("/").filter(Boolean).pop() || model : model;
+const hints = (notes) =>
+  notes.map((text) => el("p", { className: "hint", textContent: sentenceOf(text) }));
+const said = (result) =>
+  "Model: " +
+  result.model +
+  (result.parameters ? ", " + plural(result.parameters, "parameter") : "");
+// A form on the left and its result on the right. Controls are [key, label, element, title]; their
+// values are stored. `after` creates the elements below the first control.
+function freePart(
+  name,
+  {
+    title,
+    about,
+    button,
+    kind,
+    models,
+    controls,
+    what,
+    empty,
+    after = null,
+    begun = () => {},
+    rows = () => {},
+    over = () => "",
+  },
+) {
+  const memoryOf = kept("free-" + name) || {},
+    inputs = {};
+  const part = {
+    name,
+    title,
+    about,
+    inputs,
+    out: el("div", { className: "out" }, el("p", { className: "hint", textContent: empty })),
+  };
+  const remember = () =>
+    keep("free-" + name, {
+      ...Object.fromEntries(part.fields.map((field, i) => ["model" + i, field.value])),
+      ...Object.fromEntries(Object.entries(inputs).map(([key, input]) => [key, input.value])),
+    });
+  part.fields = models.map(([label, value], i) =>
+    modelField({
+      label,
+      value: memoryOf["model" + i] || value,
+      change: () => {
+        part.asker.done = true;
+        remember();
+      },
+    }),
+  );
+  part.asker = asker("free-" + name, {
+    begun: (asked, anew) => {
+      part.asker.done = true;
+      part.fresh = true;
+      begun(part, asked, anew);
+    },
+    rows: (list, told, asked) => {
+      rows(part, list, asked);
+    },
+    over: (told, asked) => {
+      lookUp(
+        part.fields.map((field) => field.value),
+        true,
+      ); // the downloaded models are now on this machine
+      return over(part, told, asked);
+    },
+  });
   const labels = controls.map(([key, label, input, hint = ""]) => {
     inputs[key] = input;
     if (typeof memoryOf[key] === "string") input.value = memoryOf[key];
-    input.addEventListener("input", remember); input.addEventListener("change", remember);
-    return el("label", { title: hint, className: input.tagName === "TEXTAREA" || input.type === "text" ? "long" : "" }, label, input);
+    input.addEventListener("input", remember);
+    input.addEventListener("change", remember);
+    return el(
+      "label",
+      {
+        title: hint,
+        className: input.tagName === "TEXTAREA" || input.type === "text" ? "long" : "",
+      },
+      label,
+      input,
+    );
   });
   part.go = el("button", { type: "submit", className: "quiet main", textContent: button });
   part.ask = () => askNow(part.asker, kind, what(part));
-  const form = el("form", { className: "numbers" }, ...part.fields.map((field) => field.box), ...labels.slice(0, 1), ...(after ? [after(part)] : []), ...labels.slice(1), part.go);
-  form.addEventListener("submit", (event) => { event.preventDefault(); remember(); part.ask(); });
-  part.box = el("div", { className: "columns part-" + name, hidden: true }, el("section", { className: "side", ariaLabel: title }, form), el("section", { className: "main-part", ariaLabel: "What came of it" }, part.asker.line, part.out));
+  const form = el(
+    "form",
+    { className: "numbers" },
+    ...part.fields.map((field) => field.box),
+    ...labels.slice(0, 1),
+    ...(after ? [after(part)] : []),
+    ...labels.slice(1),
+    part.go,
+  );
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    remember();
+    part.ask();
+  });
+  part.box = el(
+    "div",
+    { className: "columns part-" + name, hidden: true },
+    el("section", { className: "side", ariaLabel: title }, form),
+    el("section", { className: "main-part", ariaLabel: "Result" }, part.asker.line, part.out),
+  );
   part.remember = remember;
   return part;
 }
-const textBox = (value, rows = 3) => el("textarea", { value, rows, maxLength: 4000, required: true, spellcheck: false });
-const numberBox = (value, min, max, step = 1) => el("input", { type: "number", value, min, max, step, required: true });
+const textBox = (value, rows = 3) =>
+  el("textarea", { value, rows, maxLength: 4000, required: true, spellcheck: false });
+const numberBox = (value, min, max, step = 1) =>
+  el("input", { type: "number", value, min, max, step, required: true });
 const whole = (input) => Math.round(+input.value);
 
-// ---------------------------------------------------------------- gaps
+// ---------------------------------------------------------------- fill-mask
 function fillPart(name) {
   return freePart(name, {
-    title: "Fill gaps", about: "The fill-mask pipeline: what could stand in each gap", button: "Fill", kind: "free",
+    title: "Fill-mask",
+    about: "The fill-mask pipeline: predictions for each masked token",
+    button: "Run",
+    kind: "free",
     models: [["Model", "bert-base-uncased"]],
-    controls: [["text", "Text; [MASK] is a gap", textBox("The capital of France is [MASK].")], ["top_k", "Candidates", numberBox(5, 1, 50)]],
-    what: (part) => ({ task: "fill-mask", model: part.fields[0].value, text: part.inputs.text.value, top_k: whole(part.inputs.top_k) }),
-    empty: "What could stand in each gap of the text will be here, with its probability.",
+    controls: [
+      ["text", "Text with [MASK]", textBox("The capital of France is [MASK].")],
+      ["top_k", "Candidates", numberBox(5, 1, 50)],
+    ],
+    what: (part) => ({
+      task: "fill-mask",
+      model: part.fields[0].value,
+      text: part.inputs.text.value,
+      top_k: whole(part.inputs.top_k),
+    }),
+    empty: "Predictions for each [MASK], with probabilities.",
     over(part, told) {
       if (told.status !== "done") return "";
       const { result } = told;
-      part.out.replaceChildren(el("h4", { textContent: "As " + shortName(result) + " reads it: " + plural(result.tokens.length, "token") }), tokensOf(result.tokens),
-        ...result.gaps.flatMap((gap, i) => [el("h4", { textContent: result.gaps.length > 1 ? "Gap " + (i + 1) + ", token " + (gap.place + 1) : "In the gap, token " + (gap.place + 1) }), bars(gap.candidates.map((each, k) => [seenAs(each.word), each.probability, { chosen: k === 0, title: each.text }]))]),
-        ...hints(result.notes));
+      part.out.replaceChildren(
+        el("h4", {
+          textContent:
+            "Input of " + shortName(result) + ": " + plural(result.tokens.length, "token"),
+        }),
+        tokensOf(result.tokens),
+        ...result.gaps.flatMap((gap, i) => [
+          el("h4", {
+            textContent:
+              result.gaps.length > 1
+                ? "Mask " + (i + 1) + ", token " + (gap.place + 1)
+                : "Mask, token " + (gap.place + 1),
+          }),
+          bars(
+            gap.candidates.map((each, k) => [
+              seenAs(each.word),
+              each.probability,
+              { chosen: k === 0, title: each.text },
+            ]),
+          ),
+        ]),
+        ...hints(result.notes),
+      );
       return said(result);
     },
   });
 }
 
-// ---------------------------------------------------------------- continuing
+// ---------------------------------------------------------------- text generation
 function continuePart(name) {
   const part = freePart(name, {
-    title: "Continue", about: "The text-generation pipeline: token by token, each with what could have stood there", button: "Continue", kind: "free",
+    title: "Text generation",
+    about: "The text-generation pipeline, with alternatives for each token",
+    button: "Generate",
+    kind: "free",
     models: [["Model", "gpt2"]],
     controls: [
       ["text", "Text", textBox("The capital of France is")],
-      ["new_tokens", "Tokens to write", numberBox(40, 1, 200)], ["top_k", "Candidates shown", numberBox(8, 1, 50)],
-      ["way", "Each token", el("select", {}, new Option("the most probable", "greedy"), new Option("drawn by chance", "drawn"))],
-      ["temperature", "Temperature, if drawn", numberBox(1, 0.01, 5, "any"), "Divides the logits: below 1 the probable ones gain"],
-      ["top_p", "Top p, if drawn", numberBox(1, 0.01, 1, "any"), "Draw among the fewest tokens that hold this much probability"], ["seed", "Seed, if drawn", numberBox(0, 0, 2147483647)],
+      ["new_tokens", "New tokens", numberBox(40, 1, 200)],
+      ["top_k", "Candidates displayed", numberBox(8, 1, 50)],
+      [
+        "way",
+        "Decoding",
+        el("select", {}, new Option("greedy", "greedy"), new Option("sampling", "drawn")),
+      ],
+      [
+        "temperature",
+        "Temperature (sampling)",
+        numberBox(1, 0.01, 5, "any"),
+        "Divides the logits; values below 1 favour probable tokens",
+      ],
+      [
+        "top_p",
+        "Top p (sampling)",
+        numberBox(1, 0.01, 1, "any"),
+        "Samples from the smallest set of tokens with this total probability",
+      ],
+      ["seed", "Seed (sampling)", numberBox(0, 0, 2147483647)],
     ],
-    what: ({ fields, inputs }) => ({ task: "text-generation", model: fields[0].value, text: inputs.text.value, new_tokens: whole(inputs.new_tokens), top_k: whole(inputs.top_k), way: inputs.way.value, ...(inputs.way.value === "drawn" ? { temperature: +inputs.temperature.value, top_p: +inputs.top_p.value, seed: whole(inputs.seed) } : {}) }),
-    empty: "The text will grow here token by token. Each token can be pointed at: what else could have stood there, and how probable it was.",
+    what: ({ fields, inputs }) => ({
+      task: "text-generation",
+      model: fields[0].value,
+      text: inputs.text.value,
+      new_tokens: whole(inputs.new_tokens),
+      top_k: whole(inputs.top_k),
+      way: inputs.way.value,
+      ...(inputs.way.value === "drawn"
+        ? {
+            temperature: +inputs.temperature.value,
+            top_p: +inputs.top_p.value,
+            seed: whole(inputs.seed),
+          }
+        : {}),
+    }),
+    empty: "The generated text. Hover over a token to see its probability and the alternatives.",
     rows: writtenRows,
     over(part, told) {
       if (told.status !== "done") return "";
-      part.ended.textContent = "Written by " + shortName(told.result) + "; " + told.result.ended + ".";
+      part.ended.textContent =
+        "Generated by " + shortName(told.result) + "; " + told.result.ended + ".";
       return said(told.result);
     },
   });
-  const chance = () => { for (const key of ["temperature", "top_p", "seed"]) part.inputs[key].disabled = part.inputs.way.value !== "drawn"; };
+  const chance = () => {
+    for (const key of ["temperature", "top_p", "seed"])
+      part.inputs[key].disabled = part.inputs.way.value !== "drawn";
+  };
   part.inputs.way.addEventListener("change", chance);
   chance();
   return part;
 }
 function writtenRows(part, rows, asked) {
-  if (part.fresh) { // the text before stays until the first token of the next
-    part.fresh = false; part.written = []; part.at = null;
-    part.text = el("div", { className: "written" }, el("span", { className: "prompt", textContent: asked.text }));
-    part.text.setAttribute("role", "group"); part.text.setAttribute("aria-label", "What was written; the arrow keys go from token to token");
-    part.there = el("div", { className: "there" }); part.ended = el("p", { className: "hint" });
+  if (part.fresh) {
+    // the previous text stays until the first new token
+    part.fresh = false;
+    part.written = [];
+    part.at = null;
+    part.text = el(
+      "div",
+      { className: "written" },
+      el("span", { className: "prompt", textContent: asked.text }),
+    );
+    part.text.setAttribute("role", "group");
+    part.text.setAttribute(
+      "aria-label",
+      "Generated text; use the arrow keys to move between tokens",
+    );
+    part.there = el("div", { className: "there" });
+    part.ended = el("p", { className: "hint" });
     part.out.replaceChildren(part.text, part.ended, part.there);
     part.text.addEventListener("keydown", (event) => {
       const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
@@ -173,67 +399,171 @@ function writtenRows(part, rows, asked) {
     });
   }
   for (const row of rows) {
-    const at = part.written.length, token = el("button", { type: "button", className: "next", textContent: row.text || (row.word.includes("\ufffd") ? "" : seenAs(row.word)), title: chanceOf(row.probability) });
+    const at = part.written.length,
+      token = el("button", {
+        type: "button",
+        className: "next",
+        textContent: row.text || (row.word.includes("\ufffd") ? "" : seenAs(row.word)),
+        title: chanceOf(row.probability),
+      });
     if (!row.text) token.classList.add("no-text");
     token.style.setProperty("--sure", Math.round(6 + 44 * row.probability) + "%");
-    token.addEventListener("pointerenter", () => pointAt(part, at)); token.addEventListener("focus", () => pointAt(part, at)); token.addEventListener("click", () => pointAt(part, at));
+    token.addEventListener("pointerenter", () => pointAt(part, at));
+    token.addEventListener("focus", () => pointAt(part, at));
+    token.addEventListener("click", () => pointAt(part, at));
     part.written.push({ row, token });
     part.text.append(token);
   }
-  part.ended.textContent = "The darker a token, the more probable it was. Point at one, or use the arrow keys.";
-  if (part.written.length) pointAt(part, part.asker.busy && !part.text.matches(":hover, :focus-within") ? part.written.length - 1 : part.at ?? part.written.length - 1);
+  part.ended.textContent =
+    "Darker tokens have a higher probability. Hover over a token or use the arrow keys.";
+  if (part.written.length)
+    pointAt(
+      part,
+      part.asker.busy && !part.text.matches(":hover, :focus-within")
+        ? part.written.length - 1
+        : (part.at ?? part.written.length - 1),
+    );
 }
 function pointAt(part, at, focus = false) {
   if (part.at === at && part.there.dataset.at === String(at)) return;
-  part.at = at; part.there.dataset.at = at;
-  part.written.forEach(({ token }, i) => { token.tabIndex = i === at ? 0 : -1; token.classList.toggle("at", i === at); });
+  part.at = at;
+  part.there.dataset.at = at;
+  part.written.forEach(({ token }, i) => {
+    token.tabIndex = i === at ? 0 : -1;
+    token.classList.toggle("at", i === at);
+  });
   const { row, token } = part.written[at];
-  part.there.replaceChildren(el("h4", { textContent: "Token " + row.n + ", " + seenAs(row.word) + ": " + chanceOf(row.probability) }), bars(row.candidates.map((each) => [seenAs(each.word), each.probability, { chosen: each.id === row.id, title: each.token + ", id " + each.id }])),
-    ...(row.candidates.some((each) => each.id === row.id) ? [] : hints(["what was drawn is not among these: it was less probable"])));
+  part.there.replaceChildren(
+    el("h4", {
+      textContent: "Token " + row.n + ", " + seenAs(row.word) + ": " + chanceOf(row.probability),
+    }),
+    bars(
+      row.candidates.map((each) => [
+        seenAs(each.word),
+        each.probability,
+        { chosen: each.id === row.id, title: each.token + ", id " + each.id },
+      ]),
+    ),
+    ...(row.candidates.some((each) => each.id === row.id)
+      ? []
+      : hints(["the sampled token is not in this list, because it was less probable"])),
+  );
   if (focus) token.focus();
 }
 
-// ---------------------------------------------------------------- classifying
+// ---------------------------------------------------------------- classification
 function classifyPart(name) {
   return freePart(name, {
-    title: "Classify", about: "The text-classification pipeline; without a trained head, ten heads drawn by chance", button: "Classify", kind: "classify",
+    title: "Classify",
+    about:
+      "The text-classification pipeline; without a trained head, ten randomly initialized heads",
+    button: "Classify",
+    kind: "classify",
     models: [["Model", "bert-base-uncased"]],
     controls: [["text", "Text", textBox("what a good film")]],
     what: (part) => ({ model: part.fields[0].value, text: part.inputs.text.value }),
-    empty: "The labels will be here. A model without a classification head, as bert-base-uncased is, gets ten heads drawn by chance: what they say is worth nothing, and that is to be seen. distilbert/distilbert-base-uncased-finetuned-sst-2-english brings a trained one; the next part trains one.",
+    empty:
+      "The predicted labels. A model without a classification head, such as " +
+      "bert-base-uncased, gets ten randomly initialized heads, whose predictions are " +
+      "meaningless. distilbert/distilbert-base-uncased-finetuned-sst-2-english has a " +
+      "trained head; Train a head trains one.",
     over(part, told) {
       if (told.status !== "done") return "";
       const { result } = told;
-      part.out.replaceChildren(...(result.trained
-        ? [el("h4", { textContent: "What the head of " + shortName(result) + " says" }), bars(result.labels.map((each, i) => [each.label, each.probability, { chosen: i === 0 }])), el("h4", { textContent: "As the model reads it" }), tokensOf(result.tokens)]
-        : [el("h4", { textContent: "Ten heads on " + shortName(result) + " that nobody has trained" }), bars(result.heads.map((head) => ["seed " + head.seed + ": " + head.label, head.probability, { title: "A head drawn with this seed" }]))]), ...hints(result.notes));
-      return "Answered by " + result.model;
+      part.out.replaceChildren(
+        ...(result.trained
+          ? [
+              el("h4", { textContent: "Predictions of " + shortName(result) }),
+              bars(
+                result.labels.map((each, i) => [each.label, each.probability, { chosen: i === 0 }]),
+              ),
+              el("h4", { textContent: "Input tokens" }),
+              tokensOf(result.tokens),
+            ]
+          : [
+              el("h4", { textContent: "Ten randomly initialized heads on " + shortName(result) }),
+              bars(
+                result.heads.map((head) => [
+                  "seed " + head.seed + ": " + head.label,
+                  head.probability,
+                  { title: "A head initialized with this seed" },
+                ]),
+              ),
+            ]),
+        ...hints(result.notes),
+      );
+      return "Model: " + result.model;
     },
   });
 }
 
-// ---------------------------------------------------------------- a head of one's own
+// ---------------------------------------------------------------- training a head
 function trainPart(name) {
   const part = freePart(name, {
-    title: "Train a head", about: "A fresh classification head, trained on a few labelled texts", button: "Train", kind: "train-classifier",
+    title: "Train a head",
+    about: "Trains a new classification head on labelled texts",
+    button: "Train",
+    kind: "train-classifier",
     models: [["Model", "bert-base-uncased"]],
     controls: [
-      ["csv", "Labelled texts, as CSV with the columns text and label", Object.assign(textBox(VERDICTS, 9), { maxLength: LARGEST_CSV, wrap: "off" })],
-      ["sentence", "Asked before and after", el("input", { type: "text", value: "a good film", required: true, maxLength: 1000 })],
-      ["train", "Trained", el("select", {}, new Option("all of it", "all"), new Option("the head alone", "head")), "The head alone is quicker and takes less memory"],
-      ["epochs", "Epochs", el("input", { type: "number", min: 1, max: 100, step: 1, placeholder: "auto" }), "Times through the texts; left empty, as many as make about 60 steps"],
-      ["learning_rate", "Learning rate", el("input", { type: "number", min: 1e-7, max: 0.1, step: "any", placeholder: "usual" }), "Left empty: 5e-5, or 3e-3 for the head alone"],
+      [
+        "csv",
+        "Labelled texts, as CSV with the columns text and label",
+        Object.assign(textBox(VERDICTS, 9), { maxLength: LARGEST_CSV, wrap: "off" }),
+      ],
+      [
+        "sentence",
+        "Test sentence",
+        el("input", { type: "text", value: "a good film", required: true, maxLength: 1000 }),
+      ],
+      [
+        "train",
+        "Train",
+        el("select", {}, new Option("all weights", "all"), new Option("head only", "head")),
+        "Head only is faster and needs less memory",
+      ],
+      [
+        "epochs",
+        "Epochs",
+        el("input", { type: "number", min: 1, max: 100, step: 1, placeholder: "auto" }),
+        "Passes over the texts; if empty, about 60 steps",
+      ],
+      [
+        "learning_rate",
+        "Learning rate",
+        el("input", { type: "number", min: 1e-7, max: 0.1, step: "any", placeholder: "default" }),
+        "If empty: 5e-5, or 3e-3 for head only",
+      ],
     ],
-    what: ({ fields, inputs }) => ({ model: fields[0].value, csv: inputs.csv.value, sentence: inputs.sentence.value, train: inputs.train.value, ...(inputs.epochs.value ? { epochs: whole(inputs.epochs) } : {}), ...(inputs.learning_rate.value ? { learning_rate: +inputs.learning_rate.value } : {}) }),
-    empty: "How it learns will be here: a fifth of the texts is held out and never trained on. The same sentence is asked before and after.",
+    what: ({ fields, inputs }) => ({
+      model: fields[0].value,
+      csv: inputs.csv.value,
+      sentence: inputs.sentence.value,
+      train: inputs.train.value,
+      ...(inputs.epochs.value ? { epochs: whole(inputs.epochs) } : {}),
+      ...(inputs.learning_rate.value ? { learning_rate: +inputs.learning_rate.value } : {}),
+    }),
+    empty:
+      "The training curves. One fifth of the texts is held out; the test sentence is " +
+      "classified before and after training.",
     after(part) {
-      const file = el("input", { type: "file", accept: ".csv,text/csv", className: "unseen" }), open = el("button", { type: "button", className: "quiet open-csv", textContent: "Open a CSV file" }), problem = el("span", { className: "takes error" });
+      const file = el("input", { type: "file", accept: ".csv,text/csv", className: "unseen" }),
+        open = el("button", {
+          type: "button",
+          className: "quiet open-csv",
+          textContent: "Open a CSV file",
+        }),
+        problem = el("span", { className: "takes error" });
       open.addEventListener("click", () => file.click());
-      file.setAttribute("aria-label", "A CSV file"); file.tabIndex = -1;
+      file.setAttribute("aria-label", "A CSV file");
+      file.tabIndex = -1;
       file.addEventListener("change", async () => {
         const chosen = file.files[0];
         file.value = "";
-        problem.textContent = chosen && chosen.size > LARGEST_CSV ? chosen.name + " is larger than " + bytes(LARGEST_CSV) + "; give at most 2,000 rows." : "";
+        problem.textContent =
+          chosen && chosen.size > LARGEST_CSV
+            ? chosen.name + " is larger than " + bytes(LARGEST_CSV) + "; the limit is 2,000 rows."
+            : "";
         if (!chosen || problem.textContent) return;
         part.inputs.csv.value = await chosen.text();
         part.remember();
@@ -241,7 +571,11 @@ function trainPart(name) {
       return el("div", { className: "from-file" }, open, file, problem);
     },
     rows(part, rows) {
-      if (part.fresh) { part.fresh = false; part.looks = []; part.result = null; }
+      if (part.fresh) {
+        part.fresh = false;
+        part.looks = [];
+        part.result = null;
+      }
       part.looks.push(...rows);
       drawTraining(part);
     },
@@ -249,63 +583,283 @@ function trainPart(name) {
       if (told.status !== "done") return "";
       part.result = told.result;
       drawTraining(part);
-      return "Trained " + plural(told.result.steps, "step") + " in " + duration(told.result.seconds);
+      return (
+        "Trained " + plural(told.result.steps, "step") + " in " + duration(told.result.seconds)
+      );
     },
   });
-  part.draw = () => { if (part.looks) drawTraining(part); };
+  part.draw = () => {
+    if (part.looks) drawTraining(part);
+  };
   return part;
 }
 function drawTraining(part) {
   if (!part.score) {
-    Object.assign(part, { score: el("canvas", { className: "head-score" }), loss: el("canvas", { className: "head-loss" }), told: el("div") });
-    for (const [canvas, text] of [[part.score, "Share of held-out texts that get their label, by step"], [part.loss, "Loss by step"]]) { canvas.setAttribute("role", "img"); canvas.setAttribute("aria-label", text); }
-    const chart = (title, canvas) => el("figure", {}, el("figcaption", { textContent: title }), canvas);
-    part.out.replaceChildren(el("div", { className: "charts" }, chart("Right on held-out texts", part.score), chart("Loss (logarithmic)", part.loss)), part.told);
+    Object.assign(part, {
+      score: el("canvas", { className: "head-score" }),
+      loss: el("canvas", { className: "head-loss" }),
+      told: el("div"),
+    });
+    for (const [canvas, text] of [
+      [part.score, "Accuracy on held-out texts by step"],
+      [part.loss, "Loss by step"],
+    ]) {
+      canvas.setAttribute("role", "img");
+      canvas.setAttribute("aria-label", text);
+    }
+    const chart = (title, canvas) =>
+      el("figure", {}, el("figcaption", { textContent: title }), canvas);
+    part.out.replaceChildren(
+      el(
+        "div",
+        { className: "charts" },
+        chart("Accuracy on held-out texts", part.score),
+        chart("Loss (logarithmic)", part.loss),
+      ),
+      part.told,
+    );
   }
   const last = part.looks[part.looks.length - 1];
   if (!last) return;
   if (part.score.clientWidth) {
-    const most = Math.max(10, last.step), losses = part.looks.filter((row) => row.loss).map((row) => [row.step, Math.log10(Math.max(row.loss, 1e-6))]);
-    lines(part.score, [part.looks.map((row) => [row.step, row.held_out_accuracy])], [0, 1], [[0, "0"], [0.5, "50 %"], [1, "100 %"]], most);
-    const low = Math.floor(Math.min(-1, ...losses.map(([, v]) => v))), high = Math.max(0.5, ...losses.map(([, v]) => v)), ticks = [];
+    const most = Math.max(10, last.step),
+      losses = part.looks
+        .filter((row) => row.loss)
+        .map((row) => [row.step, Math.log10(Math.max(row.loss, 1e-6))]);
+    lines(
+      part.score,
+      [part.looks.map((row) => [row.step, row.held_out_accuracy])],
+      [0, 1],
+      [
+        [0, "0"],
+        [0.5, "50 %"],
+        [1, "100 %"],
+      ],
+      most,
+    );
+    const low = Math.floor(Math.min(-1, ...losses.map(([, v]) => v))),
+      high = Math.max(0.5, ...losses.map(([, v]) => v)),
+      ticks = [];
     for (let e = low; e <= high; e++) ticks.push([e, String(+(10 ** e).toPrecision(1))]);
     lines(part.loss, [losses], [low, high + 0.1], ticks, most);
-    part.score.drawn = part.looks; // tests read it
+    part.score.drawn = part.looks; // tests read this property
   }
   const { result } = part;
-  if (!result) { part.told.replaceChildren(el("p", { className: "verdict", textContent: "Step " + last.step + ": " + percent(last.held_out_accuracy) + " of " + plural(last.n, "held-out text") + " right." })); return; }
+  if (!result) {
+    part.told.replaceChildren(
+      el("p", {
+        className: "verdict",
+        textContent:
+          "Step " +
+          last.step +
+          ": " +
+          percent(last.held_out_accuracy) +
+          " of " +
+          plural(last.n, "held-out text") +
+          " correct.",
+      }),
+    );
+    return;
+  }
   if (part.told.of === result) return;
   part.told.of = result;
-  const held = result.held_out, asked = (title, rows) => el("div", {}, el("h4", { textContent: title }), bars(rows.map((each, i) => [each.label, each.probability, { chosen: i === 0 }])));
-  const more = el("button", { type: "button", className: "quiet", textContent: "Ask it more" });
-  more.addEventListener("click", () => { const to = free.parts.classify; to.fields[0].value = result.folder; to.inputs.text.value = result.sentence; to.remember(); toPart("classify"); to.ask(); });
+  const held = result.held_out,
+    asked = (title, rows) =>
+      el(
+        "div",
+        {},
+        el("h4", { textContent: title }),
+        bars(rows.map((each, i) => [each.label, each.probability, { chosen: i === 0 }])),
+      );
+  const more = el("button", {
+    type: "button",
+    className: "quiet",
+    textContent: "Classify another text",
+  });
+  more.addEventListener("click", () => {
+    const to = free.parts.classify;
+    to.fields[0].value = result.folder;
+    to.inputs.text.value = result.sentence;
+    to.remember();
+    toPart("classify");
+    to.ask();
+  });
   part.told.replaceChildren(
-    el("p", { className: "verdict", textContent: "Held out: " + held.right + " of " + held.n + " right, " + percent(held.accuracy) + ", 95 % interval " + percent(held.low) + " to " + percent(held.high) + ". Chance is " + percent(result.chance) + ", always the most frequent label " + percent(result.most_frequent) + "." }),
-    el("p", { className: "hint", textContent: "“" + result.sentence + "”, asked of the head before it was trained, and after:" }),
-    el("div", { className: "charts" }, asked("Before: " + result.before.note, result.before.labels), asked("After " + plural(result.steps, "step") + " on " + plural(result.training_rows, "text"), result.after.labels)),
-    el("p", { className: "hint", textContent: plural(result.trained_parameters, "parameter") + " trained; about " + bytes(result.memory_estimate) + " of memory." }), ...hints(result.notes), ...(result.folder ? [more] : []));
+    el("p", {
+      className: "verdict",
+      textContent:
+        "Held out: " +
+        held.right +
+        " of " +
+        held.n +
+        " correct, " +
+        percent(held.accuracy) +
+        ", 95 % interval " +
+        percent(held.low) +
+        " to " +
+        percent(held.high) +
+        ". Chance is " +
+        percent(result.chance) +
+        ", always the most frequent label " +
+        percent(result.most_frequent) +
+        ".",
+    }),
+    el("p", {
+      className: "hint",
+      textContent: "“" + result.sentence + "”, before and after training:",
+    }),
+    el(
+      "div",
+      { className: "charts" },
+      asked("Before: " + result.before.note, result.before.labels),
+      asked(
+        "After " + plural(result.steps, "step") + " on " + plural(result.training_rows, "text"),
+        result.after.labels,
+      ),
+    ),
+    el("p", {
+      className: "hint",
+      textContent:
+        plural(result.trained_parameters, "parameter") +
+        " trained; about " +
+        bytes(result.memory_estimate) +
+        " of memory.",
+    }),
+    ...hints(result.notes),
+    ...(result.folder ? [more] : []),
+  );
 }
 
-// ---------------------------------------------------------------- the wrong tokenizer
+// ---------------------------------------------------------------- tokenizer mismatch
 function mismatchPart(name) {
   return freePart(name, {
-    title: "Wrong tokenizer", about: "A model reads a text by way of another model's tokenizer", button: "Compare", kind: "mismatch",
-    models: [["Model", "gpt2"], ["Tokenizer of", "bert-base-uncased"]],
-    controls: [["text", "Text", Object.assign(textBox(""), { required: false, placeholder: "Left empty: a sentence that suits the model" }), "A model that fills gaps needs a [MASK] in it"]],
-    what: ({ fields, inputs }) => ({ model: fields[0].value, tokenizer: fields[1].value, ...(inputs.text.value.trim() ? { text: inputs.text.value } : {}) }),
-    empty: "A model knows numbers, not words: here the numbers come from its own tokenizer first, and from another model's after that.",
+    title: "Tokenizer mismatch",
+    about: "A model with the tokenizer of another model",
+    button: "Run",
+    kind: "mismatch",
+    models: [
+      ["Model", "gpt2"],
+      ["Tokenizer of", "bert-base-uncased"],
+    ],
+    controls: [
+      [
+        "text",
+        "Text",
+        Object.assign(textBox(""), {
+          required: false,
+          placeholder: "If empty: an example for the model",
+        }),
+        "A masked language model needs a [MASK] in the text",
+      ],
+    ],
+    what: ({ fields, inputs }) => ({
+      model: fields[0].value,
+      tokenizer: fields[1].value,
+      ...(inputs.text.value.trim() ? { text: inputs.text.value } : {}),
+    }),
+    empty:
+      "A model receives token ids, not words. The same text is encoded with its own " +
+      "tokenizer and with that of another model.",
     over(part, told) {
       if (told.status !== "done") return "";
-      const { result } = told, mark = (text, title) => el("span", { className: "row-name", textContent: text, title });
-      const readBy = (title, side) => el("section", {}, el("h4", { textContent: title }),
-        el("div", { className: "pairs" }, el("span", { className: "pair names" }, mark("piece", ""), mark("id", "The number that reaches the model"), mark("to the model", "What the model's own tokenizer calls this number")),
-          ...side.tokens.map((token) => { const same = token.in_range && token.to_the_model === token.token; return el("span", { className: "pair" + (same ? "" : " differs"), title: !token.in_range ? "beyond the model's embedding: there is no such row, so it is left out" : same ? "the model takes it for what it is" : "the model takes it for something else" }, el("span", { textContent: readable(token.token) }), el("span", { className: "id", textContent: token.id.toLocaleString("en") }), el("span", { textContent: !token.in_range ? "✗ none" : (same ? "= " : "≠ ") + readable(token.to_the_model || "unused") })); })),
-        el("dl", {}, el("dt", { textContent: result.kind === "causal" ? "goes on" : "fills in" }), el("dd", {}, el("code", { className: "raw", textContent: seenAs(side.answer) })),
-          ...(side.answer_by_own !== side.answer ? [el("dt", { textContent: "by its own", title: "The same numbers, decoded by the model's own tokenizer" }), el("dd", {}, el("code", { className: "raw", textContent: seenAs(side.answer_by_own) }))] : []),
-          ...(side.surprise === null ? [] : [el("dt", { textContent: "surprise", title: "The mean negative log-probability of the text after its first token" }), el("dd", { textContent: number(side.surprise) + " nats a token" })])),
-        ...(side.candidates.length ? [bars(side.candidates.map((each, i) => [seenAs(each.word), each.probability, { chosen: i === 0, title: "id " + each.id + ", by the model's own tokenizer " + each.by_own }]))] : []));
-      part.out.replaceChildren(el("p", { className: "verdict", textContent: "“" + result.text + "”" }), readBy("With its own tokenizer, " + result.model, result.own), readBy("With the tokenizer of " + result.tokenizer, result.other), ...hints(result.notes));
-      return "Read by " + result.model + ": " + plural(result.own.tokens.length, "token") + " of its own, " + result.other.tokens.length + " of " + result.tokenizer;
+      const { result } = told,
+        mark = (text, title) => el("span", { className: "row-name", textContent: text, title });
+      const readBy = (title, side) =>
+        el(
+          "section",
+          {},
+          el("h4", { textContent: title }),
+          el(
+            "div",
+            { className: "pairs" },
+            el(
+              "span",
+              { className: "pair names" },
+              mark("piece", ""),
+              mark("id", "The token id that the model receives"),
+              mark("to the model", "The token with this id in the model's own tokenizer"),
+            ),
+            ...side.tokens.map((token) => {
+              const same = token.in_range && token.to_the_model === token.token;
+              return el(
+                "span",
+                {
+                  className: "pair" + (same ? "" : " differs"),
+                  title: !token.in_range
+                    ? "outside the embedding table of the model, therefore omitted"
+                    : same
+                      ? "the same token in both tokenizers"
+                      : "a different token in the model's own tokenizer",
+                },
+                el("span", { textContent: readable(token.token) }),
+                el("span", { className: "id", textContent: token.id.toLocaleString("en") }),
+                el("span", {
+                  textContent: !token.in_range
+                    ? "✗ none"
+                    : (same ? "= " : "≠ ") + readable(token.to_the_model || "unused"),
+                }),
+              );
+            }),
+          ),
+          el(
+            "dl",
+            {},
+            el("dt", { textContent: result.kind === "causal" ? "continuation" : "prediction" }),
+            el("dd", {}, el("code", { className: "raw", textContent: seenAs(side.answer) })),
+            ...(side.answer_by_own !== side.answer
+              ? [
+                  el("dt", {
+                    textContent: "own decoding",
+                    title: "The same ids, decoded by the model's own tokenizer",
+                  }),
+                  el(
+                    "dd",
+                    {},
+                    el("code", { className: "raw", textContent: seenAs(side.answer_by_own) }),
+                  ),
+                ]
+              : []),
+            ...(side.surprise === null
+              ? []
+              : [
+                  el("dt", {
+                    textContent: "loss",
+                    title: "The mean negative log-probability of the text after its first token",
+                  }),
+                  el("dd", { textContent: number(side.surprise) + " nats per token" }),
+                ]),
+          ),
+          ...(side.candidates.length
+            ? [
+                bars(
+                  side.candidates.map((each, i) => [
+                    seenAs(each.word),
+                    each.probability,
+                    {
+                      chosen: i === 0,
+                      title: "id " + each.id + ", in the model's own tokenizer " + each.by_own,
+                    },
+                  ]),
+                ),
+              ]
+            : []),
+        );
+      part.out.replaceChildren(
+        el("p", { className: "verdict", textContent: "“" + result.text + "”" }),
+        readBy("With its own tokenizer, " + result.model, result.own),
+        readBy("With the tokenizer of " + result.tokenizer, result.other),
+        ...hints(result.notes),
+      );
+      return (
+        "Model: " +
+        result.model +
+        ": " +
+        plural(result.own.tokens.length, "token") +
+        " with its own tokenizer, " +
+        result.other.tokens.length +
+        " with that of " +
+        result.tokenizer
+      );
     },
   });
 }

@@ -1,4 +1,4 @@
-// All views are known by now.
+// All views are registered at this point.
 buildViews();
 watch("value", attach);
 attach();

@@ -1,152 +1,571 @@
-// ---------------------------------------------------------------- where heads look
-const KIND_WORDS = { cross: "Down: what stands at each place of the answer. Across: where the model looks in the source.", encoder: "Down: the source. Across: where each of its symbols looks.", decoder: "Down: what stands at each place of the answer. Across: what the decoder was given so far; the future is hatched." };
-// Families with one stack have the sequence and the answer in one row: by the kind of attention, or the name of the family.
-const ONE_STACK = { encoder: "Down: the sequence, in whose places the answer is written (SOS: blanks where it is longer). Across: where each of them looks.", bert: "Down: the sequence, then the blanks (SOS) that the answer is written into. Across: where each place looks.", decoder: "Down: the sequence, then the answer so far. Across: where each place looks; the future is hatched." };
-const WAYS = [["own", "its own answer", "The decoder goes on from what it wrote itself"], ["right", "the right answer given", "As in training: the decoder is given the right answer, shifted right"], ["drawn", "drawn by chance", "Each symbol is drawn from the probabilities"]];
+// ---------------------------------------------------------------- attention
+const KIND_WORDS = {
+  cross: "Rows: positions of the answer (queries). Columns: source tokens (keys).",
+  encoder: "Rows: source tokens (queries). Columns: source tokens (keys).",
+  decoder:
+    "Rows: positions of the answer (queries). Columns: decoder input so far (keys). Masked " +
+    "positions are hatched.",
+};
+// Single-stack architectures have source and answer in one sequence. The keys are the attention
+// type
+// or the name of the architecture.
+const ONE_STACK = {
+  encoder:
+    "Rows and columns: the input positions, where the answer is predicted (SOS: blanks if " +
+    "it is longer).",
+  bert: "Rows and columns: the input tokens, then the blanks (SOS) for the answer.",
+  decoder:
+    "Rows and columns: the input tokens, then the answer so far. Masked positions are hatched.",
+};
+const WAYS = [
+  ["own", "free-running", "The decoder continues from its own output"],
+  ["right", "teacher-forced", "As in training: the decoder input is the target, shifted right"],
+  ["drawn", "sampled", "Each token is sampled from the predicted probabilities"],
+];
 
 const looking = { kind: "cross", way: "own", layer: 1, head: 0, shape: "map", token: null };
 VIEWS.attention = {
   title: "Attention",
-  explain: "Every head of every layer on this sequence. Choose one to see it large; point at a cell for its weight. Each row sums to one.",
+  explain:
+    "Attention weights of every head in every layer. Select a head to enlarge it; hover " +
+    "over a cell to read its weight. Each row sums to one.",
   build(box) {
     box.append(
-      el("div", { className: "row" },
-        choice([["cross", "cross", "Where each written symbol looks in the source"], ["encoder", "encoder", "Where source symbols look in the source"], ["decoder", "decoder", "Where written symbols look in what was written before"]], looking.kind, (value) => { looking.kind = value; looking.token = null; refresh("attention"); }, "Kind of attention"),
-        el("span", { className: "hint" }, "answer"), el("span", {}, choice(WAYS.slice(0, 2), looking.way, (value) => { looking.way = value; refresh("attention"); }, "Which answer the decoder is given"))),
-      el("div", { className: "looking-two" },
+      el(
+        "div",
+        { className: "row" },
+        choice(
+          [
+            ["cross", "cross", "Generated tokens attend to source tokens"],
+            ["encoder", "encoder", "Source tokens attend to source tokens"],
+            ["decoder", "decoder", "Generated tokens attend to earlier generated tokens"],
+          ],
+          looking.kind,
+          (value) => {
+            looking.kind = value;
+            looking.token = null;
+            refresh("attention");
+          },
+          "Kind of attention",
+        ),
+        el("span", { className: "hint" }, "answer"),
+        el(
+          "span",
+          {},
+          choice(
+            WAYS.slice(0, 2),
+            looking.way,
+            (value) => {
+              looking.way = value;
+              refresh("attention");
+            },
+            "Decoder input",
+          ),
+        ),
+      ),
+      el(
+        "div",
+        { className: "looking-two" },
         el("div", {}, el("div", { className: "looking-grid" })),
-        el("div", {},
-          el("div", { className: "row looking-shape" }, choice([["map", "map"], ["lines", "lines", "Line width is weight; point at a token"], ["token", "one token, all heads", "Click a row of the map to choose the token"]], looking.shape, (value) => { looking.shape = value; redraw("attention"); }, "How to draw it")),
-          el("h4"), el("canvas", { className: "picture" }), el("p", { className: "caption" }))));
+        el(
+          "div",
+          {},
+          el(
+            "div",
+            { className: "row looking-shape" },
+            choice(
+              [
+                ["map", "map"],
+                ["lines", "lines", "Line width is the attention weight; hover over a token"],
+                ["token", "one token, all heads", "Click a row of the map to select the token"],
+              ],
+              looking.shape,
+              (value) => {
+                looking.shape = value;
+                redraw("attention");
+              },
+              "Display",
+            ),
+          ),
+          el("h4"),
+          el("canvas", { className: "picture" }),
+          el("p", { className: "caption" }),
+        ),
+      ),
+    );
     const canvas = box.querySelector("canvas.picture");
-    const lines = (event) => { if (looking.shape !== "lines") return; looking.over = event ? overToken(canvas, event) : null; drawLines(canvas, answers.attention); };
+    const lines = (event) => {
+      if (looking.shape !== "lines") return;
+      looking.over = event ? overToken(canvas, event) : null;
+      drawLines(canvas, answers.attention);
+    };
     canvas.addEventListener("pointermove", lines);
     canvas.addEventListener("pointerleave", () => lines(null));
-    // Up and down through the tokens, left and right from one side to the other.
-    canvas.addEventListener("keydown", (event) => {
-      const data = answers.attention;
-      if (looking.shape !== "lines" || !data || !event.key.startsWith("Arrow")) return;
-      event.preventDefault(); event.stopImmediatePropagation();
-      const [side, at] = looking.over || ["row", -1], turned = { ArrowLeft: "row", ArrowRight: "column" }[event.key] || side;
-      const n = (turned === "row" ? data.rows : data.columns).length;
-      looking.over = [turned, Math.max(0, Math.min(n - 1, at + ({ ArrowUp: -1, ArrowDown: 1 }[event.key] || 0)))];
-      drawLines(canvas, data);
-      const name = (turned === "row" ? data.rows : data.columns)[looking.over[1]];
-      $v("attention", ".caption").textContent = "Place " + (looking.over[1] + 1) + " (" + name + ") alone: " + (turned === "row" ? "where it looks." : "who looks at it.");
-    }, true);
+    // Up and down move through the tokens, left and right change between queries and keys.
+    canvas.addEventListener(
+      "keydown",
+      (event) => {
+        const data = answers.attention;
+        if (looking.shape !== "lines" || !data || !event.key.startsWith("Arrow")) return;
+        event.preventDefault();
+        event.stopImmediatePropagation();
+        const [side, at] = looking.over || ["row", -1],
+          turned = { ArrowLeft: "row", ArrowRight: "column" }[event.key] || side;
+        const n = (turned === "row" ? data.rows : data.columns).length;
+        looking.over = [
+          turned,
+          Math.max(0, Math.min(n - 1, at + ({ ArrowUp: -1, ArrowDown: 1 }[event.key] || 0))),
+        ];
+        drawLines(canvas, data);
+        const name = (turned === "row" ? data.rows : data.columns)[looking.over[1]];
+        $v("attention", ".caption").textContent =
+          "Position " +
+          (looking.over[1] + 1) +
+          " (" +
+          name +
+          "), " +
+          (turned === "row" ? "as a query." : "as a key.");
+      },
+      true,
+    );
   },
   want: () => ({ kind: looking.kind, way: looking.way }),
-  take(options) { for (const name of ["kind", "way"]) if (typeof options[name] === "string") { looking[name] = options[name]; for (const box of VIEWS.attention.box.querySelectorAll(".choice")) if (box.querySelector(`[data-value="${CSS.escape(options[name])}"]`)) press(box, options[name]); } },
+  take(options) {
+    for (const name of ["kind", "way"])
+      if (typeof options[name] === "string") {
+        looking[name] = options[name];
+        for (const box of VIEWS.attention.box.querySelectorAll(".choice"))
+          if (box.querySelector(`[data-value="${CSS.escape(options[name])}"]`))
+            press(box, options[name]);
+      }
+  },
   draw(data) {
-    const all = unpack(data), grid = $v("attention", ".looking-grid"), kinds = VIEWS.attention.box.querySelector(".choice");
+    const all = unpack(data),
+      grid = $v("attention", ".looking-grid"),
+      kinds = VIEWS.attention.box.querySelector(".choice");
     for (const button of kinds.children) button.hidden = !data.kinds.includes(button.dataset.value);
-    looking.kind = data.kind; press(kinds, data.kind);
-    looking.layer = Math.min(looking.layer, data.layers - 1); looking.head = Math.min(looking.head, data.heads - 1);
+    looking.kind = data.kind;
+    press(kinds, data.kind);
+    looking.layer = Math.min(looking.layer, data.layers - 1);
+    looking.head = Math.min(looking.head, data.heads - 1);
     const signature = data.layers + "x" + data.heads;
     if (grid.dataset.signature !== signature) {
       grid.dataset.signature = signature;
-      grid.style.gridTemplateColumns = "repeat(" + Math.max(4, Math.min(8, data.heads)) + ", minmax(0, 1fr))";
-      grid.replaceChildren(...all.flatMap((heads, l) => [el("div", { className: "layer", textContent: "layer " + (l + 1) + (l ? "" : data.heads > 1 ? ", heads 1 to " + data.heads : ", one head") }), ...heads.map((_, h) => {
-        const button = el("button", { type: "button" }, el("canvas"));
-        button.setAttribute("aria-label", "layer " + (l + 1) + ", head " + (h + 1));
-        button.addEventListener("click", () => { looking.layer = l; looking.head = h; redraw("attention"); });
-        return button;
-      })]));
+      grid.style.gridTemplateColumns =
+        "repeat(" + Math.max(4, Math.min(8, data.heads)) + ", minmax(0, 1fr))";
+      grid.replaceChildren(
+        ...all.flatMap((heads, l) => [
+          el("div", {
+            className: "layer",
+            textContent:
+              "layer " +
+              (l + 1) +
+              (l ? "" : data.heads > 1 ? ", heads 1 to " + data.heads : ", one head"),
+          }),
+          ...heads.map((_, h) => {
+            const button = el("button", { type: "button" }, el("canvas"));
+            button.setAttribute("aria-label", "layer " + (l + 1) + ", head " + (h + 1));
+            button.addEventListener("click", () => {
+              looking.layer = l;
+              looking.head = h;
+              redraw("attention");
+            });
+            return button;
+          }),
+        ]),
+      );
     }
     [...grid.querySelectorAll("button")].forEach((button, i) => {
-      const l = Math.floor(i / data.heads), h = i % data.heads;
+      const l = Math.floor(i / data.heads),
+        h = i % data.heads;
       button.setAttribute("aria-pressed", String(l === looking.layer && h === looking.head));
-      thumbnail(button.firstChild, { weights: all[l][h], possible: data.kind === "decoder" ? data.possible : null });
+      thumbnail(button.firstChild, {
+        weights: all[l][h],
+        possible: data.kind === "decoder" ? data.possible : null,
+      });
     });
-    const canvas = $v("attention", "canvas.picture"), caption = $v("attention", ".caption"), name = "Layer " + (looking.layer + 1) + ", head " + (looking.head + 1);
-    $v("attention", "h4").textContent = looking.shape === "token" ? "Row " + ((looking.token ?? 0) + 1) + " (" + data.rows[Math.min(looking.token ?? 0, data.rows.length - 1)] + ") in every head" : name;
-    caption.dataset.resting = looking.shape === "token" ? "Down: every head, as layer.head. Across: where it looks from this one row." : (data.kinds.includes("cross") ? KIND_WORDS[data.kind] : ONE_STACK[data.family] || ONE_STACK[data.kind]) + (document.body.classList.contains("dark") ? " Dark is 0, bright is 1." : " White is 0, dark is 1.");
-    if (looking.shape === "lines") { caption.textContent = "Left: the rows of the map. Right: where they look. Point at a token to see it alone."; drawLines(canvas, data); return; }
+    const canvas = $v("attention", "canvas.picture"),
+      caption = $v("attention", ".caption"),
+      name = "Layer " + (looking.layer + 1) + ", head " + (looking.head + 1);
+    $v("attention", "h4").textContent =
+      looking.shape === "token"
+        ? "Row " +
+          ((looking.token ?? 0) + 1) +
+          " (" +
+          data.rows[Math.min(looking.token ?? 0, data.rows.length - 1)] +
+          ") in every head"
+        : name;
+    caption.dataset.resting =
+      looking.shape === "token"
+        ? "Rows: heads as layer.head. Columns: keys of this one query."
+        : (data.kinds.includes("cross")
+            ? KIND_WORDS[data.kind]
+            : ONE_STACK[data.family] || ONE_STACK[data.kind]) +
+          (document.body.classList.contains("dark")
+            ? " Dark is 0, bright is 1."
+            : " White is 0, dark is 1.");
+    if (looking.shape === "lines") {
+      caption.textContent =
+        "Left: queries. Right: keys. Hover over a token to show only its weights.";
+      drawLines(canvas, data);
+      return;
+    }
     if (looking.shape === "token") {
-      const row = Math.min(looking.token ?? 0, data.rows.length - 1), flat = all.flatMap((heads, l) => heads.map((weights, h) => [(l + 1) + "." + (h + 1), weights[row]]));
-      matrix(canvas, { weights: flat.map(([, weights]) => weights), rows: flat.map(([label]) => label), columns: data.columns, possible: data.kind === "decoder" ? flat.map(() => data.possible[row]) : null }, {
-        caption, hover: (r, k) => "Head " + flat[r][0] + ": " + data.rows[row] + " looks at " + data.columns[k] + " (place " + (k + 1) + ") with weight " + flat[r][1][k].toFixed(3) + ".",
-        choose: (r) => { const [l, h] = flat[r][0].split("."); looking.layer = l - 1; looking.head = h - 1; looking.shape = "map"; press($v("attention", ".looking-shape .choice"), "map"); redraw("attention"); } });
+      const row = Math.min(looking.token ?? 0, data.rows.length - 1),
+        flat = all.flatMap((heads, l) =>
+          heads.map((weights, h) => [l + 1 + "." + (h + 1), weights[row]]),
+        );
+      matrix(
+        canvas,
+        {
+          weights: flat.map(([, weights]) => weights),
+          rows: flat.map(([label]) => label),
+          columns: data.columns,
+          possible: data.kind === "decoder" ? flat.map(() => data.possible[row]) : null,
+        },
+        {
+          caption,
+          hover: (r, k) =>
+            "Head " +
+            flat[r][0] +
+            ": " +
+            data.rows[row] +
+            " attends to " +
+            data.columns[k] +
+            " (position " +
+            (k + 1) +
+            ") with weight " +
+            flat[r][1][k].toFixed(3) +
+            ".",
+          choose: (r) => {
+            const [l, h] = flat[r][0].split(".");
+            looking.layer = l - 1;
+            looking.head = h - 1;
+            looking.shape = "map";
+            press($v("attention", ".looking-shape .choice"), "map");
+            redraw("attention");
+          },
+        },
+      );
       return;
     }
     const weights = all[looking.layer][looking.head];
-    matrix(canvas, { weights, rows: data.rows, columns: data.columns, possible: data.kind === "decoder" ? data.possible : null, chosen: null }, {
-      caption, hover: (r, k) => name + ": " + data.rows[r] + " (place " + (r + 1) + ") looks at " + data.columns[k] + " (place " + (k + 1) + ") with weight " + weights[r][k].toFixed(3) + ".",
-      choose: (r) => { looking.token = r; looking.shape = "token"; press($v("attention", ".looking-shape .choice"), "token"); redraw("attention"); } });
+    matrix(
+      canvas,
+      {
+        weights,
+        rows: data.rows,
+        columns: data.columns,
+        possible: data.kind === "decoder" ? data.possible : null,
+        chosen: null,
+      },
+      {
+        caption,
+        hover: (r, k) =>
+          name +
+          ": " +
+          data.rows[r] +
+          " (position " +
+          (r + 1) +
+          ") attends to " +
+          data.columns[k] +
+          " (position " +
+          (k + 1) +
+          ") with weight " +
+          weights[r][k].toFixed(3) +
+          ".",
+        choose: (r) => {
+          looking.token = r;
+          looking.shape = "token";
+          press($v("attention", ".looking-shape .choice"), "token");
+          redraw("attention");
+        },
+      },
+    );
   },
-  unpacked: (data) => ({ ...data, weights: unpack(data).map((heads) => heads.map((rows) => rows.map((row) => [...row].map((v) => +v.toFixed(3))))), all: undefined }),
-  rows: (data) => unpack(data).flatMap((heads, l) => heads.flatMap((weights, h) => weights.flatMap((row, r) => [...row].map((weight, k) => ({ kind: data.kind, layer: l + 1, head: h + 1, row: r + 1, from: data.rows[r], column: k + 1, to: data.columns[k], weight: +weight.toFixed(3), possible: data.possible[r][k] }))))),
+  unpacked: (data) => ({
+    ...data,
+    weights: unpack(data).map((heads) =>
+      heads.map((rows) => rows.map((row) => [...row].map((v) => +v.toFixed(3)))),
+    ),
+    all: undefined,
+  }),
+  rows: (data) =>
+    unpack(data).flatMap((heads, l) =>
+      heads.flatMap((weights, h) =>
+        weights.flatMap((row, r) =>
+          [...row].map((weight, k) => ({
+            kind: data.kind,
+            layer: l + 1,
+            head: h + 1,
+            row: r + 1,
+            from: data.rows[r],
+            column: k + 1,
+            to: data.columns[k],
+            weight: +weight.toFixed(3),
+            possible: data.possible[r][k],
+          })),
+        ),
+      ),
+    ),
 };
 
-// Lines from rows to where they look; their width is the weight.
-function lineHeight(data) { return Math.max(16, Math.min(30, 420 / Math.max(data.rows.length, data.columns.length))); }
+// Lines from queries to keys. Their width is the attention weight.
+function lineHeight(data) {
+  return Math.max(16, Math.min(30, 420 / Math.max(data.rows.length, data.columns.length)));
+}
 function overToken(canvas, event) {
-  const data = answers.attention, h = lineHeight(data), at = Math.floor((event.offsetY - 6) / h), left = event.offsetX < canvas.clientWidth / 2;
-  return at >= 0 && at < (left ? data.rows : data.columns).length ? [left ? "row" : "column", at] : null;
+  const data = answers.attention,
+    h = lineHeight(data),
+    at = Math.floor((event.offsetY - 6) / h),
+    left = event.offsetX < canvas.clientWidth / 2;
+  return at >= 0 && at < (left ? data.rows : data.columns).length
+    ? [left ? "row" : "column", at]
+    : null;
 }
 function drawLines(canvas, data) {
-  const weights = unpack(data)[looking.layer][looking.head], h = lineHeight(data), n = Math.max(data.rows.length, data.columns.length);
-  const [c, width] = prepare(canvas, Math.round(12 + h * n)), left = Math.min(120, width * 0.3), right = width - left, y = (i) => 6 + (i + 0.5) * h;
+  const weights = unpack(data)[looking.layer][looking.head],
+    h = lineHeight(data),
+    n = Math.max(data.rows.length, data.columns.length);
+  const [c, width] = prepare(canvas, Math.round(12 + h * n)),
+    left = Math.min(120, width * 0.3),
+    right = width - left,
+    y = (i) => 6 + (i + 0.5) * h;
   const [side, at] = looking.over || [];
-  c.strokeStyle = css("--pg-accent"); c.lineCap = "round";
-  weights.forEach((row, r) => row.forEach((weight, k) => {
-    if (weight < 0.005 || (side === "row" && r !== at) || (side === "column" && k !== at)) return;
-    c.globalAlpha = 0.15 + 0.85 * weight; c.lineWidth = Math.max(0.5, 8 * weight); c.beginPath(); c.moveTo(left + 6, y(r)); c.lineTo(right - 6, y(k)); c.stroke();
-  }));
-  c.globalAlpha = 1; c.font = "13px " + css("--font-mono"); c.textBaseline = "middle"; c.fillStyle = css("--body-text-color");
-  c.textAlign = "right"; data.rows.forEach((name, r) => c.fillText(name, left, y(r)));
-  c.textAlign = "left"; data.columns.forEach((name, k) => c.fillText(name, right, y(k)));
+  c.strokeStyle = css("--pg-accent");
+  c.lineCap = "round";
+  weights.forEach((row, r) =>
+    row.forEach((weight, k) => {
+      if (weight < 0.005 || (side === "row" && r !== at) || (side === "column" && k !== at)) return;
+      c.globalAlpha = 0.15 + 0.85 * weight;
+      c.lineWidth = Math.max(0.5, 8 * weight);
+      c.beginPath();
+      c.moveTo(left + 6, y(r));
+      c.lineTo(right - 6, y(k));
+      c.stroke();
+    }),
+  );
+  c.globalAlpha = 1;
+  c.font = "13px " + css("--font-mono");
+  c.textBaseline = "middle";
+  c.fillStyle = css("--body-text-color");
+  c.textAlign = "right";
+  data.rows.forEach((name, r) => c.fillText(name, left, y(r)));
+  c.textAlign = "left";
+  data.columns.forEach((name, k) => c.fillText(name, right, y(k)));
 }
 
-// ---------------------------------------------------------------- step by step
+// ---------------------------------------------------------------- decoding
 const stepping = { way: "own", at: 0, playing: null, temperature: 1, seed: 0 };
 VIEWS.steps = {
-  title: "Step by step",
-  explain: "The answer as it is written: what stands there so far, the five likeliest next symbols, and where every head looks at that moment.",
+  title: "Decoding",
+  explain:
+    "Each decoding step: the tokens so far, the five most probable next tokens, and the " +
+    "attention weights of every head.",
   build(box) {
-    const chance = el("label", { className: "steps-chance", hidden: true }, "temperature ", el("input", { type: "number", className: "steps-temperature", min: "0.1", max: "5", step: "0.1", value: "1", style: "width: 72px" }), " seed ", el("input", { type: "number", className: "steps-seed", min: "0", step: "1", value: "0", style: "width: 72px" }));
+    const chance = el(
+      "label",
+      { className: "steps-chance", hidden: true },
+      "temperature ",
+      el("input", {
+        type: "number",
+        className: "steps-temperature",
+        min: "0.1",
+        max: "5",
+        step: "0.1",
+        value: "1",
+        style: "width: 72px",
+      }),
+      " seed ",
+      el("input", {
+        type: "number",
+        className: "steps-seed",
+        min: "0",
+        step: "1",
+        value: "0",
+        style: "width: 72px",
+      }),
+    );
     box.append(
-      el("div", { className: "row" }, choice(WAYS, stepping.way, (value) => { stepping.way = value; chance.hidden = value !== "drawn"; stopSteps(); refresh("steps"); }, "Which answer"), chance),
-      el("div", { className: "row" }, el("div", { className: "steps-bar" }, el("button", { type: "button", className: "quiet steps-play", textContent: "▶", title: "Play" }), el("input", { type: "range", className: "steps-at", min: "0", value: "0", step: "1", ariaLabel: "Output position" }), el("output", { className: "hint steps-words" }))),
+      el(
+        "div",
+        { className: "row" },
+        choice(
+          WAYS,
+          stepping.way,
+          (value) => {
+            stepping.way = value;
+            chance.hidden = value !== "drawn";
+            stopSteps();
+            refresh("steps");
+          },
+          "Decoding mode",
+        ),
+        chance,
+      ),
+      el(
+        "div",
+        { className: "row" },
+        el(
+          "div",
+          { className: "steps-bar" },
+          el("button", {
+            type: "button",
+            className: "quiet steps-play",
+            textContent: "▶",
+            title: "Play",
+          }),
+          el("input", {
+            type: "range",
+            className: "steps-at",
+            min: "0",
+            value: "0",
+            step: "1",
+            ariaLabel: "Output position",
+          }),
+          el("output", { className: "hint steps-words" }),
+        ),
+      ),
       el("p", { className: "steps-written" }),
-      el("div", { className: "steps-two" },
-        el("div", {}, el("h4", { textContent: "What could come next", title: "The model's probabilities at this place, softmax of its logits" }), el("table", { className: "steps-bars picture" }, el("tbody"))),
-        el("div", {}, el("h4", { textContent: "Where each head looks in the source" }), el("canvas", { className: "steps-cross picture" }), el("p", { className: "caption steps-cross-words" })),
-        el("div", {}, el("h4", { textContent: "Where each head looks in what was written" }), el("canvas", { className: "steps-decoder picture" }), el("p", { className: "caption steps-decoder-words" }))));
-    box.querySelector(".steps-at").addEventListener("input", (event) => { stopSteps(); stepping.at = +event.target.value; redraw("steps"); });
-    box.querySelector(".steps-play").addEventListener("click", () => (stepping.playing ? stopSteps() : playSteps()));
-    for (const name of ["temperature", "seed"]) box.querySelector(".steps-" + name).addEventListener("input", (event) => { stepping[name] = +event.target.value; refresh("steps", 200); });
+      el(
+        "div",
+        { className: "steps-two" },
+        el(
+          "div",
+          {},
+          el("h4", {
+            textContent: "Next-token probabilities",
+            title: "Softmax of the logits at this position",
+          }),
+          el("table", { className: "steps-bars picture" }, el("tbody")),
+        ),
+        el(
+          "div",
+          {},
+          el("h4", { textContent: "Attention of each head to the source" }),
+          el("canvas", { className: "steps-cross picture" }),
+          el("p", { className: "caption steps-cross-words" }),
+        ),
+        el(
+          "div",
+          {},
+          el("h4", { textContent: "Attention of each head to the decoder input" }),
+          el("canvas", { className: "steps-decoder picture" }),
+          el("p", { className: "caption steps-decoder-words" }),
+        ),
+      ),
+    );
+    box.querySelector(".steps-at").addEventListener("input", (event) => {
+      stopSteps();
+      stepping.at = +event.target.value;
+      redraw("steps");
+    });
+    box
+      .querySelector(".steps-play")
+      .addEventListener("click", () => (stepping.playing ? stopSteps() : playSteps()));
+    for (const name of ["temperature", "seed"])
+      box.querySelector(".steps-" + name).addEventListener("input", (event) => {
+        stepping[name] = +event.target.value;
+        refresh("steps", 200);
+      });
   },
-  want: () => ({ way: stepping.way, ...(stepping.way === "drawn" ? { temperature: stepping.temperature, seed: stepping.seed } : {}) }),
+  want: () => ({
+    way: stepping.way,
+    ...(stepping.way === "drawn" ? { temperature: stepping.temperature, seed: stepping.seed } : {}),
+  }),
   draw(data) {
     const n = data.steps.length;
     stepping.at = Math.min(stepping.at, n - 1);
-    const step = data.steps[stepping.at], slider = $v("steps", ".steps-at");
-    slider.max = n - 1; slider.value = stepping.at;
-    $v("steps", ".steps-words").textContent = "place " + (stepping.at + 1) + " of " + n;
+    const step = data.steps[stepping.at],
+      slider = $v("steps", ".steps-at");
+    slider.max = n - 1;
+    slider.value = stepping.at;
+    $v("steps", ".steps-words").textContent = "position " + (stepping.at + 1) + " of " + n;
     const wrong = step.right !== null && step.right !== step.chosen;
-    $v("steps", ".steps-written").replaceChildren(step.given.slice(1).join(" ") + (step.given.length > 1 ? " " : ""), el("span", { className: "next" + (wrong ? " wrong" : ""), textContent: step.chosen, title: wrong ? "right here: " + step.right : "with probability " + percent(step.probability) }));
-    $v("steps", ".steps-bars tbody").replaceChildren(...step.candidates.map(([name, probability]) => {
-      const bar = el("div", { className: "bar" });
-      bar.style.width = Math.max(1, 100 * probability) + "%";
-      return el("tr", { className: name === step.chosen ? "chosen" : "" }, el("td", { textContent: name }), el("td", {}, bar), el("td", { textContent: percent(probability), title: String(probability) }));
-    }));
+    $v("steps", ".steps-written").replaceChildren(
+      step.given.slice(1).join(" ") + (step.given.length > 1 ? " " : ""),
+      el("span", {
+        className: "next" + (wrong ? " wrong" : ""),
+        textContent: step.chosen,
+        title: wrong ? "target: " + step.right : "with probability " + percent(step.probability),
+      }),
+    );
+    $v("steps", ".steps-bars tbody").replaceChildren(
+      ...step.candidates.map(([name, probability]) => {
+        const bar = el("div", { className: "bar" });
+        bar.style.width = Math.max(1, 100 * probability) + "%";
+        return el(
+          "tr",
+          { className: name === step.chosen ? "chosen" : "" },
+          el("td", { textContent: name }),
+          el("td", {}, bar),
+          el("td", { textContent: percent(probability), title: String(probability) }),
+        );
+      }),
+    );
     const draw = (which, columns) => {
-      const weights = step[which].map((row) => row.map((v) => v / 1000)), caption = $v("steps", ".steps-" + which + "-words");
-      caption.dataset.resting = "Down: every head, as layer.head. Across: " + (which === "cross" ? "the source." : "what the decoder was given so far.");
-      matrix($v("steps", ".steps-" + which), { weights, rows: data.heads, columns, size: 34 }, { caption, hover: (r, k) => "Head " + data.heads[r] + " looks at " + columns[k] + " (place " + (k + 1) + ") with weight " + weights[r][k].toFixed(3) + "." });
+      const weights = step[which].map((row) => row.map((v) => v / 1000)),
+        caption = $v("steps", ".steps-" + which + "-words");
+      caption.dataset.resting =
+        "Rows: heads as layer.head. Columns: " +
+        (which === "cross" ? "source tokens." : "decoder input so far.");
+      matrix(
+        $v("steps", ".steps-" + which),
+        { weights, rows: data.heads, columns, size: 34 },
+        {
+          caption,
+          hover: (r, k) =>
+            "Head " +
+            data.heads[r] +
+            " attends to " +
+            columns[k] +
+            " (position " +
+            (k + 1) +
+            ") with weight " +
+            weights[r][k].toFixed(3) +
+            ".",
+        },
+      );
     };
-    draw("cross", data.source); draw("decoder", step.given);
+    draw("cross", data.source);
+    draw("decoder", step.given);
   },
-  rows: (data) => data.steps.flatMap((step, i) => step.candidates.map(([symbol, probability], rank) => ({ place: i + 1, given: step.given.join(" "), rank: rank + 1, symbol, probability, chosen: symbol === step.chosen, right: step.right }))),
+  rows: (data) =>
+    data.steps.flatMap((step, i) =>
+      step.candidates.map(([symbol, probability], rank) => ({
+        place: i + 1,
+        given: step.given.join(" "),
+        rank: rank + 1,
+        symbol,
+        probability,
+        chosen: symbol === step.chosen,
+        right: step.right,
+      })),
+    ),
 };
-function stopSteps() { clearInterval(stepping.playing); stepping.playing = null; const play = VIEWS.steps.box && $v("steps", ".steps-play"); if (play) { play.textContent = "▶"; play.title = "Play"; } }
+function stopSteps() {
+  clearInterval(stepping.playing);
+  stepping.playing = null;
+  const play = VIEWS.steps.box && $v("steps", ".steps-play");
+  if (play) {
+    play.textContent = "▶";
+    play.title = "Play";
+  }
+}
 function playSteps() {
   const data = answers.steps;
   if (!data) return;
   if (stepping.at >= data.steps.length - 1) stepping.at = -1;
-  const next = () => { if (!answers.steps || stepping.at >= answers.steps.steps.length - 1) { stopSteps(); return; } stepping.at += 1; redraw("steps"); };
+  const next = () => {
+    if (!answers.steps || stepping.at >= answers.steps.steps.length - 1) {
+      stopSteps();
+      return;
+    }
+    stepping.at += 1;
+    redraw("steps");
+  };
   next();
   stepping.playing = setInterval(next, 900);
-  $v("steps", ".steps-play").textContent = "❚❚"; $v("steps", ".steps-play").title = "Stop";
+  $v("steps", ".steps-play").textContent = "❚❚";
+  $v("steps", ".steps-play").title = "Stop";
 }

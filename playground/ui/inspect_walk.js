@@ -1,87 +1,177 @@
-// ---------------------------------------------------------------- the walk-through
+// ---------------------------------------------------------------- activations
 const walking = { stage: "", head: 0, cell: null, drawn: null, origin: null };
 const walkKey = (stage) => stage.block + "/" + stage.name;
-// Labels for the numbers of a vector, as many as there is room for; what is pointed at is named in full anyway.
-const spaced = (names, canvas) => { const room = (canvas.clientWidth - 90) / names.length, every = [1, 2, 4, 8].find((n) => n * room >= 20) || 16; return names.map((name, i) => (i % every ? "" : String(name))); };
-const signedWords = (most) => "Blue is above zero, orange below; full colour is ±" + number(most) + ".";
+// Thin out the labels of vector components to fit the width. The caption names every component.
+const spaced = (names, canvas) => {
+  const room = (canvas.clientWidth - 90) / names.length,
+    every = [1, 2, 4, 8].find((n) => n * room >= 20) || 16;
+  return names.map((name, i) => (i % every ? "" : String(name)));
+};
+const signedWords = (most) =>
+  "Blue is positive, orange negative; full colour is ±" + number(most) + ".";
 
 VIEWS.walk = {
-  title: "Walk-through",
-  explain: "Every tensor between this sequence and its answer, in the order in which the model computes them; the decoder is given the right answer, shifted right. Left and right arrows go from stage to stage; click a number to see where it comes from.",
+  title: "Activations",
+  explain:
+    "All intermediate tensors in order of computation, teacher-forced. Use the left and " +
+    "right arrow keys to change the stage; click a value to see how it is computed.",
   build(box) {
     const map = el("canvas", { className: "walk-map picture" });
     box.append(
-      el("ol", { className: "walk-steps", ariaLabel: "The six steps" }),
+      el("ol", { className: "walk-steps", ariaLabel: "Chapters" }),
       el("p", { className: "walk-said" }),
-      el("div", { className: "walk-two" },
+      el(
+        "div",
+        { className: "walk-two" },
         el("nav", { className: "walk-list", ariaLabel: "Stages" }),
-        el("section", { className: "walk-stage" },
-          el("div", { className: "row walk-bar" },
-            el("button", { type: "button", className: "quiet walk-back", textContent: "← Previous", title: "Left arrow" }),
-            el("button", { type: "button", className: "quiet walk-on", textContent: "Next →", title: "Right arrow" }),
-            el("output", { className: "hint walk-place" })),
+        el(
+          "section",
+          { className: "walk-stage" },
+          el(
+            "div",
+            { className: "row walk-bar" },
+            el("button", {
+              type: "button",
+              className: "quiet walk-back",
+              textContent: "← Previous",
+              title: "Left arrow",
+            }),
+            el("button", {
+              type: "button",
+              className: "quiet walk-on",
+              textContent: "Next →",
+              title: "Right arrow",
+            }),
+            el("output", { className: "hint walk-place" }),
+          ),
           el("h4", { className: "walk-name", ariaLive: "polite" }),
-          el("p", { className: "walk-formula" }), el("p", { className: "walk-shape hint" }), el("p", { className: "walk-code" }),
+          el("p", { className: "walk-formula" }),
+          el("p", { className: "walk-shape hint" }),
+          el("p", { className: "walk-code" }),
           el("div", { className: "row walk-heads" }),
-          map, el("p", { className: "caption walk-words" }), el("p", { className: "walk-likeliest", hidden: true }),
-          el("section", { className: "walk-origin", hidden: true, ariaLabel: "Where a number comes from" },
-            el("h4"), el("p", { className: "walk-equation" }), el("table", { className: "walk-parts picture" }), el("canvas", { className: "walk-terms picture" }), el("p", { className: "caption walk-terms-words" })))));
+          map,
+          el("p", { className: "caption walk-words" }),
+          el("p", { className: "walk-likeliest", hidden: true }),
+          el(
+            "section",
+            { className: "walk-origin", hidden: true, ariaLabel: "Computation of a value" },
+            el("h4"),
+            el("p", { className: "walk-equation" }),
+            el("table", { className: "walk-parts picture" }),
+            el("canvas", { className: "walk-terms picture" }),
+            el("p", { className: "caption walk-terms-words" }),
+          ),
+        ),
+      ),
+    );
     box.querySelector(".walk-back").addEventListener("click", () => strideStages(-1));
     box.querySelector(".walk-on").addEventListener("click", () => strideStages(1));
     box.addEventListener("keydown", (event) => {
       const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-      if (!by || event.defaultPrevented || event.target.closest("canvas, input, select, textarea")) return;
+      if (!by || event.defaultPrevented || event.target.closest("canvas, input, select, textarea"))
+        return;
       event.preventDefault();
       strideStages(by);
     });
   },
   want: () => ({ stage: walking.stage, head: walking.head }),
-  take(options) { if (typeof options.stage === "string") walking.stage = options.stage; if (Number.isInteger(options.head)) walking.head = options.head; },
-  forget() { walking.cell = walking.origin = null; },
+  take(options) {
+    if (typeof options.stage === "string") walking.stage = options.stage;
+    if (Number.isInteger(options.head)) walking.head = options.head;
+  },
+  forget() {
+    walking.cell = walking.origin = null;
+  },
   draw(data) {
-    const at = data.chosen.stage, stage = data.stages[at], chosen = data.chosen, anew = walking.drawn !== data;
-    walking.drawn = data; walking.stage = walkKey(stage); walking.head = chosen.head;
-    drawSteps(data); drawList(data);
-    $v("walk", ".walk-back").disabled = at === 0; $v("walk", ".walk-on").disabled = at === data.stages.length - 1;
+    const at = data.chosen.stage,
+      stage = data.stages[at],
+      chosen = data.chosen,
+      anew = walking.drawn !== data;
+    walking.drawn = data;
+    walking.stage = walkKey(stage);
+    walking.head = chosen.head;
+    drawSteps(data);
+    drawList(data);
+    $v("walk", ".walk-back").disabled = at === 0;
+    $v("walk", ".walk-on").disabled = at === data.stages.length - 1;
     $v("walk", ".walk-place").textContent = "stage " + (at + 1) + " of " + data.stages.length;
     $v("walk", ".walk-name").textContent = sentenceOf(stage.block).slice(0, -1) + ": " + stage.name;
     $v("walk", ".walk-formula").textContent = stage.formula;
-    $v("walk", ".walk-shape").textContent = stage.words + (stage.low === null ? "" : "; from " + number(stage.low) + " to " + number(stage.high)) + (chosen.cut ? "; shown: " + chosen.cut : "");
+    $v("walk", ".walk-shape").textContent =
+      stage.words +
+      (stage.low === null ? "" : "; from " + number(stage.low) + " to " + number(stage.high)) +
+      (chosen.cut ? "; displayed: " + chosen.cut : "");
     $v("walk", ".walk-shape").title = stage.shape;
-    $v("walk", ".walk-code").replaceChildren(el("span", { className: "hint", textContent: stage.file + ":" + stage.line }), el("code", { textContent: stage.text }));
+    $v("walk", ".walk-code").replaceChildren(
+      el("span", { className: "hint", textContent: stage.file + ":" + stage.line }),
+      el("code", { textContent: stage.text }),
+    );
     drawHeadChoice(chosen);
     drawTensor(stage, chosen);
     const likeliest = $v("walk", ".walk-likeliest");
     likeliest.hidden = !chosen.likeliest;
-    if (chosen.likeliest) likeliest.replaceChildren("Largest in each row: ", el("b", { textContent: chosen.likeliest.join(" ") }));
-    // A number that was opened stays open while the sequence or the head changes, as long as there is such a cell.
-    if (anew && walking.cell) { const [r, k] = walking.cell; if (r < chosen.rows.length && k < chosen.columns.length) traceNumber(r, k); else { walking.cell = walking.origin = null; } }
+    if (chosen.likeliest)
+      likeliest.replaceChildren(
+        "Largest in each row: ",
+        el("b", { textContent: chosen.likeliest.join(" ") }),
+      );
+    // The selected value stays selected when the sequence or the head changes, if the cell still
+    // exists.
+    if (anew && walking.cell) {
+      const [r, k] = walking.cell;
+      if (r < chosen.rows.length && k < chosen.columns.length) traceNumber(r, k);
+      else {
+        walking.cell = walking.origin = null;
+      }
+    }
     drawOrigin(stage, chosen);
   },
-  rows: (data) => data.chosen.weights.flatMap((row, r) => row.map((value, k) => ({ block: data.stages[data.chosen.stage].block, stage: data.stages[data.chosen.stage].name, ...(data.chosen.heads ? { head: data.chosen.head + 1 } : {}), row: r + 1, of: data.chosen.rows[r], column: k + 1, at: data.chosen.columns[k], value }))),
+  rows: (data) =>
+    data.chosen.weights.flatMap((row, r) =>
+      row.map((value, k) => ({
+        block: data.stages[data.chosen.stage].block,
+        stage: data.stages[data.chosen.stage].name,
+        ...(data.chosen.heads ? { head: data.chosen.head + 1 } : {}),
+        row: r + 1,
+        of: data.chosen.rows[r],
+        column: k + 1,
+        at: data.chosen.columns[k],
+        value,
+      })),
+    ),
 };
 
 function goToStage(key, head = walking.head) {
   if (key !== walking.stage) walking.cell = walking.origin = null;
-  walking.stage = key; walking.head = head;
+  walking.stage = key;
+  walking.head = head;
   refresh("walk", 0);
 }
 function strideStages(by) {
   const data = answers.walk;
   if (!data) return;
-  // By what is wanted, not by what is drawn: a held key goes on while answers are under way.
-  const now = data.stages.findIndex((stage) => walkKey(stage) === walking.stage), next = data.stages[now + by];
+  // Count from the requested stage, not from the rendered one, so that a held key works while
+  // requests
+  // are pending.
+  const now = data.stages.findIndex((stage) => walkKey(stage) === walking.stage),
+    next = data.stages[now + by];
   if (next) goToStage(walkKey(next));
 }
 
 function drawSteps(data) {
-  const list = $v("walk", ".walk-steps"), now = data.stages[data.chosen.stage].step;
+  const list = $v("walk", ".walk-steps"),
+    now = data.stages[data.chosen.stage].step;
   if (!list.children.length)
-    list.append(...data.steps.map((_, i) => {
-      const button = el("button", { type: "button" });
-      button.addEventListener("click", () => { const { steps, stages } = answers.walk; goToStage(walkKey(stages[steps[i].stage]), steps[i].head); });
-      return el("li", {}, button);
-    }));
+    list.append(
+      ...data.steps.map((_, i) => {
+        const button = el("button", { type: "button" });
+        button.addEventListener("click", () => {
+          const { steps, stages } = answers.walk;
+          goToStage(walkKey(stages[steps[i].stage]), steps[i].head);
+        });
+        return el("li", {}, button);
+      }),
+    );
   [...list.children].forEach((item, i) => {
     item.firstChild.replaceChildren(el("span", { textContent: i + 1 }), data.steps[i].title);
     item.firstChild.title = data.steps[i].sentence;
@@ -91,364 +181,1346 @@ function drawSteps(data) {
 }
 
 function drawList(data) {
-  const list = $v("walk", ".walk-list"), signature = data.stages.map(walkKey).join();
+  const list = $v("walk", ".walk-list"),
+    signature = data.stages.map(walkKey).join();
   if (list.dataset.signature !== signature) {
     list.dataset.signature = signature;
     const blocks = new Map();
     for (const stage of data.stages) {
-      if (!blocks.has(stage.block)) blocks.set(stage.block, el("details", {}, el("summary", {}, el("span", { textContent: stage.step + 1 }), stage.block)));
-      const button = el("button", { type: "button", title: stage.formula }, stage.name, el("span", { className: "hint" }));
+      if (!blocks.has(stage.block))
+        blocks.set(
+          stage.block,
+          el(
+            "details",
+            {},
+            el("summary", {}, el("span", { textContent: stage.step + 1 }), stage.block),
+          ),
+        );
+      const button = el(
+        "button",
+        { type: "button", title: stage.formula },
+        stage.name,
+        el("span", { className: "hint" }),
+      );
       button.dataset.key = walkKey(stage);
       button.addEventListener("click", () => goToStage(button.dataset.key));
       blocks.get(stage.block).append(button);
     }
     list.replaceChildren(...blocks.values());
   }
-  const buttons = [...list.querySelectorAll("button")], focused = document.activeElement;
+  const buttons = [...list.querySelectorAll("button")],
+    focused = document.activeElement;
   buttons.forEach((button, i) => {
     button.lastChild.textContent = data.stages[i].shape.split(" = ")[1];
     button.setAttribute("aria-current", String(i === data.chosen.stage));
   });
-  const current = buttons[data.chosen.stage], block = current.parentElement;
+  const current = buttons[data.chosen.stage],
+    block = current.parentElement;
   if (list.dataset.at !== current.dataset.key) {
     list.dataset.at = current.dataset.key;
     for (const other of list.children) other.open = other === block;
     if (list.contains(focused) && focused !== current) current.focus({ preventScroll: true });
-    // Only the list scrolls, never the page; as much of the block is seen as there is room for.
-    const top = block.offsetTop, bottom = top + block.offsetHeight;
-    if (top < list.scrollTop || bottom > list.scrollTop + list.clientHeight) list.scrollTop = Math.min(top, Math.max(0, bottom - list.clientHeight));
+    // Only the list scrolls, not the page; it shows as much of the block as fits.
+    const top = block.offsetTop,
+      bottom = top + block.offsetHeight;
+    if (top < list.scrollTop || bottom > list.scrollTop + list.clientHeight)
+      list.scrollTop = Math.min(top, Math.max(0, bottom - list.clientHeight));
   }
 }
 
 function drawHeadChoice(chosen) {
-  const box = $v("walk", ".walk-heads"), buttons = () => box.querySelector(".choice");
+  const box = $v("walk", ".walk-heads"),
+    buttons = () => box.querySelector(".choice");
   box.hidden = chosen.heads < 2;
   if (box.hidden) return;
   if (box.dataset.heads !== String(chosen.heads)) {
     box.dataset.heads = chosen.heads;
-    box.replaceChildren(el("label", {}, "head ", choice(Array.from({ length: chosen.heads }, (_, h) => [h, String(h + 1)]), chosen.head, (h) => { walking.head = h; refresh("walk", 0); }, "Head")));
+    box.replaceChildren(
+      el(
+        "label",
+        {},
+        "head ",
+        choice(
+          Array.from({ length: chosen.heads }, (_, h) => [h, String(h + 1)]),
+          chosen.head,
+          (h) => {
+            walking.head = h;
+            refresh("walk", 0);
+          },
+          "Head",
+        ),
+      ),
+    );
   }
   press(buttons(), chosen.head);
 }
 
 function drawTensor(stage, chosen) {
-  const caption = $v("walk", ".walk-words"), head = chosen.heads ? "head " + (chosen.head + 1) + ", " : "";
-  caption.dataset.resting = "Down: " + chosen.axes[0] + ". Across: " + chosen.axes[1] + ". " + (chosen.signed ? signedWords(chosen.most) : "Full colour is " + number(chosen.most) + ".") + " Click a number, or press Enter on it, to see where it comes from.";
-  matrix($v("walk", ".walk-map"), { weights: chosen.weights, rows: chosen.rows, columns: chosen.axes[1].startsWith("numbers") ? spaced(chosen.columns, $v("walk", ".walk-map")) : chosen.columns, possible: chosen.possible, signed: chosen.signed, most: chosen.most, chosen: walking.cell }, {
-    caption,
-    hover: (r, k) => sentenceOf(stage.name).slice(0, -1) + ", " + head + chosen.rows[r] + " (row " + (r + 1) + "), " + (chosen.axes[1].startsWith("numbers") ? "number " + chosen.columns[k] : chosen.columns[k] + " (column " + (k + 1) + ")") + ": " + (chosen.weights[r][k] === null ? "-infinity" : chosen.weights[r][k]) + ".",
-    choose: (r, k) => traceNumber(r, k),
-  });
+  const caption = $v("walk", ".walk-words"),
+    head = chosen.heads ? "head " + (chosen.head + 1) + ", " : "";
+  caption.dataset.resting =
+    "Rows: " +
+    chosen.axes[0] +
+    ". Columns: " +
+    chosen.axes[1] +
+    ". " +
+    (chosen.signed ? signedWords(chosen.most) : "Full colour is " + number(chosen.most) + ".") +
+    " Click a value, or press Enter on it, to see how it is computed.";
+  matrix(
+    $v("walk", ".walk-map"),
+    {
+      weights: chosen.weights,
+      rows: chosen.rows,
+      columns: chosen.axes[1].startsWith("numbers")
+        ? spaced(chosen.columns, $v("walk", ".walk-map"))
+        : chosen.columns,
+      possible: chosen.possible,
+      signed: chosen.signed,
+      most: chosen.most,
+      chosen: walking.cell,
+    },
+    {
+      caption,
+      hover: (r, k) =>
+        sentenceOf(stage.name).slice(0, -1) +
+        ", " +
+        head +
+        chosen.rows[r] +
+        " (row " +
+        (r + 1) +
+        "), " +
+        (chosen.axes[1].startsWith("numbers")
+          ? "number " + chosen.columns[k]
+          : chosen.columns[k] + " (column " + (k + 1) + ")") +
+        ": " +
+        (chosen.weights[r][k] === null ? "-infinity" : chosen.weights[r][k]) +
+        ".",
+      choose: (r, k) => traceNumber(r, k),
+    },
+  );
 }
 
-// ---------------------------------------------------------------- where one number comes from
+// ---------------------------------------------------------------- computation of one value
 async function traceNumber(row, column) {
   walking.cell = [row, column];
-  const mine = (walking.tracing = {}), wanted = { stage: walking.stage, head: walking.head, row, column };
+  const mine = (walking.tracing = {}),
+    wanted = { stage: walking.stage, head: walking.head, row, column };
   const told = await ask("walk-cell", wanted);
-  if (mine !== walking.tracing || wanted.stage !== walking.stage || wanted.head !== walking.head) return;
+  if (mine !== walking.tracing || wanted.stage !== walking.stage || wanted.head !== walking.head)
+    return;
   walking.origin = told.error ? null : told;
-  if (told.error) { problem(told.error); return; }
+  if (told.error) {
+    problem(told.error);
+    return;
+  }
   const data = answers.walk;
   if (!data || walkKey(data.stages[data.chosen.stage]) !== walking.stage) return;
   drawTensor(data.stages[data.chosen.stage], data.chosen);
   drawOrigin(data.stages[data.chosen.stage], data.chosen);
 }
 function drawOrigin(stage, chosen) {
-  const box = $v("walk", ".walk-origin"), origin = walking.origin;
+  const box = $v("walk", ".walk-origin"),
+    origin = walking.origin;
   box.hidden = !origin;
   if (!origin) return;
-  const row = chosen.rows[origin.row], column = chosen.columns[origin.column], result = origin.value === null ? "-infinity" : number(origin.value);
-  box.querySelector("h4").textContent = "Where " + result + " comes from: " + stage.name + ", row " + (origin.row + 1) + " (" + row + "), column " + (origin.column + 1) + (chosen.axes[1].startsWith("numbers") ? "" : " (" + column + ")");
-  const equation = box.querySelector(".walk-equation"), parts = box.querySelector(".walk-parts"), terms = box.querySelector(".walk-terms"), words = box.querySelector(".walk-terms-words");
+  const row = chosen.rows[origin.row],
+    column = chosen.columns[origin.column],
+    result = origin.value === null ? "-infinity" : number(origin.value);
+  box.querySelector("h4").textContent =
+    "How " +
+    result +
+    " is computed: " +
+    stage.name +
+    ", row " +
+    (origin.row + 1) +
+    " (" +
+    row +
+    "), column " +
+    (origin.column + 1) +
+    (chosen.axes[1].startsWith("numbers") ? "" : " (" + column + ")");
+  const equation = box.querySelector(".walk-equation"),
+    parts = box.querySelector(".walk-parts"),
+    terms = box.querySelector(".walk-terms"),
+    words = box.querySelector(".walk-terms-words");
   parts.hidden = origin.kind !== "parts";
   const product = origin.kind === "product" ? origin : origin.score;
   terms.hidden = words.hidden = !product && origin.kind !== "mixed";
   if (origin.kind === "parts") {
-    equation.textContent = origin.equation + " = " + result + (product ? "; its score is " + (product.may_look ? number(product.value) : "-infinity") + ", a dot product:" : "");
-    parts.replaceChildren(el("tbody", {}, ...origin.parts.map(([name, value]) => el("tr", {}, el("td", { textContent: name }), el("td", { textContent: value === null ? "-infinity" : value })))));
+    equation.textContent =
+      origin.equation +
+      " = " +
+      result +
+      (product
+        ? "; its score is " +
+          (product.may_look ? number(product.value) : "-infinity") +
+          ", a dot product:"
+        : "");
+    parts.replaceChildren(
+      el(
+        "tbody",
+        {},
+        ...origin.parts.map(([name, value]) =>
+          el(
+            "tr",
+            {},
+            el("td", { textContent: name }),
+            el("td", { textContent: value === null ? "-infinity" : value }),
+          ),
+        ),
+      ),
+    );
   }
   if (product) {
-    if (origin.kind === "product") equation.textContent = spelled(product) + (product.may_look === false ? "; the mask puts -infinity in its place" : "");
-    const rows = [product.left, product.right, product.products], names = [product.names[0], product.names[1], "product"];
-    words.dataset.resting = (product.terms > product.at.length ? "The " + product.at.length + " largest of " + product.terms + " products. " : "") + "Across: the numbers that are multiplied with each other. The bottom row is summed up" + (origin.kind === "parts" ? ": " + spelled(product) + "." : ".");
-    matrix(terms, { weights: rows, rows: names, columns: spaced(product.at, terms), signed: true }, { caption: words, hover: (r, k) => "Number " + product.at[k] + ": " + names[0] + " " + product.left[k] + " · " + names[1] + " " + product.right[k] + " = " + product.products[k] + "." });
+    if (origin.kind === "product")
+      equation.textContent =
+        spelled(product) +
+        (product.may_look === false ? "; the mask replaces it with -infinity" : "");
+    const rows = [product.left, product.right, product.products],
+      names = [product.names[0], product.names[1], "product"];
+    words.dataset.resting =
+      (product.terms > product.at.length
+        ? "The " + product.at.length + " largest of " + product.terms + " products. "
+        : "") +
+      "Columns: components that are multiplied. The bottom row is summed" +
+      (origin.kind === "parts" ? ": " + spelled(product) + "." : ".");
+    matrix(
+      terms,
+      { weights: rows, rows: names, columns: spaced(product.at, terms), signed: true },
+      {
+        caption: words,
+        hover: (r, k) =>
+          "Number " +
+          product.at[k] +
+          ": " +
+          names[0] +
+          " " +
+          product.left[k] +
+          " · " +
+          names[1] +
+          " " +
+          product.right[k] +
+          " = " +
+          product.products[k] +
+          ".",
+      },
+    );
   }
   if (origin.kind === "mixed") {
-    const isRest = (i) => origin.others > 0 && i === origin.rows.length - 1; // many tokens as one row, each with a weight of its own
-    const names = origin.rows.map((name, i) => (!origin.weights ? name : isRest(i) ? name + ", " + origin.weights[i].toFixed(2) + " in all" : origin.weights[i].toFixed(2) + " × " + name));
-    const loud = names.map((name, i) => [isRest(i) ? name : name + "’s value", origin.weights && origin.weights[i]]).filter(([, weight]) => weight >= 0.005).map(([name]) => name);
-    equation.textContent = (origin.weights ? "mix of " + row + " = " + loud.join(" + ") + (loud.length < names.length ? " + …" : "") : "result of " + row + " = " + names.map((name) => (name === "bias" ? name : name + "’s part")).join(" + "));
-    words.dataset.resting = "Down: what is summed up" + (origin.weights ? ", weight times value" : ", each through its own columns of W_O") + "; the bottom row is the sum. Across: the numbers of the vector. " + origin.terms.map((term) => number(term[origin.column])).join(" + ").replaceAll("+ -", "− ") + " = " + result + " in column " + (origin.column + 1) + ".";
-    matrix(terms, { weights: [...origin.terms, origin.result], rows: [...names, "sum"], columns: spaced(origin.result.map((_, k) => k), terms), signed: true, chosen: [origin.terms.length, origin.column] }, { caption: words, hover: (r, k) => (r < names.length ? names[r] : "The sum") + ", number " + k + ": " + (r < names.length ? origin.terms[r][k] : origin.result[k]) + "." });
+    // one row for several tokens with different weights
+    const isRest = (i) => origin.others > 0 && i === origin.rows.length - 1;
+    const names = origin.rows.map((name, i) =>
+      !origin.weights
+        ? name
+        : isRest(i)
+          ? name + ", " + origin.weights[i].toFixed(2) + " in total"
+          : origin.weights[i].toFixed(2) + " × " + name,
+    );
+    const loud = names
+      .map((name, i) => [isRest(i) ? name : name + "’s value", origin.weights && origin.weights[i]])
+      .filter(([, weight]) => weight >= 0.005)
+      .map(([name]) => name);
+    equation.textContent = origin.weights
+      ? "weighted sum for " +
+        row +
+        " = " +
+        loud.join(" + ") +
+        (loud.length < names.length ? " + …" : "")
+      : "output for " +
+        row +
+        " = " +
+        names.map((name) => (name === "bias" ? name : name + "’s contribution")).join(" + ");
+    words.dataset.resting =
+      "Rows: summands" +
+      (origin.weights ? ", weight times value" : ", each multiplied by its own columns of W_O") +
+      "; the bottom row is the sum. Columns: vector components. " +
+      origin.terms
+        .map((term) => number(term[origin.column]))
+        .join(" + ")
+        .replaceAll("+ -", "− ") +
+      " = " +
+      result +
+      " in column " +
+      (origin.column + 1) +
+      ".";
+    matrix(
+      terms,
+      {
+        weights: [...origin.terms, origin.result],
+        rows: [...names, "sum"],
+        columns: spaced(
+          origin.result.map((_, k) => k),
+          terms,
+        ),
+        signed: true,
+        chosen: [origin.terms.length, origin.column],
+      },
+      {
+        caption: words,
+        hover: (r, k) =>
+          (r < names.length ? names[r] : "The sum") +
+          ", number " +
+          k +
+          ": " +
+          (r < names.length ? origin.terms[r][k] : origin.result[k]) +
+          ".",
+      },
+    );
   }
 }
-// A dot product with its own numbers.
+// A dot product with its values.
 function spelled(product) {
-  const few = product.left.slice(0, 3).map((value, i) => number(value) + "·" + number(product.right[i])).join(" + ") + (product.terms > 3 ? " + … (" + product.terms + " products)" : "");
+  const few =
+    product.left
+      .slice(0, 3)
+      .map((value, i) => number(value) + "·" + number(product.right[i]))
+      .join(" + ") + (product.terms > 3 ? " + … (" + product.terms + " products)" : "");
   const sum = number(product.sum);
-  if (product.root !== null) return "(" + few + ") / √" + Math.round(product.root ** 2) + " = " + sum + " / " + number(product.root) + " = " + number(product.sum / product.root) + (product.bias === null ? "" : "; and the distance, " + number(product.bias) + ", makes " + number(product.sum / product.root + product.bias));
-  return few + " = " + sum + (product.bias === null ? "" : "; and the bias " + number(product.bias) + " makes " + number(product.value));
+  if (product.root !== null)
+    return (
+      "(" +
+      few +
+      ") / √" +
+      Math.round(product.root ** 2) +
+      " = " +
+      sum +
+      " / " +
+      number(product.root) +
+      " = " +
+      number(product.sum / product.root) +
+      (product.bias === null
+        ? ""
+        : "; plus the position bias " +
+          number(product.bias) +
+          " = " +
+          number(product.sum / product.root + product.bias))
+    );
+  return (
+    few +
+    " = " +
+    sum +
+    (product.bias === null
+      ? ""
+      : "; plus the bias " + number(product.bias) + " = " + number(product.value))
+  );
 }
 
-// ---------------------------------------------------------------- positions and symbols
-const symbolic = { side: "source", symbol: "", waves: "50 x 64", dimension: 30, first: null, second: null, over: null };
-const sectionOf = (view, name, title, sentence, ...children) => el("section", { className: view + "-part " + view + "-" + name }, el("h4", { textContent: title }), el("p", { className: "hint", textContent: sentence }), ...children);
+// ---------------------------------------------------------------- embeddings
+const symbolic = {
+  side: "source",
+  symbol: "",
+  waves: "50 x 64",
+  dimension: 30,
+  first: null,
+  second: null,
+  over: null,
+};
+const sectionOf = (view, name, title, sentence, ...children) =>
+  el(
+    "section",
+    { className: view + "-part " + view + "-" + name },
+    el("h4", { textContent: title }),
+    el("p", { className: "hint", textContent: sentence }),
+    ...children,
+  );
 
 VIEWS.symbols = {
-  title: "Positions and symbols",
-  explain: "What the model knows before any attention: a vector for each symbol and one for each place, which are added up. Learned tables are this model's own; sine waves are the paper's and the same for everybody.",
+  title: "Embeddings",
+  explain:
+    "Token embeddings and position vectors; their sum is the input of the first layer. " +
+    "Learned vectors belong to this model; sinusoidal vectors are those of the paper.",
   build(box) {
     box.classList.add("symbols-page");
-    const typed = (name) => el("input", { type: "text", className: "symbols-" + name, maxLength: 400, spellcheck: false, autocomplete: "off", ariaLabel: name + " sentence" });
+    const typed = (name) =>
+      el("input", {
+        type: "text",
+        className: "symbols-" + name,
+        maxLength: 400,
+        spellcheck: false,
+        autocomplete: "off",
+        ariaLabel: name + " sentence",
+      });
     box.append(
-      el("div", { className: "row" }, choice([["source", "source", "What the encoder reads"], ["target", "target", "What the decoder writes"]], symbolic.side, (side) => { symbolic.side = side; refresh("symbols", 0); }, "Whose tables")),
-      sectionOf("symbols", "places", "This model's positions", "", el("canvas", { className: "picture symbols-positions" }), el("p", { className: "caption symbols-positions-words" })),
-      sectionOf("symbols", "sines", "Sine waves", "Each dimension is a wave over the positions; along the vector the waves grow longer, so that every position has its own pattern.",
-        el("div", { className: "row symbols-pictures" }), el("canvas", { className: "picture symbols-waves" }), el("p", { className: "caption symbols-waves-words" })),
-      sectionOf("symbols", "single", "Single dimensions", "The shortest wave tells neighbours apart, longer ones tell where in the sequence one is. A tick below marks the place where a wave begins again.",
-        el("div", { className: "row" }, el("label", {}, "third dimension ", el("input", { type: "number", className: "symbols-dimension", min: 0, step: 1, value: symbolic.dimension }))),
-        el("canvas", { className: "picture symbols-lines" }), el("table", { className: "symbols-lengths picture" })),
-      sectionOf("symbols", "near", "Nearest symbols", "Cosine of the angle between learned vectors: 1 points the same way, 0 has nothing in common, -1 points the opposite way. Tasks that treat all symbols alike leave no neighbours.",
-        el("div", { className: "row" }, el("label", {}, "symbol ", el("select", { className: "symbols-symbol" }))), el("table", { className: "symbols-bars picture" })),
-      sectionOf("symbols", "map", "Map of the symbols", "", el("canvas", { className: "picture symbols-flat", tabIndex: 0, ariaLabel: "Map of the symbols" }), el("p", { className: "caption symbols-flat-words" })),
-      sectionOf("symbols", "order", "Who bit whom", "As sets of vectors two sentences of the same words are one and the same; once each word is told its place, they are not. Random vectors for the words, sine waves for the places.",
-        el("div", { className: "symbols-sentences" }, typed("first"), typed("second")), el("table", { className: "symbols-apart picture" }), el("p", { className: "symbols-problem", role: "alert" })));
-    box.querySelector(".symbols-symbol").addEventListener("change", (event) => { symbolic.symbol = event.target.value; refresh("symbols", 0); });
-    box.querySelector(".symbols-dimension").addEventListener("input", (event) => { if (event.target.value !== "" && Number.isInteger(+event.target.value)) { symbolic.dimension = Math.max(0, Math.min(+event.target.max, +event.target.value)); refresh("symbols", 80); } });
-    for (const name of ["first", "second"]) box.querySelector(".symbols-" + name).addEventListener("input", (event) => { symbolic[name] = event.target.value; refresh("symbols", 150); });
+      el(
+        "div",
+        { className: "row" },
+        choice(
+          [
+            ["source", "source", "Encoder input"],
+            ["target", "target", "Decoder input"],
+          ],
+          symbolic.side,
+          (side) => {
+            symbolic.side = side;
+            refresh("symbols", 0);
+          },
+          "Embedding table",
+        ),
+      ),
+      sectionOf(
+        "symbols",
+        "places",
+        "Position vectors of this model",
+        "",
+        el("canvas", { className: "picture symbols-positions" }),
+        el("p", { className: "caption symbols-positions-words" }),
+      ),
+      sectionOf(
+        "symbols",
+        "sines",
+        "Sinusoidal positions",
+        "Each dimension is a sine or cosine wave over the positions. Wavelengths increase " +
+          "with the dimension, so every position has a unique vector.",
+        el("div", { className: "row symbols-pictures" }),
+        el("canvas", { className: "picture symbols-waves" }),
+        el("p", { className: "caption symbols-waves-words" }),
+      ),
+      sectionOf(
+        "symbols",
+        "single",
+        "Single dimensions",
+        "Short waves distinguish adjacent positions; long waves encode the approximate " +
+          "position. A tick marks one wavelength.",
+        el(
+          "div",
+          { className: "row" },
+          el(
+            "label",
+            {},
+            "third dimension ",
+            el("input", {
+              type: "number",
+              className: "symbols-dimension",
+              min: 0,
+              step: 1,
+              value: symbolic.dimension,
+            }),
+          ),
+        ),
+        el("canvas", { className: "picture symbols-lines" }),
+        el("table", { className: "symbols-lengths picture" }),
+      ),
+      sectionOf(
+        "symbols",
+        "near",
+        "Nearest tokens",
+        "Cosine similarity of token embeddings: 1 is the same direction, 0 orthogonal, -1 " +
+          "opposite. A task that treats all tokens alike has no near neighbours.",
+        el(
+          "div",
+          { className: "row" },
+          el("label", {}, "token ", el("select", { className: "symbols-symbol" })),
+        ),
+        el("table", { className: "symbols-bars picture" }),
+      ),
+      sectionOf(
+        "symbols",
+        "map",
+        "Projection of the embeddings",
+        "",
+        el("canvas", {
+          className: "picture symbols-flat",
+          tabIndex: 0,
+          ariaLabel: "Projection of the embeddings",
+        }),
+        el("p", { className: "caption symbols-flat-words" }),
+      ),
+      sectionOf(
+        "symbols",
+        "order",
+        "Word order",
+        "Without position vectors, two sentences with the same words are the same set of " +
+          "vectors; with position vectors they differ. Words have random vectors, positions " +
+          "are sinusoidal.",
+        el("div", { className: "symbols-sentences" }, typed("first"), typed("second")),
+        el("table", { className: "symbols-apart picture" }),
+        el("p", { className: "symbols-problem", role: "alert" }),
+      ),
+    );
+    box.querySelector(".symbols-symbol").addEventListener("change", (event) => {
+      symbolic.symbol = event.target.value;
+      refresh("symbols", 0);
+    });
+    box.querySelector(".symbols-dimension").addEventListener("input", (event) => {
+      if (event.target.value !== "" && Number.isInteger(+event.target.value)) {
+        symbolic.dimension = Math.max(0, Math.min(+event.target.max, +event.target.value));
+        refresh("symbols", 80);
+      }
+    });
+    for (const name of ["first", "second"])
+      box.querySelector(".symbols-" + name).addEventListener("input", (event) => {
+        symbolic[name] = event.target.value;
+        refresh("symbols", 150);
+      });
     const flat = box.querySelector(".symbols-flat");
     flat.setAttribute("role", "img");
-    const look = (name) => { symbolic.over = name; if (answers.symbols) drawFlat(answers.symbols); };
+    const look = (name) => {
+      symbolic.over = name;
+      if (answers.symbols) drawFlat(answers.symbols);
+    };
     flat.addEventListener("pointermove", (event) => look(symbolUnder(flat, event)));
     flat.addEventListener("pointerleave", () => look(null));
     flat.addEventListener("blur", () => look(null));
-    flat.addEventListener("click", () => { if (symbolic.over) { symbolic.symbol = symbolic.over; refresh("symbols", 0); } });
+    flat.addEventListener("click", () => {
+      if (symbolic.over) {
+        symbolic.symbol = symbolic.over;
+        refresh("symbols", 0);
+      }
+    });
     flat.addEventListener("keydown", (event) => {
-      const by = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[event.key], names = answers.symbols && answers.symbols.map.names;
+      const by = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[event.key],
+        names = answers.symbols && answers.symbols.map.names;
       if (!names) return;
-      if (event.key === "Enter" && symbolic.over) { symbolic.symbol = symbolic.over; refresh("symbols", 0); }
-      if (by) { event.preventDefault(); look(names[(names.indexOf(symbolic.over) + by + names.length) % names.length]); }
+      if (event.key === "Enter" && symbolic.over) {
+        symbolic.symbol = symbolic.over;
+        refresh("symbols", 0);
+      }
+      if (by) {
+        event.preventDefault();
+        look(names[(names.indexOf(symbolic.over) + by + names.length) % names.length]);
+      }
     });
   },
-  want: () => ({ side: symbolic.side, symbol: symbolic.symbol, waves: symbolic.waves, dimension: symbolic.dimension, ...(symbolic.first === null ? {} : { first: symbolic.first }), ...(symbolic.second === null ? {} : { second: symbolic.second }) }),
-  take(options) { for (const name of ["side", "symbol", "waves", "first", "second"]) if (typeof options[name] === "string") symbolic[name] = options[name]; if (Number.isInteger(options.dimension)) symbolic.dimension = options.dimension; },
+  want: () => ({
+    side: symbolic.side,
+    symbol: symbolic.symbol,
+    waves: symbolic.waves,
+    dimension: symbolic.dimension,
+    ...(symbolic.first === null ? {} : { first: symbolic.first }),
+    ...(symbolic.second === null ? {} : { second: symbolic.second }),
+  }),
+  take(options) {
+    for (const name of ["side", "symbol", "waves", "first", "second"])
+      if (typeof options[name] === "string") symbolic[name] = options[name];
+    if (Number.isInteger(options.dimension)) symbolic.dimension = options.dimension;
+  },
   draw(data) {
     press($v("symbols", ".choice"), data.side);
     symbolic.symbol = data.symbol;
-    drawPlaces(data); drawSines(data); drawSingle(data); drawNear(data); drawFlat(data); drawOrder(data.order);
+    drawPlaces(data);
+    drawSines(data);
+    drawSingle(data);
+    drawNear(data);
+    drawFlat(data);
+    drawOrder(data.order);
   },
-  rows: (data) => data.neighbours.map(([other, cosine]) => ({ side: data.side, symbol: data.symbol, other, cosine })),
+  rows: (data) =>
+    data.neighbours.map(([other, cosine]) => ({
+      side: data.side,
+      symbol: data.symbol,
+      other,
+      cosine,
+    })),
 };
 
 function drawPlaces(data) {
-  const { weights, told, of, loudness, symbols } = data.positions, caption = $v("symbols", ".symbols-positions-words");
+  const { weights, told, of, loudness, symbols } = data.positions,
+    caption = $v("symbols", ".symbols-positions-words");
   $v("symbols", ".symbols-positions").hidden = caption.hidden = !weights.length;
   if (!weights.length) return void ($v("symbols", ".symbols-places .hint").textContent = told);
-  $v("symbols", ".symbols-places .hint").textContent = "Added to the symbol that stands there: a row for each place, " + told + ". A number of it is " + number(loudness) + " on average (root of the mean square); of a symbol's vector, " + number(symbols) + ": a place must be about as loud as a symbol to be heard.";
-  const cut = weights.length < of[0] || weights[0].length < of[1] ? " Shown: the first " + weights.length + " of " + of[0] + " places, " + weights[0].length + " of " + of[1] + " dimensions." : "";
+  $v("symbols", ".symbols-places .hint").textContent =
+    "Added to the token embedding; one row per position, " +
+    told +
+    ". RMS of a position vector: " +
+    number(loudness) +
+    "; of a token embedding: " +
+    number(symbols) +
+    ". Both need a similar scale.";
+  const cut =
+    weights.length < of[0] || weights[0].length < of[1]
+      ? " Displayed: the first " +
+        weights.length +
+        " of " +
+        of[0] +
+        " positions, " +
+        weights[0].length +
+        " of " +
+        of[1] +
+        " dimensions."
+      : "";
   const most = Math.max(...weights.flat().map(Math.abs));
-  caption.dataset.resting = "Down: places of the " + data.side + ", from 0. Across: dimensions. " + signedWords(most) + cut;
-  matrix($v("symbols", ".symbols-positions"), { weights, rows: weights.map((_, i) => String(i)), columns: spaced(weights[0].map((_, i) => i), $v("symbols", ".symbols-positions")), signed: true, most, size: 18 }, { caption, hover: (r, k) => "Place " + r + ", dimension " + k + ": " + weights[r][k] + "." });
+  caption.dataset.resting =
+    "Rows: positions of the " +
+    data.side +
+    ", from 0. Columns: dimensions. " +
+    signedWords(most) +
+    cut;
+  matrix(
+    $v("symbols", ".symbols-positions"),
+    {
+      weights,
+      rows: weights.map((_, i) => String(i)),
+      columns: spaced(
+        weights[0].map((_, i) => i),
+        $v("symbols", ".symbols-positions"),
+      ),
+      signed: true,
+      most,
+      size: 18,
+    },
+    { caption, hover: (r, k) => "Position " + r + ", dimension " + k + ": " + weights[r][k] + "." },
+  );
 }
 function drawSines(data) {
-  const { weights, pictures, picture, positions, width } = data.waves, caption = $v("symbols", ".symbols-waves-words"), box = $v("symbols", ".symbols-pictures");
-  if (!box.children.length) box.append(choice(pictures.map((name) => [name, name.replace("x", "×"), name.split(" ")[0] + " positions, vectors of " + name.split(" ")[2] + " numbers"]), picture, (value) => { symbolic.waves = value; symbolic.dimension = Math.min(symbolic.dimension, +value.split(" ")[2] - 1); refresh("symbols", 0); }, "Positions and dimensions"));
+  const { weights, pictures, picture, positions, width } = data.waves,
+    caption = $v("symbols", ".symbols-waves-words"),
+    box = $v("symbols", ".symbols-pictures");
+  if (!box.children.length)
+    box.append(
+      choice(
+        pictures.map((name) => [
+          name,
+          name.replace("x", "×"),
+          name.split(" ")[0] + " positions, " + name.split(" ")[2] + " dimensions",
+        ]),
+        picture,
+        (value) => {
+          symbolic.waves = value;
+          symbolic.dimension = Math.min(symbolic.dimension, +value.split(" ")[2] - 1);
+          refresh("symbols", 0);
+        },
+        "Positions and dimensions",
+      ),
+    );
   press(box.firstChild, picture);
-  caption.dataset.resting = "Across: positions 0 to " + (positions - 1) + ". Down: dimensions 0 to " + (width - 1) + ", sines at the even ones, cosines at the odd ones. Blue is 1, orange -1.";
-  matrix($v("symbols", ".symbols-waves"), { weights, rows: weights.map((_, i) => String(i)), columns: weights[0].map((_, i) => (i % (positions > 60 ? 20 : 10) ? "" : String(i))), signed: true, most: 1, size: positions > 99 ? 6 : 9 }, { caption, hover: (r, k) => "Position " + k + ", dimension " + r + ": " + weights[r][k] + ". It repeats after " + number(2 * Math.PI * 10000 ** ((2 * Math.floor(r / 2)) / width)) + " positions." });
+  caption.dataset.resting =
+    "Columns: positions 0 to " +
+    (positions - 1) +
+    ". Rows: dimensions 0 to " +
+    (width - 1) +
+    ", sines at the even ones, cosines at the odd ones. Blue is 1, orange -1.";
+  matrix(
+    $v("symbols", ".symbols-waves"),
+    {
+      weights,
+      rows: weights.map((_, i) => String(i)),
+      columns: weights[0].map((_, i) => (i % (positions > 60 ? 20 : 10) ? "" : String(i))),
+      signed: true,
+      most: 1,
+      size: positions > 99 ? 6 : 9,
+    },
+    {
+      caption,
+      hover: (r, k) =>
+        "Position " +
+        k +
+        ", dimension " +
+        r +
+        ": " +
+        weights[r][k] +
+        ". Wavelength: " +
+        number(2 * Math.PI * 10000 ** ((2 * Math.floor(r / 2)) / width)) +
+        " positions.",
+    },
+  );
 }
 const waveColours = () => [css("--pg-accent"), css("--pg-mark"), css("--pg-quiet-text")];
 function drawSingle(data) {
-  const input = $v("symbols", ".symbols-dimension"), canvas = $v("symbols", ".symbols-lines");
+  const input = $v("symbols", ".symbols-dimension"),
+    canvas = $v("symbols", ".symbols-lines");
   input.max = data.waves.width - 1;
   if (document.activeElement !== input) input.value = data.dimensions[2].dimension;
-  const [c, width] = prepare(canvas, 190), left = 30, right = width - 8, top = 10, bottom = 150, n = data.waves.positions;
-  const x = (at) => left + ((right - left) * at) / (n - 1), y = (value) => (top + bottom) / 2 - (value * (bottom - top)) / 2;
-  c.font = "11px " + css("--font-mono"); c.textBaseline = "middle"; c.lineWidth = 1;
-  for (const value of [-1, 0, 1]) { c.strokeStyle = css("--pg-grid"); c.beginPath(); c.moveTo(left, y(value)); c.lineTo(right, y(value)); c.stroke(); c.fillStyle = css("--pg-quiet-text"); c.textAlign = "right"; c.fillText(value, left - 6, y(value)); }
+  const [c, width] = prepare(canvas, 190),
+    left = 30,
+    right = width - 8,
+    top = 10,
+    bottom = 150,
+    n = data.waves.positions;
+  const x = (at) => left + ((right - left) * at) / (n - 1),
+    y = (value) => (top + bottom) / 2 - (value * (bottom - top)) / 2;
+  c.font = "11px " + css("--font-mono");
+  c.textBaseline = "middle";
+  c.lineWidth = 1;
+  for (const value of [-1, 0, 1]) {
+    c.strokeStyle = css("--pg-grid");
+    c.beginPath();
+    c.moveTo(left, y(value));
+    c.lineTo(right, y(value));
+    c.stroke();
+    c.fillStyle = css("--pg-quiet-text");
+    c.textAlign = "right";
+    c.fillText(value, left - 6, y(value));
+  }
   c.textAlign = "center";
-  for (let at = 0; at < n; at += n > 60 ? 20 : 10) if (x(at) < right - 70) c.fillText(at, x(at), 178);
-  c.textAlign = "right"; c.fillText("position", right, 178);
+  for (let at = 0; at < n; at += n > 60 ? 20 : 10)
+    if (x(at) < right - 70) c.fillText(at, x(at), 178);
+  c.textAlign = "right";
+  c.fillText("position", right, 178);
   data.dimensions.forEach(({ values, wavelength }, i) => {
-    c.strokeStyle = c.fillStyle = waveColours()[i]; c.lineWidth = 2; c.setLineDash(i === 2 ? [5, 4] : []); c.beginPath();
-    values.forEach((value, at) => (at ? c.lineTo(x(at), y(value)) : c.moveTo(x(at), y(value)))); c.stroke(); c.setLineDash([]);
+    c.strokeStyle = c.fillStyle = waveColours()[i];
+    c.lineWidth = 2;
+    c.setLineDash(i === 2 ? [5, 4] : []);
+    c.beginPath();
+    values.forEach((value, at) => (at ? c.lineTo(x(at), y(value)) : c.moveTo(x(at), y(value))));
+    c.stroke();
+    c.setLineDash([]);
     if (wavelength <= n - 1) c.fillRect(x(wavelength) - 1, bottom + 4, 2, 12);
   });
   canvas.setAttribute("role", "img");
-  canvas.setAttribute("aria-label", data.dimensions.map((d) => "dimension " + d.dimension + " repeats after " + number(d.wavelength) + " positions").join("; "));
-  $v("symbols", ".symbols-lengths").replaceChildren(el("tbody", {}, ...data.dimensions.map((d, i) => {
-    const line = el("i");
-    line.style.borderColor = waveColours()[i]; if (i === 2) line.style.borderTopStyle = "dashed";
-    return el("tr", {}, el("td", {}, line), el("td", { textContent: "dimension " + d.dimension + " of " + data.waves.width }), el("td", { textContent: "repeats after " + number(d.wavelength) + " positions", title: "2π · 10000^(" + 2 * Math.floor(d.dimension / 2) + "/" + data.waves.width + ") = " + d.wavelength }));
-  })));
+  canvas.setAttribute(
+    "aria-label",
+    data.dimensions
+      .map(
+        (d) =>
+          "dimension " +
+          d.dimension +
+          " has a wavelength of " +
+          number(d.wavelength) +
+          " positions",
+      )
+      .join("; "),
+  );
+  $v("symbols", ".symbols-lengths").replaceChildren(
+    el(
+      "tbody",
+      {},
+      ...data.dimensions.map((d, i) => {
+        const line = el("i");
+        line.style.borderColor = waveColours()[i];
+        if (i === 2) line.style.borderTopStyle = "dashed";
+        return el(
+          "tr",
+          {},
+          el("td", {}, line),
+          el("td", { textContent: "dimension " + d.dimension + " of " + data.waves.width }),
+          el("td", {
+            textContent: "wavelength " + number(d.wavelength) + " positions",
+            title:
+              "2π · 10000^(" +
+              2 * Math.floor(d.dimension / 2) +
+              "/" +
+              data.waves.width +
+              ") = " +
+              d.wavelength,
+          }),
+        );
+      }),
+    ),
+  );
 }
 function drawNear(data) {
-  const select = $v("symbols", ".symbols-symbol"), signature = data.symbols.join();
-  if (select.dataset.signature !== signature) { select.dataset.signature = signature; select.replaceChildren(...data.symbols.map((name) => new Option(name, name))); }
+  const select = $v("symbols", ".symbols-symbol"),
+    signature = data.symbols.join();
+  if (select.dataset.signature !== signature) {
+    select.dataset.signature = signature;
+    select.replaceChildren(...data.symbols.map((name) => new Option(name, name)));
+  }
   select.value = data.symbol;
-  $v("symbols", ".symbols-bars").replaceChildren(el("tbody", {}, ...data.neighbours.slice(0, 12).map(([name, cosine]) => {
-    const bar = el("div", { className: "symbols-bar" + (cosine < 0 ? " symbols-below" : "") });
-    bar.style.width = 50 * Math.abs(cosine) + "%"; bar.style[cosine < 0 ? "marginRight" : "marginLeft"] = "50%";
-    return el("tr", {}, el("td", { textContent: name }), el("td", {}, bar), el("td", { textContent: cosine.toFixed(2), title: String(cosine) }));
-  })));
+  $v("symbols", ".symbols-bars").replaceChildren(
+    el(
+      "tbody",
+      {},
+      ...data.neighbours.slice(0, 12).map(([name, cosine]) => {
+        const bar = el("div", { className: "symbols-bar" + (cosine < 0 ? " symbols-below" : "") });
+        bar.style.width = 50 * Math.abs(cosine) + "%";
+        bar.style[cosine < 0 ? "marginRight" : "marginLeft"] = "50%";
+        return el(
+          "tr",
+          {},
+          el("td", { textContent: name }),
+          el("td", {}, bar),
+          el("td", { textContent: cosine.toFixed(2), title: String(cosine) }),
+        );
+      }),
+    ),
+  );
 }
-// Where a symbol lies on the canvas: one scale for both directions, so that distances are true.
+// The canvas position of a token. Both axes have the same scale, so distances are correct.
 function flatPlacing(canvas, map) {
-  const width = canvas.clientWidth, height = Math.round(Math.min(420, Math.max(240, width * 0.7)));
-  const [xs, ys] = [0, 1].map((i) => map.places.map((place) => place[i])), low = [Math.min(...xs), Math.min(...ys)], high = [Math.max(...xs), Math.max(...ys)];
-  const scale = Math.min((width - 70) / (high[0] - low[0] || 1), (height - 70) / (high[1] - low[1] || 1)), middle = [(low[0] + high[0]) / 2, (low[1] + high[1]) / 2];
-  return { height, at: ([x, y]) => [width / 2 + 6 + (x - middle[0]) * scale, (height - 20) / 2 - (y - middle[1]) * scale] };
+  const width = canvas.clientWidth,
+    height = Math.round(Math.min(420, Math.max(240, width * 0.7)));
+  const [xs, ys] = [0, 1].map((i) => map.places.map((place) => place[i])),
+    low = [Math.min(...xs), Math.min(...ys)],
+    high = [Math.max(...xs), Math.max(...ys)];
+  const scale = Math.min(
+      (width - 70) / (high[0] - low[0] || 1),
+      (height - 70) / (high[1] - low[1] || 1),
+    ),
+    middle = [(low[0] + high[0]) / 2, (low[1] + high[1]) / 2];
+  return {
+    height,
+    at: ([x, y]) => [
+      width / 2 + 6 + (x - middle[0]) * scale,
+      (height - 20) / 2 - (y - middle[1]) * scale,
+    ],
+  };
 }
 function symbolUnder(canvas, event) {
   const data = answers.symbols;
   if (!data) return null;
-  const { at } = flatPlacing(canvas, data.map), off = data.map.places.map((place) => { const [x, y] = at(place); return Math.hypot(x - event.offsetX, y - event.offsetY); }), least = Math.min(...off);
+  const { at } = flatPlacing(canvas, data.map),
+    off = data.map.places.map((place) => {
+      const [x, y] = at(place);
+      return Math.hypot(x - event.offsetX, y - event.offsetY);
+    }),
+    least = Math.min(...off);
   return least < 24 ? data.map.names[off.indexOf(least)] : null;
 }
 function drawFlat(data) {
-  const canvas = $v("symbols", ".symbols-flat"), { map } = data;
+  const canvas = $v("symbols", ".symbols-flat"),
+    { map } = data;
   if (!canvas.clientWidth) return;
-  $v("symbols", ".symbols-map .hint").textContent = "The learned vectors of the " + data.side + " laid flat along the two directions in which they differ most (principal components): " + percent(map.explained[0]) + " and " + percent(map.explained[1]) + " of their variance. Symbols that lie together here need not be close in the other " + Math.max(0, data.positions.of[1] - 2) + " directions.";
-  const { height, at } = flatPlacing(canvas, map), [c, width] = prepare(canvas, height);
-  c.strokeStyle = css("--pg-grid"); c.strokeRect(0.5, 0.5, width - 1, height - 1);
-  c.font = "11px " + css("--font"); c.fillStyle = css("--pg-quiet-text"); c.textBaseline = "alphabetic"; c.textAlign = "right"; c.fillText("first direction, " + percent(map.explained[0]), width - 8, height - 8);
-  c.save(); c.translate(16, 8); c.rotate(-Math.PI / 2); c.fillText("second, " + percent(map.explained[1]), 0, 0); c.restore();
-  c.font = "600 14px " + css("--font-mono"); c.textAlign = "center"; c.textBaseline = "middle";
+  $v("symbols", ".symbols-map .hint").textContent =
+    "The first two principal components of the " +
+    data.side +
+    " embeddings explain " +
+    percent(map.explained[0]) +
+    " and " +
+    percent(map.explained[1]) +
+    " of the variance. Tokens that are close here may differ in the other " +
+    Math.max(0, data.positions.of[1] - 2) +
+    " dimensions.";
+  const { height, at } = flatPlacing(canvas, map),
+    [c, width] = prepare(canvas, height);
+  c.strokeStyle = css("--pg-grid");
+  c.strokeRect(0.5, 0.5, width - 1, height - 1);
+  c.font = "11px " + css("--font");
+  c.fillStyle = css("--pg-quiet-text");
+  c.textBaseline = "alphabetic";
+  c.textAlign = "right";
+  c.fillText("component 1, " + percent(map.explained[0]), width - 8, height - 8);
+  c.save();
+  c.translate(16, 8);
+  c.rotate(-Math.PI / 2);
+  c.fillText("component 2, " + percent(map.explained[1]), 0, 0);
+  c.restore();
+  c.font = "600 14px " + css("--font-mono");
+  c.textAlign = "center";
+  c.textBaseline = "middle";
   map.names.forEach((name, i) => {
-    const [x, y] = at(map.places[i]), marked = name === symbolic.over || name === data.symbol;
-    c.fillStyle = name === symbolic.over ? css("--pg-mark") : marked ? css("--pg-accent") : css("--body-text-color");
+    const [x, y] = at(map.places[i]),
+      marked = name === symbolic.over || name === data.symbol;
+    c.fillStyle =
+      name === symbolic.over
+        ? css("--pg-mark")
+        : marked
+          ? css("--pg-accent")
+          : css("--body-text-color");
     c.fillText(name, x, y);
-    if (marked) { c.strokeStyle = c.fillStyle; c.lineWidth = 1.5; c.beginPath(); c.roundRect(x - 6 - 4.2 * name.length, y - 12, 12 + 8.4 * name.length, 24, 6); c.stroke(); }
+    if (marked) {
+      c.strokeStyle = c.fillStyle;
+      c.lineWidth = 1.5;
+      c.beginPath();
+      c.roundRect(x - 6 - 4.2 * name.length, y - 12, 12 + 8.4 * name.length, 24, 6);
+      c.stroke();
+    }
   });
-  const over = symbolic.over || data.symbol, i = map.names.indexOf(over);
-  const words = over + " lies at " + number(map.places[i][0]) + ", " + number(map.places[i][1]) + ". Click a symbol, or choose it with the arrow keys and Enter, to see its neighbours above.";
-  $v("symbols", ".symbols-flat-words").textContent = words; canvas.setAttribute("aria-label", words);
+  const over = symbolic.over || data.symbol,
+    i = map.names.indexOf(over);
+  const words =
+    over +
+    " is at " +
+    number(map.places[i][0]) +
+    ", " +
+    number(map.places[i][1]) +
+    ". Click a token, or select it with the arrow keys and Enter, to see its nearest tokens above.";
+  $v("symbols", ".symbols-flat-words").textContent = words;
+  canvas.setAttribute("aria-label", words);
 }
 function drawOrder(order) {
-  for (const [i, name] of [[0, "first"], [1, "second"]]) { const input = $v("symbols", "input.symbols-" + name); if (document.activeElement !== input) input.value = order.sentences[i]; }
+  for (const [i, name] of [
+    [0, "first"],
+    [1, "second"],
+  ]) {
+    const input = $v("symbols", "input.symbols-" + name);
+    if (document.activeElement !== input) input.value = order.sentences[i];
+  }
   $v("symbols", ".symbols-problem").textContent = sentenceOf(order.error || "");
   if (order.error) return;
-  const rows = [["words of the first, sorted", order.words[0].join(" ")], ["words of the second, sorted", order.words[1].join(" ")], ["apart without places", number(order.without) + (order.without ? "" : ": the same set of vectors")], ["apart with places", number(order.with) + (order.with ? "" : ": the same set of vectors")]];
-  $v("symbols", ".symbols-apart").replaceChildren(el("tbody", {}, ...rows.map(([name, value]) => el("tr", {}, el("td", { textContent: name }), el("td", { textContent: value, title: name.startsWith("apart") ? "Hausdorff distance: from the vector of either set that is farthest off to the nearest of the other set" : "" })))));
+  const rows = [
+    ["words of the first, sorted", order.words[0].join(" ")],
+    ["words of the second, sorted", order.words[1].join(" ")],
+    [
+      "distance without positions",
+      number(order.without) + (order.without ? "" : ": the same set of vectors"),
+    ],
+    [
+      "distance with positions",
+      number(order.with) + (order.with ? "" : ": the same set of vectors"),
+    ],
+  ];
+  $v("symbols", ".symbols-apart").replaceChildren(
+    el(
+      "tbody",
+      {},
+      ...rows.map(([name, value]) =>
+        el(
+          "tr",
+          {},
+          el("td", { textContent: name }),
+          el("td", {
+            textContent: value,
+            title: name.startsWith("distance")
+              ? "Hausdorff distance: the largest distance of a vector in one set to the " +
+                "nearest vector in the other set"
+              : "",
+          }),
+        ),
+      ),
+    ),
+  );
 }
 
 // ---------------------------------------------------------------- masks and sizes
 const sizing = { scores: null, layer: 0, of: "model", measure: "no", head: 0 };
-const memoryWords = (n) => (n >= 1e9 ? (n / 1e9).toFixed(1) + " GB" : n >= 1e6 ? (n / 1e6).toFixed(n < 1e8 ? 2 : 0) + " MB" : n >= 1e3 ? (n / 1e3).toFixed(2) + " KB" : n + " bytes");
+const memoryWords = (n) =>
+  n >= 1e9
+    ? (n / 1e9).toFixed(1) + " GB"
+    : n >= 1e6
+      ? (n / 1e6).toFixed(n < 1e8 ? 2 : 0) + " MB"
+      : n >= 1e3
+        ? (n / 1e3).toFixed(2) + " KB"
+        : n + " bytes";
 const thousands = (n) => n.toLocaleString("en");
 function fillTable(table, head, rows) {
   table.replaceChildren(
-    ...(head ? [el("thead", {}, el("tr", {}, ...head.map((text) => el("th", { scope: "col", textContent: text }))))] : []),
-    el("tbody", {}, ...rows.map((row) => el("tr", {}, ...row.map((cell) => (cell instanceof Node ? cell : el("td", { textContent: cell === null || cell === undefined ? "" : cell })))))));
+    ...(head
+      ? [
+          el(
+            "thead",
+            {},
+            el("tr", {}, ...head.map((text) => el("th", { scope: "col", textContent: text }))),
+          ),
+        ]
+      : []),
+    el(
+      "tbody",
+      {},
+      ...rows.map((row) =>
+        el(
+          "tr",
+          {},
+          ...row.map((cell) =>
+            cell instanceof Node
+              ? cell
+              : el("td", { textContent: cell === null || cell === undefined ? "" : cell }),
+          ),
+        ),
+      ),
+    ),
+  );
 }
 
 VIEWS.sizes = {
   title: "Masks and sizes",
-  explain: "Who may look at whom, what a mask does to a softmax, and what the model and its attention weigh. Everything is computed on your sequence and this model, with the numbers of well-known write-ups beside it.",
+  explain:
+    "Attention masks, the masked softmax, parameter counts and the memory of attention " +
+    "weights, for your sequence and this model. Figures of well-known tutorials are listed " +
+    "for comparison.",
   build(box) {
     box.classList.add("sizes-page");
-    const table = (name) => el("div", { className: "sizes-scroll", tabIndex: 0 }, el("table", { className: "picture " + name }));
+    const table = (name) =>
+      el(
+        "div",
+        { className: "sizes-scroll", tabIndex: 0 },
+        el("table", { className: "picture " + name }),
+      );
     box.append(
-      sectionOf("sizes", "padding", "Padding mask", "Sequences of one batch are filled up to equal length with PAD, token 0; the mask is 1 where somebody may look.", table("sizes-padded"), el("p", { className: "caption sizes-padded-words" })),
-      sectionOf("sizes", "ahead", "Look-ahead mask", "While an answer is learned, all its positions are computed at once; a position (row) may look at itself and at what comes before (columns), or it would read off what it is to write.", el("canvas", { className: "picture sizes-triangle" }), el("p", { className: "caption sizes-triangle-words" })),
-      sectionOf("sizes", "softmax", "Softmax, without the mask and with it", "Type rows of scores, a row a line; zeros are padding. Without a mask padding takes its share of the attention.",
-        el("textarea", { className: "sizes-scores", rows: 3, spellcheck: false, maxLength: 2000, ariaLabel: "Scores, a row a line" }), el("p", { className: "sizes-problem", role: "alert" }), table("sizes-rows")),
-      sectionOf("sizes", "kinds", "Four kinds of attention, on your sequence", "With the projections of one layer: everybody looks at everybody; nobody looks ahead; the target looks at the source; and the first again with as many heads as the model has. The first three are one head as wide as the model.",
-        el("div", { className: "row sizes-layers" }), el("div", { className: "sizes-four" })),
-      sectionOf("sizes", "shapes", "Shapes inside multi-head attention", "", table("sizes-shapes-table")),
-      sectionOf("sizes", "parameters", "Parameters, part by part", "", el("div", { className: "row sizes-of" }), table("sizes-counts"), el("p", { className: "caption sizes-counts-words" })),
-      sectionOf("sizes", "quadratic", "Attention grows with the square of the length", "The weights of one head in float32, 4 bytes each: twice the length takes four times the memory. The first row is your sequence.",
-        table("sizes-squares"), el("div", { className: "row" }, el("button", { type: "button", className: "quiet sizes-measure", textContent: "Measure on this server" })), el("p", { className: "caption sizes-squares-words" })));
-    box.querySelector(".sizes-scores").addEventListener("input", (event) => { sizing.scores = event.target.value; refresh("sizes", 150); });
-    box.querySelector(".sizes-of").append(choice([["model", "this model"], ["base", "the write-up's base model", "The paper's sizes, vocabularies of 37,000, attention without biases"]], sizing.of, (of) => { sizing.of = of; refresh("sizes", 0); }, "Which model"));
-    box.querySelector(".sizes-measure").addEventListener("click", () => { sizing.measure = "yes"; $v("sizes", ".sizes-measure").disabled = true; refresh("sizes", 0); });
-    box.querySelector(".sizes-four").append(...["bidirectional", "causal", "cross", "multi-head"].map((name) => el("figure", { className: "sizes-kind" }, el("h4", { textContent: name }), el("canvas", { className: "picture" }), el("div", { className: "sizes-kind-heads" }), el("p", { className: "caption" }))));
+      sectionOf(
+        "sizes",
+        "padding",
+        "Padding mask",
+        "Sequences of a batch are padded to equal length with PAD, token id 0. The mask is " +
+          "1 for tokens that may be attended to.",
+        table("sizes-padded"),
+        el("p", { className: "caption sizes-padded-words" }),
+      ),
+      sectionOf(
+        "sizes",
+        "ahead",
+        "Causal mask",
+        "In training, all target positions are computed in parallel. A position (row) may " +
+          "attend only to itself and to earlier positions (columns); otherwise it could copy " +
+          "the token that it must predict.",
+        el("canvas", { className: "picture sizes-triangle" }),
+        el("p", { className: "caption sizes-triangle-words" }),
+      ),
+      sectionOf(
+        "sizes",
+        "softmax",
+        "Softmax without and with the mask",
+        "Type one row of scores per line; zeros are padding. Without a mask, padding " +
+          "receives attention.",
+        el("textarea", {
+          className: "sizes-scores",
+          rows: 3,
+          spellcheck: false,
+          maxLength: 2000,
+          ariaLabel: "Scores, one row per line",
+        }),
+        el("p", { className: "sizes-problem", role: "alert" }),
+        table("sizes-rows"),
+      ),
+      sectionOf(
+        "sizes",
+        "kinds",
+        "Four types of attention, on your sequence",
+        "With the projections of one layer: bidirectional, causal, cross-attention, and " +
+          "bidirectional with all heads of the model. The first three use a single head of " +
+          "size d_model.",
+        el("div", { className: "row sizes-layers" }),
+        el("div", { className: "sizes-four" }),
+      ),
+      sectionOf(
+        "sizes",
+        "shapes",
+        "Shapes inside multi-head attention",
+        "",
+        table("sizes-shapes-table"),
+      ),
+      sectionOf(
+        "sizes",
+        "parameters",
+        "Parameters by component",
+        "",
+        el("div", { className: "row sizes-of" }),
+        table("sizes-counts"),
+        el("p", { className: "caption sizes-counts-words" }),
+      ),
+      sectionOf(
+        "sizes",
+        "quadratic",
+        "Attention memory is quadratic in the length",
+        "Attention weights of one head in float32, 4 bytes each. Twice the length needs " +
+          "four times the memory. The first row is your sequence.",
+        table("sizes-squares"),
+        el(
+          "div",
+          { className: "row" },
+          el("button", {
+            type: "button",
+            className: "quiet sizes-measure",
+            textContent: "Measure on this server",
+          }),
+        ),
+        el("p", { className: "caption sizes-squares-words" }),
+      ),
+    );
+    box.querySelector(".sizes-scores").addEventListener("input", (event) => {
+      sizing.scores = event.target.value;
+      refresh("sizes", 150);
+    });
+    box.querySelector(".sizes-of").append(
+      choice(
+        [
+          ["model", "this model"],
+          [
+            "base",
+            "the tutorial's base model",
+            "Sizes of the paper, vocabularies of 37,000, attention without biases",
+          ],
+        ],
+        sizing.of,
+        (of) => {
+          sizing.of = of;
+          refresh("sizes", 0);
+        },
+        "Model to count",
+      ),
+    );
+    box.querySelector(".sizes-measure").addEventListener("click", () => {
+      sizing.measure = "yes";
+      $v("sizes", ".sizes-measure").disabled = true;
+      refresh("sizes", 0);
+    });
+    box
+      .querySelector(".sizes-four")
+      .append(
+        ...["bidirectional", "causal", "cross", "multi-head"].map((name) =>
+          el(
+            "figure",
+            { className: "sizes-kind" },
+            el("h4", { textContent: name }),
+            el("canvas", { className: "picture" }),
+            el("div", { className: "sizes-kind-heads" }),
+            el("p", { className: "caption" }),
+          ),
+        ),
+      );
   },
-  want: () => ({ layer: sizing.layer, of: sizing.of, measure: sizing.measure, ...(sizing.scores === null ? {} : { scores: sizing.scores }) }),
-  take(options) { for (const name of ["of", "scores"]) if (typeof options[name] === "string") sizing[name] = options[name]; if (Number.isInteger(options.layer)) sizing.layer = options.layer; },
-  draw(data) { drawMasks(data); drawSoftmax(data.softmax); drawKinds(data); drawShapes(data); drawCounts(data.parameters); drawSquares(data); },
-  rows: (data) => data.parameters.rows.map(([of, ours, torch, why]) => ({ part: of, ours, "nn.Transformer": torch, why })),
+  want: () => ({
+    layer: sizing.layer,
+    of: sizing.of,
+    measure: sizing.measure,
+    ...(sizing.scores === null ? {} : { scores: sizing.scores }),
+  }),
+  take(options) {
+    for (const name of ["of", "scores"])
+      if (typeof options[name] === "string") sizing[name] = options[name];
+    if (Number.isInteger(options.layer)) sizing.layer = options.layer;
+  },
+  draw(data) {
+    drawMasks(data);
+    drawSoftmax(data.softmax);
+    drawKinds(data);
+    drawShapes(data);
+    drawCounts(data.parameters);
+    drawSquares(data);
+  },
+  rows: (data) =>
+    data.parameters.rows.map(([of, ours, torch, why]) => ({
+      part: of,
+      ours,
+      "nn.Transformer": torch,
+      why,
+    })),
 };
 
 const maskCell = (value) => el("td", { textContent: value, className: value ? "" : "sizes-off" });
 function drawMasks(data) {
-  const { names, tokens, mask, added, changed, published } = data.padding, heading = (text) => el("th", { scope: "row", textContent: text });
+  const { names, tokens, mask, added, changed, published } = data.padding,
+    heading = (text) => el("th", { scope: "row", textContent: text });
   fillTable($v("sizes", ".sizes-padded"), null, [
-    [heading("your sequence"), ...names.map((name, i) => el("td", { textContent: name, className: mask[i] ? "" : "sizes-off" }))],
-    [heading("token number"), ...tokens.map((token, i) => el("td", { textContent: token, className: mask[i] ? "" : "sizes-off" }))],
+    [
+      heading("your sequence"),
+      ...names.map((name, i) =>
+        el("td", { textContent: name, className: mask[i] ? "" : "sizes-off" }),
+      ),
+    ],
+    [
+      heading("token id"),
+      ...tokens.map((token, i) =>
+        el("td", { textContent: token, className: mask[i] ? "" : "sizes-off" }),
+      ),
+    ],
     [heading("mask"), ...mask.map(maskCell)],
-    [heading("a tutorial's tokens"), ...published[0].map((token, i) => el("td", { textContent: token, className: published[1][i] ? "" : "sizes-off" }))],
-    [heading("its mask"), ...published[1].map(maskCell)],
+    [
+      heading("tutorial: tokens"),
+      ...published[0].map((token, i) =>
+        el("td", { textContent: token, className: published[1][i] ? "" : "sizes-off" }),
+      ),
+    ],
+    [heading("tutorial: mask"), ...published[1].map(maskCell)],
   ]);
-  $v("sizes", ".sizes-padded-words").textContent = added ? "With " + plural(added, "place") + " of padding added as shown, no logit of the answer changes by more than " + number(changed) + ", which is rounding: padding is not seen." : "This sequence is as long as the model can read, so there is no room for padding.";
-  const { names: given, mask: triangle } = data.look_ahead, caption = $v("sizes", ".sizes-triangle-words");
-  caption.dataset.resting = "Down: who looks. Across: who is looked at. The future is hatched.";
-  matrix($v("sizes", ".sizes-triangle"), { weights: triangle, rows: given, columns: given, possible: triangle, size: 26 }, { caption, hover: (r, k) => given[r] + " (place " + (r + 1) + ") may look at " + given[k] + " (place " + (k + 1) + ")." });
+  $v("sizes", ".sizes-padded-words").textContent = added
+    ? "With " +
+      plural(added, "position") +
+      " of padding, no logit changes by more than " +
+      number(changed) +
+      " (rounding): padding has no effect."
+    : "This sequence has the maximum length of the model, so no padding can be added.";
+  const { names: given, mask: triangle } = data.look_ahead,
+    caption = $v("sizes", ".sizes-triangle-words");
+  caption.dataset.resting = "Rows: queries. Columns: keys. Masked positions are hatched.";
+  matrix(
+    $v("sizes", ".sizes-triangle"),
+    { weights: triangle, rows: given, columns: given, possible: triangle, size: 26 },
+    {
+      caption,
+      hover: (r, k) =>
+        given[r] +
+        " (position " +
+        (r + 1) +
+        ") may attend to " +
+        given[k] +
+        " (position " +
+        (k + 1) +
+        ").",
+    },
+  );
 }
 function drawSoftmax(found) {
   const field = $v("sizes", ".sizes-scores");
   if (document.activeElement !== field) field.value = found.typed;
   $v("sizes", ".sizes-problem").textContent = sentenceOf(found.error || "");
   if (found.error) return;
-  const digits = (values, real) => values.map((value, i) => el("td", { textContent: value === 0 ? "0" : value.toFixed(4), title: String(value), className: real[i] ? "" : "sizes-off" }));
+  const digits = (values, real) =>
+    values.map((value, i) =>
+      el("td", {
+        textContent: value === 0 ? "0" : value.toFixed(4),
+        title: String(value),
+        className: real[i] ? "" : "sizes-off",
+      }),
+    );
   const named = (text) => el("th", { scope: "row", textContent: text });
-  fillTable($v("sizes", ".sizes-rows"), null, found.scores.flatMap((scores, r) => {
-    const real = found.real[r], all = scores.map(() => 1), rows = [
-      [named("scores " + (found.scores.length > 1 ? r + 1 : "")), ...scores.map((score, i) => el("td", { textContent: score, className: real[i] ? "" : "sizes-off" }))],
-      [named("without the mask"), ...digits(found.plain[r], all)],
-      ...(found.published ? [[named("as published"), ...digits(found.published.plain[r], all)]] : []),
-      [named("with the mask"), ...digits(found.masked[r], real)],
-      ...(found.published ? [[named("as published"), ...digits(found.published.masked[r], real)]] : []),
-    ];
-    return rows;
-  }));
+  fillTable(
+    $v("sizes", ".sizes-rows"),
+    null,
+    found.scores.flatMap((scores, r) => {
+      const real = found.real[r],
+        all = scores.map(() => 1),
+        rows = [
+          [
+            named("scores " + (found.scores.length > 1 ? r + 1 : "")),
+            ...scores.map((score, i) =>
+              el("td", { textContent: score, className: real[i] ? "" : "sizes-off" }),
+            ),
+          ],
+          [named("without the mask"), ...digits(found.plain[r], all)],
+          ...(found.published
+            ? [[named("as published"), ...digits(found.published.plain[r], all)]]
+            : []),
+          [named("with the mask"), ...digits(found.masked[r], real)],
+          ...(found.published
+            ? [[named("as published"), ...digits(found.published.masked[r], real)]]
+            : []),
+        ];
+      return rows;
+    }),
+  );
   const each = found.published ? 5 : 3;
-  [...$v("sizes", ".sizes-rows").querySelectorAll("tr")].forEach((row, i) => { row.classList.toggle("sizes-first", i % each === 0); row.classList.toggle("sizes-quoted", row.firstChild.textContent === "as published"); });
+  [...$v("sizes", ".sizes-rows").querySelectorAll("tr")].forEach((row, i) => {
+    row.classList.toggle("sizes-first", i % each === 0);
+    row.classList.toggle("sizes-quoted", row.firstChild.textContent === "as published");
+  });
 }
 function drawKinds(data) {
   const box = $v("sizes", ".sizes-layers");
   if (box.dataset.layers !== String(data.layers)) {
     box.dataset.layers = data.layers;
-    box.replaceChildren(...(data.layers > 1 ? [el("label", {}, "layer ", choice(Array.from({ length: data.layers }, (_, i) => [i, String(i + 1)]), data.layer, (layer) => { sizing.layer = layer; refresh("sizes", 0); }, "Layer"))] : []));
+    box.replaceChildren(
+      ...(data.layers > 1
+        ? [
+            el(
+              "label",
+              {},
+              "layer ",
+              choice(
+                Array.from({ length: data.layers }, (_, i) => [i, String(i + 1)]),
+                data.layer,
+                (layer) => {
+                  sizing.layer = layer;
+                  refresh("sizes", 0);
+                },
+                "Layer",
+              ),
+            ),
+          ]
+        : []),
+    );
   }
   box.hidden = data.layers < 2;
   sizing.layer = data.layer;
   if (data.layers > 1) press(box.querySelector(".choice"), data.layer);
   [...$v("sizes", ".sizes-four").children].forEach((figure, i) => {
-    const kind = data.kinds[i], heads = figure.querySelector(".sizes-kind-heads"), many = kind.name === "multi-head" && kind.heads.length > 1;
-    const at = many ? Math.min(sizing.head, kind.heads.length - 1) : 0, weights = kind.heads[at], caption = figure.querySelector(".caption");
+    const kind = data.kinds[i],
+      heads = figure.querySelector(".sizes-kind-heads"),
+      many = kind.name === "multi-head" && kind.heads.length > 1;
+    const at = many ? Math.min(sizing.head, kind.heads.length - 1) : 0,
+      weights = kind.heads[at],
+      caption = figure.querySelector(".caption");
     heads.hidden = !many;
-    if (many && heads.dataset.heads !== String(kind.heads.length)) { heads.dataset.heads = kind.heads.length; heads.replaceChildren(choice(kind.heads.map((_, h) => [h, String(h + 1), "head " + (h + 1)]), at, (h) => { sizing.head = h; redraw("sizes"); }, "Head")); }
+    if (many && heads.dataset.heads !== String(kind.heads.length)) {
+      heads.dataset.heads = kind.heads.length;
+      heads.replaceChildren(
+        choice(
+          kind.heads.map((_, h) => [h, String(h + 1), "head " + (h + 1)]),
+          at,
+          (h) => {
+            sizing.head = h;
+            redraw("sizes");
+          },
+          "Head",
+        ),
+      );
+    }
     if (many) press(heads.firstChild, at);
-    const cut = kind.of[1] > weights.length ? " The first " + weights.length + " of " + kind.of[1] + " tokens." : "";
-    caption.dataset.resting = { bidirectional: "Source looks at source.", causal: "Source looks at source, never ahead.", cross: "What the decoder is given looks at the source.", "multi-head": "Source looks at source, head " + (at + 1) + " of " + kind.of[0] + "." }[kind.name] + cut;
-    matrix(figure.querySelector("canvas"), { weights, rows: kind.rows, columns: kind.columns, possible: kind.possible, size: 30 }, { caption, hover: (r, k) => kind.rows[r] + " looks at " + kind.columns[k] + " with weight " + weights[r][k].toFixed(3) + "; its row sums to one." });
+    const cut =
+      kind.of[1] > weights.length
+        ? " The first " + weights.length + " of " + kind.of[1] + " tokens."
+        : "";
+    caption.dataset.resting =
+      {
+        bidirectional: "Source attends to source.",
+        causal: "Source attends to source, with a causal mask.",
+        cross: "Decoder input attends to source.",
+        "multi-head": "Source attends to source, head " + (at + 1) + " of " + kind.of[0] + ".",
+      }[kind.name] + cut;
+    matrix(
+      figure.querySelector("canvas"),
+      { weights, rows: kind.rows, columns: kind.columns, possible: kind.possible, size: 30 },
+      {
+        caption,
+        hover: (r, k) =>
+          kind.rows[r] +
+          " attends to " +
+          kind.columns[k] +
+          " with weight " +
+          weights[r][k].toFixed(3) +
+          "; its row sums to one.",
+      },
+    );
   });
 }
 function drawShapes(data) {
-  $v("sizes", ".sizes-shapes .hint").textContent = "Self-attention of this model over the " + plural(data.length, "token") + " of your sequence, EOS included.";
-  fillTable($v("sizes", ".sizes-shapes-table"), ["tensor", "what it is", "shape"], data.shapes.map(([name, formula, shape]) => [name, formula, shape.join(" × ")]));
+  $v("sizes", ".sizes-shapes .hint").textContent =
+    "Self-attention of this model over the " +
+    plural(data.length, "token") +
+    " of your sequence, EOS included.";
+  fillTable(
+    $v("sizes", ".sizes-shapes-table"),
+    ["tensor", "definition", "shape"],
+    data.shapes.map(([name, formula, shape]) => [name, formula, shape.join(" × ")]),
+  );
 }
 function drawCounts({ of, rows, published }) {
   press($v("sizes", ".sizes-of .choice"), of);
-  $v("sizes", ".sizes-parameters .hint").textContent = of === "base" ? "The paper's base model as a write-up counts it: d_model 512, 6 + 6 layers, 8 heads, d_ff 2048, vocabularies of 37,000, attention without biases." : "Trainable numbers of the model at hand, beside torch's nn.Transformer of the same sizes with the same embeddings and output layer around it.";
-  const sum = (k) => rows.reduce((total, row) => total + row[k], 0), total = (text) => el("td", { className: "sizes-total", textContent: text });
-  fillTable($v("sizes", ".sizes-counts"), ["part", "ours", "nn.Transformer", "why they differ"], [
-    ...rows.map(([name, ours, torch, why]) => [name, thousands(ours), thousands(torch), why]),
-    [total("all"), total(thousands(sum(1))), total(thousands(sum(2))), total("")],
-    ...(published ? [["as published", thousands(published.ours), thousands(published.torch), published.ours === sum(1) && published.torch === sum(2) ? "the same" : "differs from what is counted here"]] : []),
-  ]);
+  $v("sizes", ".sizes-parameters .hint").textContent =
+    of === "base"
+      ? "The paper's base model as a tutorial counts it: d_model 512, 6 + 6 layers, 8 heads, " +
+        "d_ff 2048, vocabularies of 37,000, attention without biases."
+      : "Parameters of this model and of torch's nn.Transformer with the same sizes, " +
+        "embeddings and output layer.";
+  const sum = (k) => rows.reduce((total, row) => total + row[k], 0),
+    total = (text) => el("td", { className: "sizes-total", textContent: text });
+  fillTable(
+    $v("sizes", ".sizes-counts"),
+    ["part", "this project", "nn.Transformer", "difference"],
+    [
+      ...rows.map(([name, ours, torch, why]) => [name, thousands(ours), thousands(torch), why]),
+      [total("total"), total(thousands(sum(1))), total(thousands(sum(2))), total("")],
+      ...(published
+        ? [
+            [
+              "as published",
+              thousands(published.ours),
+              thousands(published.torch),
+              published.ours === sum(1) && published.torch === sum(2)
+                ? "equal"
+                : "differs from the counts above",
+            ],
+          ]
+        : []),
+    ],
+  );
   const apart = sum(2) - sum(1);
-  $v("sizes", ".sizes-counts-words").textContent = apart ? "torch's has " + thousands(Math.abs(apart)) + (apart > 0 ? " more." : " fewer.") : "Both have the same number in every part.";
+  $v("sizes", ".sizes-counts-words").textContent = apart
+    ? "nn.Transformer has " + thousands(Math.abs(apart)) + (apart > 0 ? " more." : " fewer.")
+    : "Both have the same number of parameters in every component.";
 }
 function drawSquares(data) {
   const button = $v("sizes", ".sizes-measure");
-  button.disabled = data.measured; button.title = "One head on random vectors, once; the longest that is measured takes 256 MB";
-  fillTable($v("sizes", ".sizes-squares"), ["tokens", "weights", "memory", "published", ...(data.measured ? ["measured"] : [])], data.quadratic.map(([length, entries, n, published, measured]) => {
-    const memory = el("td", { textContent: memoryWords(n), title: thousands(n) + " bytes" });
-    return [thousands(length), thousands(entries), memory, published || "", ...(data.measured ? [measured ? el("td", { textContent: memoryWords(measured[0]) + ", " + number(measured[1]) + " s", title: thousands(measured[0]) + " bytes" }) : "too large to measure here"] : [])];
-  }));
+  button.disabled = data.measured;
+  button.title = "One head on random vectors; the longest measured length needs 256 MB";
+  fillTable(
+    $v("sizes", ".sizes-squares"),
+    ["tokens", "weights", "memory", "published", ...(data.measured ? ["measured"] : [])],
+    data.quadratic.map(([length, entries, n, published, measured]) => {
+      const memory = el("td", { textContent: memoryWords(n), title: thousands(n) + " bytes" });
+      return [
+        thousands(length),
+        thousands(entries),
+        memory,
+        published || "",
+        ...(data.measured
+          ? [
+              measured
+                ? el("td", {
+                    textContent: memoryWords(measured[0]) + ", " + number(measured[1]) + " s",
+                    title: thousands(measured[0]) + " bytes",
+                  })
+                : "too large to measure",
+            ]
+          : []),
+      ];
+    }),
+  );
   const last = data.quadratic.at(-1)[2];
-  $v("sizes", ".sizes-squares-words").textContent = "The write-up's MB are 2^20 bytes, 1.05 million; its " + data.quadratic.at(-1)[3] + " is " + (last / 1e9).toFixed(1) + " GB of 10^9 bytes, or " + (last / 2 ** 30).toFixed(1) + " of 2^30.";
+  $v("sizes", ".sizes-squares-words").textContent =
+    "The tutorial's MB are 2^20 bytes, 1.05 million; its " +
+    data.quadratic.at(-1)[3] +
+    " is " +
+    (last / 1e9).toFixed(1) +
+    " GB of 10^9 bytes, or " +
+    (last / 2 ** 30).toFixed(1) +
+    " of 2^30.";
 }

@@ -1,160 +1,665 @@
-// ---------------------------------------------------------------- the experiment that is open
-const FIRST_SHOWN = 12; // lines that are on show without being asked for
-let it, off = new Set(), offOf = "", zipping = false;
+// ---------------------------------------------------------------- the open experiment
+const FIRST_SHOWN = 12; // lines that are visible by default
+let it,
+  off = new Set(),
+  offOf = "",
+  zipping = false;
 
 function buildFound() {
-  const figure = (title, className, text) => { const canvas = el("canvas", { className }), caption = el("p", { className: "caption" }), box = el("figure", {}, el("figcaption", { textContent: title, title: text }), canvas, caption); caption.setAttribute("aria-live", "polite"); return { canvas, caption, box, title }; };
-  it = {
-    title: el("h3", { className: "title" }), words: el("p", { className: "words" }), bar: el("span", { className: "share" }, el("i")), actions: null, sentence: el("p", { className: "sentence" }), also: el("p", { className: "also" }), legend: el("div", { className: "legend" }),
-    byLength: figure("Exact match by length", "by-length-chart", "Held-out sequences of each length, answered by free-running decoding"), heat: figure("The same as a map", "heat-chart", "The medians again: darker in light, brighter in dark, is more right"),
-    score: figure("Exact match on held-out sequences", "score-chart", "Measured by free-running decoding while the run trains"), loss: figure("Training loss (logarithmic)", "loss-chart", "Mean cross-entropy of the training batches between two looks at held-out sequences"),
-    head: el("thead"), body: el("tbody"), untrained: el("p", { className: "hint untrained" }), links: el("div", { className: "bar" }), note: el("p", { className: "problem found-note" }), runsBody: el("tbody"), runsWords: el("summary"),
-    empty: el("p", { className: "empty", textContent: "No experiment is open. Run a question, and its sentence, its curves and its table come here." }),
+  const figure = (title, className, text) => {
+    const canvas = el("canvas", { className }),
+      caption = el("p", { className: "caption" }),
+      box = el(
+        "figure",
+        {},
+        el("figcaption", { textContent: title, title: text }),
+        canvas,
+        caption,
+      );
+    caption.setAttribute("aria-live", "polite");
+    return { canvas, caption, box, title };
   };
-  it.note.setAttribute("role", "alert"); it.sentence.setAttribute("aria-live", "polite"); it.legend.setAttribute("role", "group"); it.legend.setAttribute("aria-label", "Lines on show");
-  const button = (text, title, act, className = "") => { const made = el("button", { type: "button", className: "quiet " + className, textContent: text, title }); made.addEventListener("click", act); return made; };
-  it.all = button("Curves in Train", "Lay a run of each line over each other in the Train tab: the first seed that is done", () => layOver(linesOn().map((cell) => cell.seeds.find((run) => run.done) || cell.seeds.find((run) => run.run)).filter(Boolean).map((run) => run.run)), "all-in-train");
-  it.files = el("span", { className: "files" }, button("CSV", "Every number in the table", saveCsv, "as-csv"), button("JSON", "Everything that was found, with the settings", () => save(fileName("json"), new Blob([JSON.stringify({ name: state.shown.name, question: state.shown.question, ...state.shown.found, runs: state.shown.lines }, null, 1)], { type: "application/json" })), "as-json"), button("Figures", "PNG, SVG and PDF in one zip file", saveFigures, "as-figures"));
+  it = {
+    title: el("h3", { className: "title" }),
+    words: el("p", { className: "words" }),
+    bar: el("span", { className: "share" }, el("i")),
+    actions: null,
+    sentence: el("p", { className: "sentence" }),
+    also: el("p", { className: "also" }),
+    legend: el("div", { className: "legend" }),
+    byLength: figure(
+      "Exact match by length",
+      "by-length-chart",
+      "Held-out sequences of each length, free-running",
+    ),
+    heat: figure(
+      "Heat map",
+      "heat-chart",
+      "Medians of the same data; darker (brighter in dark mode) is a higher exact match",
+    ),
+    score: figure(
+      "Exact match on held-out sequences",
+      "score-chart",
+      "Evaluated free-running during training",
+    ),
+    loss: figure(
+      "Training loss (logarithmic)",
+      "loss-chart",
+      "Mean cross-entropy of the training batches between two evaluations",
+    ),
+    head: el("thead"),
+    body: el("tbody"),
+    untrained: el("p", { className: "hint untrained" }),
+    links: el("div", { className: "bar" }),
+    note: el("p", { className: "problem found-note" }),
+    runsBody: el("tbody"),
+    runsWords: el("summary"),
+    empty: el("p", {
+      className: "empty",
+      textContent:
+        "No experiment is open. Run a prepared experiment to see its summary, curves and table.",
+    }),
+  };
+  it.note.setAttribute("role", "alert");
+  it.sentence.setAttribute("aria-live", "polite");
+  it.legend.setAttribute("role", "group");
+  it.legend.setAttribute("aria-label", "Visible lines");
+  const button = (text, title, act, className = "") => {
+    const made = el("button", {
+      type: "button",
+      className: "quiet " + className,
+      textContent: text,
+      title,
+    });
+    made.addEventListener("click", act);
+    return made;
+  };
+  it.all = button(
+    "Curves in Train",
+    "Overlay one run of each line in the Train tab: the first finished seed",
+    () =>
+      layOver(
+        linesOn()
+          .map((cell) => cell.seeds.find((run) => run.done) || cell.seeds.find((run) => run.run))
+          .filter(Boolean)
+          .map((run) => run.run),
+      ),
+    "all-in-train",
+  );
+  it.files = el(
+    "span",
+    { className: "files" },
+    button("CSV", "Every number in the table", saveCsv, "as-csv"),
+    button(
+      "JSON",
+      "All results with the settings",
+      () =>
+        save(
+          fileName("json"),
+          new Blob(
+            [
+              JSON.stringify(
+                {
+                  name: state.shown.name,
+                  question: state.shown.question,
+                  ...state.shown.found,
+                  runs: state.shown.lines,
+                },
+                null,
+                1,
+              ),
+            ],
+            { type: "application/json" },
+          ),
+        ),
+      "as-json",
+    ),
+    button("Figures", "PNG, SVG and PDF in one zip file", saveFigures, "as-figures"),
+  );
   it.links.append(it.all, it.files);
-  it.runs = el("details", { className: "runs-of" }, it.runsWords, el("div", { className: "scrolling", tabIndex: 0 }, el("table", { className: "sheet" }, el("thead", {}, headRow([["run", ""], ["seed", "number"], ["how it stands", ""], ["look", ""]])), it.runsBody)));
-  it.whole = el("div", { className: "whole", hidden: true }, el("div", { className: "headline" }, it.title), it.words, it.bar, it.sentence, it.also, it.legend, el("div", { className: "charts wide" }, it.byLength.box, it.heat.box), el("div", { className: "charts" }, it.score.box, it.loss.box), el("div", { className: "scrolling", tabIndex: 0 }, el("table", { className: "sheet cells" }, it.head, it.body)), it.untrained, it.links, it.note, it.runs);
+  it.runs = el(
+    "details",
+    { className: "runs-of" },
+    it.runsWords,
+    el(
+      "div",
+      { className: "scrolling", tabIndex: 0 },
+      el(
+        "table",
+        { className: "sheet" },
+        el(
+          "thead",
+          {},
+          headRow([
+            ["run", ""],
+            ["seed", "number"],
+            ["status", ""],
+            ["actions", ""],
+          ]),
+        ),
+        it.runsBody,
+      ),
+    ),
+  );
+  it.whole = el(
+    "div",
+    { className: "whole", hidden: true },
+    el("div", { className: "headline" }, it.title),
+    it.words,
+    it.bar,
+    it.sentence,
+    it.also,
+    it.legend,
+    el("div", { className: "charts wide" }, it.byLength.box, it.heat.box),
+    el("div", { className: "charts" }, it.score.box, it.loss.box),
+    el(
+      "div",
+      { className: "scrolling", tabIndex: 0 },
+      el("table", { className: "sheet cells" }, it.head, it.body),
+    ),
+    it.untrained,
+    it.links,
+    it.note,
+    it.runs,
+  );
   $(".found").append(it.empty, it.whole);
   onAppearance(drawPictures);
 }
-const headRow = (names) => el("tr", {}, ...names.map(([text, kind, title, hidden]) => el("th", { scope: "col", className: kind, title: title || "" }, hidden ? unseen(hidden) : text)));
+const headRow = (names) =>
+  el(
+    "tr",
+    {},
+    ...names.map(([text, kind, title, hidden]) =>
+      el(
+        "th",
+        { scope: "col", className: kind, title: title || "" },
+        hidden ? unseen(hidden) : text,
+      ),
+    ),
+  );
 const cellsNow = () => state.shown.found.results.cells;
 const linesOn = () => cellsNow().filter((cell) => !off.has(cell.label));
-function layOver(subjects) { if (subjects.length) goTo("Train", { subject: subjects[0], over: subjects.slice(1) }); }
+function layOver(subjects) {
+  if (subjects.length) goTo("Train", { subject: subjects[0], over: subjects.slice(1) });
+}
 
 function drawFound() {
   const shown = state.shown;
-  it.empty.hidden = Boolean(shown); it.whole.hidden = !shown;
+  it.empty.hidden = Boolean(shown);
+  it.whole.hidden = !shown;
   if (!shown) return;
-  if (offOf !== shown.id) { offOf = shown.id; off = new Set(cellsNow().slice(FIRST_SHOWN).map((cell) => cell.label)); note(it.note, ""); if (it.actions) it.actions.remove(); it.actions = actionsOf(shown.id, it.note); it.title.parentElement.append(it.actions); }
-  it.whole.dataset.experiment = shown.id; it.whole.dataset.kind = shown.kind; it.whole.dataset.state = shown.state; it.whole.dataset.done = shown.statuses.done || 0; // tests wait for it
+  if (offOf !== shown.id) {
+    offOf = shown.id;
+    off = new Set(
+      cellsNow()
+        .slice(FIRST_SHOWN)
+        .map((cell) => cell.label),
+    );
+    note(it.note, "");
+    if (it.actions) it.actions.remove();
+    it.actions = actionsOf(shown.id, it.note);
+    it.title.parentElement.append(it.actions);
+  }
+  it.whole.dataset.experiment = shown.id;
+  it.whole.dataset.kind = shown.kind;
+  it.whole.dataset.state = shown.state;
+  it.whole.dataset.done = shown.statuses.done || 0; // tests wait for this attribute
   const row = experiments.find((each) => each.id === shown.id);
   put(it.title, shown.question || shown.name);
   drawActions(it.whole, shown);
-  const going = shown.lines.filter((line) => line.status === "training").map((line) => (cellsNow().find((cell) => cell.label === line.cell) || { short: line.cell }).short + ", seed " + line.seed + " at step " + line.step.toLocaleString("en") + " of " + line.steps.toLocaleString("en"));
-  const left = shown.state === "done" ? "" : going.length ? " · " + going.slice(0, 2).join("; ") + (going.length > 2 ? "; and " + (going.length - 2) + " more" : "") : "";
-  put(it.words, sentenceOf(inWords(shown)).slice(0, -1) + left + (shown.state === "going" && shown.estimate.seconds ? " · " + inTime(shown.estimate) + " left" : "") + (shown.message ? ". " + sentenceOf(shown.message) : "")).classList.toggle("error", Boolean(shown.message));
-  it.bar.firstChild.style.width = 100 * (row ? row.share : 0) + "%"; it.bar.style.visibility = shown.state === "done" ? "hidden" : "";
+  const going = shown.lines
+    .filter((line) => line.status === "training")
+    .map(
+      (line) =>
+        (cellsNow().find((cell) => cell.label === line.cell) || { short: line.cell }).short +
+        ", seed " +
+        line.seed +
+        " at step " +
+        line.step.toLocaleString("en") +
+        " of " +
+        line.steps.toLocaleString("en"),
+    );
+  const left =
+    shown.state === "done"
+      ? ""
+      : going.length
+        ? " · " +
+          going.slice(0, 2).join("; ") +
+          (going.length > 2 ? "; and " + (going.length - 2) + " more" : "")
+        : "";
+  put(
+    it.words,
+    sentenceOf(inWords(shown)).slice(0, -1) +
+      left +
+      (shown.state === "going" && shown.estimate.seconds
+        ? " · " + inTime(shown.estimate) + " left"
+        : "") +
+      (shown.message ? ". " + sentenceOf(shown.message) : ""),
+  ).classList.toggle("error", Boolean(shown.message));
+  it.bar.firstChild.style.width = 100 * (row ? row.share : 0) + "%";
+  it.bar.style.visibility = shown.state === "done" ? "hidden" : "";
   const lengths = shown.found.lengths;
   put(it.sentence, lengths ? lengths.sentence : shown.found.results.sentence);
   put(it.also, lengths ? shown.found.results.sentence : "").hidden = !lengths;
-  drawLegend(); drawTable(); drawUntrained(); drawRunsOf(); drawPictures();
+  drawLegend();
+  drawTable();
+  drawUntrained();
+  drawRunsOf();
+  drawPictures();
 }
 function drawLegend() {
-  update(it.legend, cellsNow(), (cell) => cell.label, (cell) => {
-    const button = el("button", { type: "button" }, el("canvas"), el("span", { textContent: cell.short }));
-    button.title = cell.label + ": show or hide its line";
-    button.addEventListener("click", () => { if (off.has(cell.label)) off.delete(cell.label); else off.add(cell.label); drawLegend(); drawPictures(); });
-    return button;
-  }, (button, cell) => { button.setAttribute("aria-pressed", String(!off.has(cell.label))); put(button.lastChild, cell.short); });
+  update(
+    it.legend,
+    cellsNow(),
+    (cell) => cell.label,
+    (cell) => {
+      const button = el(
+        "button",
+        { type: "button" },
+        el("canvas"),
+        el("span", { textContent: cell.short }),
+      );
+      button.title = cell.label + ": show or hide its line";
+      button.addEventListener("click", () => {
+        if (off.has(cell.label)) off.delete(cell.label);
+        else off.add(cell.label);
+        drawLegend();
+        drawPictures();
+      });
+      return button;
+    },
+    (button, cell) => {
+      button.setAttribute("aria-pressed", String(!off.has(cell.label)));
+      put(button.lastChild, cell.short);
+    },
+  );
 }
 
-// ---------------------------------------------------------------- pictures
+// ---------------------------------------------------------------- charts
 function drawPictures() {
   if (!state.shown || !it.score.canvas.clientWidth) return;
-  const { results, lengths } = state.shown.found, cells = results.cells, on = cells.map((cell, place) => [cell, place]).filter(([cell]) => !off.has(cell.label));
+  const { results, lengths } = state.shown.found,
+    cells = results.cells,
+    on = cells.map((cell, place) => [cell, place]).filter(([cell]) => !off.has(cell.label));
   [...it.legend.children].forEach((button, i) => swatch(button.firstChild, i));
   [...it.body.children].forEach((row, i) => swatch(row.querySelector("canvas"), i));
-  const finished = on.some(([cell]) => cell.n), most = Math.max(1, ...cells.map((cell) => cell.steps)), over = results.cells.some((cell) => cell.n > 1) ? "the line is the median over seeds, the band their full range" : "one seed each";
-  const line = (cell, place, curve) => ({ label: cell.short, place, xs: curve.steps, median: curve.median, low: curve.low, high: curve.high });
-  const rest = finished ? sentenceOf(over) + " Point at the picture, or use the arrow keys, to read it." : "The curves come with the first run that finishes; Train, below, shows one as it goes.";
-  const steps = { x: [0, most], marks: [[0, "0"], [most, "step " + most.toLocaleString("en")]], what: "Step", rest };
-  chartOf(it.score.canvas, { ...steps, series: on.map(([cell, place]) => line(cell, place, cell.curve)), y: [0, 1.02], ticks: [[0, "0"], [0.5, "50 %"], [0.99, "99 %"]], write: share, caption: it.score.caption, title: it.score.title });
-  const losses = on.map(([cell, place]) => line(cell, place, cell.loss)), all = losses.flatMap((each) => [...each.low, ...each.high]).map((v) => Math.log10(Math.max(v, 1e-9)));
-  const low = Math.floor(Math.min(-1, ...all)), high = Math.max(0.6, ...all) + 0.05, ticks = [];
-  for (let e = low; e <= high; e++) ticks.push([10 ** e, e < -3 ? "1e" + e : String(+(10 ** e).toPrecision(1))]);
-  chartOf(it.loss.canvas, { ...steps, series: losses, y: [low, high], log: true, ticks, write: number, caption: it.loss.caption, title: it.loss.title });
+  const finished = on.some(([cell]) => cell.n),
+    most = Math.max(1, ...cells.map((cell) => cell.steps)),
+    over = results.cells.some((cell) => cell.n > 1)
+      ? "the line is the median over seeds, the band the full range"
+      : "one seed each";
+  const line = (cell, place, curve) => ({
+    label: cell.short,
+    place,
+    xs: curve.steps,
+    median: curve.median,
+    low: curve.low,
+    high: curve.high,
+  });
+  const rest = finished
+    ? sentenceOf(over) + " Hover over the chart or use the arrow keys to read values."
+    : "The curves appear after the first finished run; Train, below, shows a run live.";
+  const steps = {
+    x: [0, most],
+    marks: [
+      [0, "0"],
+      [most, "step " + most.toLocaleString("en")],
+    ],
+    what: "Step",
+    rest,
+  };
+  chartOf(it.score.canvas, {
+    ...steps,
+    series: on.map(([cell, place]) => line(cell, place, cell.curve)),
+    y: [0, 1.02],
+    ticks: [
+      [0, "0"],
+      [0.5, "50 %"],
+      [0.99, "99 %"],
+    ],
+    write: share,
+    caption: it.score.caption,
+    title: it.score.title,
+  });
+  const losses = on.map(([cell, place]) => line(cell, place, cell.loss)),
+    all = losses
+      .flatMap((each) => [...each.low, ...each.high])
+      .map((v) => Math.log10(Math.max(v, 1e-9)));
+  const low = Math.floor(Math.min(-1, ...all)),
+    high = Math.max(0.6, ...all) + 0.05,
+    ticks = [];
+  for (let e = low; e <= high; e++)
+    ticks.push([10 ** e, e < -3 ? "1e" + e : String(+(10 ** e).toPrecision(1))]);
+  chartOf(it.loss.canvas, {
+    ...steps,
+    series: losses,
+    y: [low, high],
+    log: true,
+    ticks,
+    write: number,
+    caption: it.loss.caption,
+    title: it.loss.title,
+  });
   it.byLength.box.parentElement.hidden = !lengths;
   if (!lengths) return;
-  const placeOf = (at) => cells[at].label, rows = lengths.rows.map((row, at) => [row, at]).filter(([, at]) => !off.has(placeOf(at)));
-  const asked = rows.some(([row]) => row.n), first = lengths.trained[0], series = rows.map(([row, place]) => ofScheme(row, place));
+  const placeOf = (at) => cells[at].label,
+    rows = lengths.rows.map((row, at) => [row, at]).filter(([, at]) => !off.has(placeOf(at)));
+  const asked = rows.some(([row]) => row.n),
+    first = lengths.trained[0],
+    series = rows.map(([row, place]) => ofScheme(row, place));
   const marks = [[1, "length 1"]];
-  for (let v = 10; v < lengths.longest * 0.86; v += lengths.longest > 60 ? 50 : 10) marks.push([v, String(v)]);
-  const single = lengths.rows.some((row) => row.n === 1), how = "Up to " + plural(lengths.asked, "held-out sequence") + " of each length; " + (single ? "bands are 95 % intervals where one seed was asked, else the full range over seeds." : "the line is the median over seeds, the band their full range.") + " Shaded: lengths that were trained.";
-  chartOf(it.byLength.canvas, { series, x: [1, Math.max(2, lengths.longest)], y: [0, 1.02], ticks: [[0, "0"], [0.25, "25 %"], [0.5, "50 %"], [0.75, "75 %"], [1, "100 %"]], marks: [...marks, [lengths.longest, String(lengths.longest)]], what: "Length", write: share, shaded: [Math.max(1, first), lengths.trained[1]], caption: it.byLength.caption, rest: asked ? how : "The lines come when a run is finished and every length was asked of it.", title: it.byLength.title });
+  for (let v = 10; v < lengths.longest * 0.86; v += lengths.longest > 60 ? 50 : 10)
+    marks.push([v, String(v)]);
+  const single = lengths.rows.some((row) => row.n === 1),
+    how =
+      "Up to " +
+      plural(lengths.asked, "held-out sequence") +
+      " of each length; " +
+      (single
+        ? "bands are 95 % intervals for a single seed, otherwise the full range over seeds."
+        : "the line is the median over seeds, the band the full range.") +
+      " Shaded: training lengths.";
+  chartOf(it.byLength.canvas, {
+    series,
+    x: [1, Math.max(2, lengths.longest)],
+    y: [0, 1.02],
+    ticks: [
+      [0, "0"],
+      [0.25, "25 %"],
+      [0.5, "50 %"],
+      [0.75, "75 %"],
+      [1, "100 %"],
+    ],
+    marks: [...marks, [lengths.longest, String(lengths.longest)]],
+    what: "Length",
+    write: share,
+    shaded: [Math.max(1, first), lengths.trained[1]],
+    caption: it.byLength.caption,
+    rest: asked ? how : "The lines appear after a run is finished and evaluated at all lengths.",
+    title: it.byLength.title,
+  });
   const every = Array.from({ length: lengths.longest }, (_, i) => i + 1);
-  heatOf(it.heat.canvas, { rows: rows.map(([row]) => ({ label: row.label, n: row.n, by: Object.fromEntries(row.lengths.map((length, k) => [length, row.median[k]])) })), lengths: every, trained: lengths.trained[1], caption: it.heat.caption, title: it.heat.title, rest: (document.body.classList.contains("dark") ? "Dark is 0, bright is 100 % right." : "White is 0, dark is 100 % right.") + " Hatched: not asked yet, or nothing held out. The line ends what was trained." });
+  heatOf(it.heat.canvas, {
+    rows: rows.map(([row]) => ({
+      label: row.label,
+      n: row.n,
+      by: Object.fromEntries(row.lengths.map((length, k) => [length, row.median[k]])),
+    })),
+    lengths: every,
+    trained: lengths.trained[1],
+    caption: it.heat.caption,
+    title: it.heat.title,
+    rest:
+      (document.body.classList.contains("dark")
+        ? "Dark is 0, bright is 100 %."
+        : "White is 0, dark is 100 %.") +
+      " Hatched: not evaluated, or no held-out sequences. The line marks the longest " +
+      "training length.",
+  });
 }
-// One scheme: the median over seeds in its range; a single seed in its 95 % interval.
+// The line of one scheme: the median with the range over seeds, or a single seed with its 95 %
+// interval.
 function ofScheme(row, place) {
-  const line = { label: row.label, place, xs: row.lengths, median: row.median, low: row.low, high: row.high };
+  const line = {
+    label: row.label,
+    place,
+    xs: row.lengths,
+    median: row.median,
+    low: row.low,
+    high: row.high,
+  };
   if (row.n !== 1) return line;
-  const scores = row.runs.find((run) => run.scores.length).scores.filter((each) => each.exact_match !== null);
-  return { ...line, bandXs: scores.map((each) => each.length), low: scores.map((each) => each.low), high: scores.map((each) => each.high) };
+  const scores = row.runs
+    .find((run) => run.scores.length)
+    .scores.filter((each) => each.exact_match !== null);
+  return {
+    ...line,
+    bandXs: scores.map((each) => each.length),
+    low: scores.map((each) => each.low),
+    high: scores.map((each) => each.high),
+  };
 }
 
 // ---------------------------------------------------------------- the table
 function drawTable() {
-  const { results, lengths } = state.shown.found, kind = lengths ? "lengths" : "grid";
+  const { results, lengths } = state.shown.found,
+    kind = lengths ? "lengths" : "grid";
   if (it.head.dataset.kind !== kind) {
     it.head.dataset.kind = kind;
-    it.head.replaceChildren(headRow([["", "", "", "settings"], ...(lengths ? [["99 % to length", "number", "The length up to which at least 99 % are right at every length: median and range over seeds"], ["beyond it", "number", "Mean exact match over the lengths that were never trained: median over seeds"]] : []), ["exact match", "number", "On held-out sequences at the end of the run: median and range over seeds"], ["steps to 99 %", "number", "The first look at held-out sequences at which at least 99 % were right: median and range over seeds; and how many of the runs that are done reached it"], ["seconds", "number", "Of training, median and range over seeds, with whatever else the machine was doing"], ["look", ""]]));
+    it.head.replaceChildren(
+      headRow([
+        ["", "", "", "settings"],
+        ...(lengths
+          ? [
+              [
+                "99 % to length",
+                "number",
+                "The largest length up to which exact match is at least 99 % at every " +
+                  "length: median and range over seeds",
+              ],
+              [
+                "longer lengths",
+                "number",
+                "Mean exact match over lengths that were not in training: median over seeds",
+              ],
+            ]
+          : []),
+        [
+          "exact match",
+          "number",
+          "On held-out sequences at the end of the run: median and range over seeds",
+        ],
+        [
+          "steps to 99 %",
+          "number",
+          "The first evaluation with at least 99 % exact match: median and range over " +
+            "seeds, and the number of finished runs that reached it",
+        ],
+        [
+          "seconds",
+          "number",
+          "Training time: median and range over seeds; depends on the load of the machine",
+        ],
+        ["actions", ""],
+      ]),
+    );
   }
-  const columns = ["who", ...(lengths ? ["reach", "beyond"] : []), "exact", "steps", "seconds", "links"];
-  update(it.body, results.cells, (cell) => kind + cell.label, (cell) => {
-    const row = el("tr", {}, ...columns.map((name) => el("td", { className: name + (name === "who" || name === "links" ? "" : " number") })));
-    [...row.cells].forEach((box, at) => { const name = it.head.rows[0].cells[at]; box.dataset.label = name.querySelector(".unseen") ? "" : name.textContent; }); // what a narrow page writes before it
-    row.querySelector(".who").append(el("div", {}, el("canvas"), el("span", { className: "name" }), el("span", { className: "what" })));
-    row.querySelector(".steps").append(el("span"), el("span", { className: "what" }));
-    const button = (text, title, act) => { const made = el("button", { type: "button", className: "quiet", textContent: text, title }); made.addEventListener("click", act); return made; };
-    const runsOf = () => cellsNow().find((each) => each.label === cell.label).seeds.filter((run) => run.run).map((run) => run.run);
-    row.querySelector(".links").append(button("Train", "Its seeds, laid over each other in the Train tab", () => layOver(runsOf())), " ", button("Inspect", "Look into its first seed", () => { const [first] = runsOf(); if (first) goTo("Inspect", { subject: first, step: null }); }));
-    return row;
-  }, (row, cell) => {
-    const set = (name, text, title = "") => { const box = row.querySelector("td." + name); put(box, text); box.title = title; }, scheme = lengths && lengths.rows[results.cells.indexOf(cell)], to = cell.steps_to, stepsBox = row.querySelector("td.steps");
-    put(row.querySelector(".name"), cell.short).title = cell.label;
-    put(row.querySelector(".what"), (cell.n < cell.planned ? cell.n + " of " + plural(cell.planned, "run") + " done" : plural(cell.n, "run")) + (cell.diverged ? ", " + cell.diverged + " diverged" : "") + (cell.changed ? ", " + cell.changed + " left out: settings changed on the way" : ""));
-    set("exact", cell.exact_match ? rangeOf(cell.exact_match, share) : "–");
-    const count = (v) => (v === null ? "…" : Math.round(v).toLocaleString("en"));
-    const reached = to ? "reached by " + to.reached + " of " + to.n : "";
-    put(stepsBox.lastChild, reached); stepsBox.title = to && to.high === null && to.median !== null ? "…: not every seed reached it" : "";
-    put(stepsBox.firstChild, !to ? "–" : to.median === null ? "not in " + cell.steps.toLocaleString("en") : rangeOf(to, count));
-    set("seconds", cell.seconds ? rangeOf(cell.seconds, number) : "–");
-    if (scheme) { set("reach", scheme.reach ? rangeOf(scheme.reach, (v) => String(+v.toPrecision(3))) : "–"); set("beyond", scheme.beyond ? rangeOf(scheme.beyond, share) : "–"); }
-    for (const button of row.querySelectorAll(".links button")) button.disabled = !cell.seeds.some((run) => run.run);
-  });
+  const columns = [
+    "who",
+    ...(lengths ? ["reach", "beyond"] : []),
+    "exact",
+    "steps",
+    "seconds",
+    "links",
+  ];
+  update(
+    it.body,
+    results.cells,
+    (cell) => kind + cell.label,
+    (cell) => {
+      const row = el(
+        "tr",
+        {},
+        ...columns.map((name) =>
+          el("td", { className: name + (name === "who" || name === "links" ? "" : " number") }),
+        ),
+      );
+      [...row.cells].forEach((box, at) => {
+        const name = it.head.rows[0].cells[at];
+        box.dataset.label = name.querySelector(".unseen") ? "" : name.textContent;
+      }); // the label before the value in a narrow layout
+      row
+        .querySelector(".who")
+        .append(
+          el(
+            "div",
+            {},
+            el("canvas"),
+            el("span", { className: "name" }),
+            el("span", { className: "what" }),
+          ),
+        );
+      row.querySelector(".steps").append(el("span"), el("span", { className: "what" }));
+      const button = (text, title, act) => {
+        const made = el("button", { type: "button", className: "quiet", textContent: text, title });
+        made.addEventListener("click", act);
+        return made;
+      };
+      const runsOf = () =>
+        cellsNow()
+          .find((each) => each.label === cell.label)
+          .seeds.filter((run) => run.run)
+          .map((run) => run.run);
+      row.querySelector(".links").append(
+        button("Train", "Overlay its seeds in the Train tab", () => layOver(runsOf())),
+        " ",
+        button("Inspect", "Open its first seed in the Inspect tab", () => {
+          const [first] = runsOf();
+          if (first) goTo("Inspect", { subject: first, step: null });
+        }),
+      );
+      return row;
+    },
+    (row, cell) => {
+      const set = (name, text, title = "") => {
+          const box = row.querySelector("td." + name);
+          put(box, text);
+          box.title = title;
+        },
+        scheme = lengths && lengths.rows[results.cells.indexOf(cell)],
+        to = cell.steps_to,
+        stepsBox = row.querySelector("td.steps");
+      put(row.querySelector(".name"), cell.short).title = cell.label;
+      put(
+        row.querySelector(".what"),
+        (cell.n < cell.planned
+          ? cell.n + " of " + plural(cell.planned, "run") + " done"
+          : plural(cell.n, "run")) +
+          (cell.diverged ? ", " + cell.diverged + " diverged" : "") +
+          (cell.changed ? ", " + cell.changed + " excluded: settings changed during training" : ""),
+      );
+      set("exact", cell.exact_match ? rangeOf(cell.exact_match, share) : "–");
+      const count = (v) => (v === null ? "…" : Math.round(v).toLocaleString("en"));
+      const reached = to ? "reached by " + to.reached + " of " + to.n : "";
+      put(stepsBox.lastChild, reached);
+      stepsBox.title =
+        to && to.high === null && to.median !== null ? "…: some seeds did not reach it" : "";
+      put(
+        stepsBox.firstChild,
+        !to
+          ? "–"
+          : to.median === null
+            ? "not within " + cell.steps.toLocaleString("en")
+            : rangeOf(to, count),
+      );
+      set("seconds", cell.seconds ? rangeOf(cell.seconds, number) : "–");
+      if (scheme) {
+        set("reach", scheme.reach ? rangeOf(scheme.reach, (v) => String(+v.toPrecision(3))) : "–");
+        set("beyond", scheme.beyond ? rangeOf(scheme.beyond, share) : "–");
+      }
+      for (const button of row.querySelectorAll(".links button"))
+        button.disabled = !cell.seeds.some((run) => run.run);
+    },
+  );
 }
 function drawUntrained() {
-  const { lengths } = state.shown.found, all = lengths ? lengths.rows.filter((row) => row.untrained) : [];
-  const rowsOf = (row) => Object.entries(row.untrained).map(([side, [first, last]]) => (side === "row" ? "" : side + " ") + first + " to " + last).join(", ");
+  const { lengths } = state.shown.found,
+    all = lengths ? lengths.rows.filter((row) => row.untrained) : [];
+  const rowsOf = (row) =>
+    Object.entries(row.untrained)
+      .map(([side, [first, last]]) => (side === "row" ? "" : side + " ") + first + " to " + last)
+      .join(", ");
   const tables = all.map((row) => row.label + ", " + rowsOf(row)).join("; ");
-  put(it.untrained, all.length ? "Rows of position tables that no step trained, counted from 0: " + tables + ". Longer sequences meet there what the table began with." : "").hidden = !all.length;
+  put(
+    it.untrained,
+    all.length
+      ? "Untrained positions, counted from 0: " +
+          tables +
+          ". Longer sequences use the initial values there."
+      : "",
+  ).hidden = !all.length;
 }
 function drawRunsOf() {
   const { lines } = state.shown;
-  put(it.runsWords, "Every run (" + lines.length + ")");
-  update(it.runsBody, lines, (line) => line.cell + "/" + line.seed, () => {
-    const row = el("tr", {}, el("td", { className: "who" }), el("td", { className: "number" }), el("td", { className: "how" }), el("td", { className: "links" }));
-    const button = (text, act) => { const made = el("button", { type: "button", className: "quiet", textContent: text }); made.addEventListener("click", act); return made; };
-    row.querySelector(".links").append(button("Train", () => goTo("Train", row.dataset.run)), " ", button("Inspect", () => goTo("Inspect", { subject: row.dataset.run, step: null })));
-    return row;
-  }, (row, line) => {
-    row.dataset.run = line.run || ""; row.dataset.status = line.status;
-    put(row.cells[0], line.cell); put(row.cells[1], String(line.seed));
-    const how = line.status === "planned" ? "not begun" : line.place ? nth(line.place) : line.status + (line.step ? ", step " + line.step.toLocaleString("en") + (line.step < line.steps ? " of " + line.steps.toLocaleString("en") : "") : "");
-    put(row.cells[2], how + (line.message ? ": " + line.message : "")).classList.toggle("error", line.status === "failed");
-    for (const button of row.querySelectorAll("button")) button.disabled = !line.run;
-  });
+  put(it.runsWords, "All runs (" + lines.length + ")");
+  update(
+    it.runsBody,
+    lines,
+    (line) => line.cell + "/" + line.seed,
+    () => {
+      const row = el(
+        "tr",
+        {},
+        el("td", { className: "who" }),
+        el("td", { className: "number" }),
+        el("td", { className: "how" }),
+        el("td", { className: "links" }),
+      );
+      const button = (text, act) => {
+        const made = el("button", { type: "button", className: "quiet", textContent: text });
+        made.addEventListener("click", act);
+        return made;
+      };
+      row.querySelector(".links").append(
+        button("Train", () => goTo("Train", row.dataset.run)),
+        " ",
+        button("Inspect", () => goTo("Inspect", { subject: row.dataset.run, step: null })),
+      );
+      return row;
+    },
+    (row, line) => {
+      row.dataset.run = line.run || "";
+      row.dataset.status = line.status;
+      put(row.cells[0], line.cell);
+      put(row.cells[1], String(line.seed));
+      const how =
+        line.status === "planned"
+          ? "not started"
+          : line.place
+            ? nth(line.place)
+            : line.status +
+              (line.step
+                ? ", step " +
+                  line.step.toLocaleString("en") +
+                  (line.step < line.steps ? " of " + line.steps.toLocaleString("en") : "")
+                : "");
+      put(row.cells[2], how + (line.message ? ": " + line.message : "")).classList.toggle(
+        "error",
+        line.status === "failed",
+      );
+      for (const button of row.querySelectorAll("button")) button.disabled = !line.run;
+    },
+  );
 }
 
 // ---------------------------------------------------------------- files
-const fileName = (kind) => (state.shown.name.replace(/[^A-Za-z0-9]+/g, "-").replace(/^-+|-+$/g, "") || "experiment") + "." + kind;
+const fileName = (kind) =>
+  (state.shown.name.replace(/[^A-Za-z0-9]+/g, "-").replace(/^-+|-+$/g, "") || "experiment") +
+  "." +
+  kind;
 async function saveCsv() {
-  const name = fileName("csv"), reply = await ask("csv", { experiment: state.shown.id });
+  const name = fileName("csv"),
+    reply = await ask("csv", { experiment: state.shown.id });
   note(it.note, told(reply.error || ""), "error");
   if (!reply.error) save(name, new Blob([reply.csv], { type: "text/csv" }));
 }
 async function saveFigures() {
   if (zipping) return;
   zipping = true;
-  const name = fileName("zip"), button = it.files.querySelector(".as-figures");
-  button.disabled = true; put(button, "Drawing");
+  const name = fileName("zip"),
+    button = it.files.querySelector(".as-figures");
+  button.disabled = true;
+  put(button, "Drawing");
   const reply = await ask("figures", { experiment: state.shown.id }, 150000);
-  zipping = false; button.disabled = false; put(button, "Figures");
+  zipping = false;
+  button.disabled = false;
+  put(button, "Figures");
   note(it.note, told(reply.error || ""), "error");
-  if (!reply.error) save(name, new Blob([Uint8Array.from(atob(reply.zip), (one) => one.charCodeAt(0))], { type: "application/zip" }));
+  if (!reply.error)
+    save(
+      name,
+      new Blob([Uint8Array.from(atob(reply.zip), (one) => one.charCodeAt(0))], {
+        type: "application/zip",
+      }),
+    );
 }

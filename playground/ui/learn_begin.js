@@ -1,4 +1,4 @@
-// Everything is known by now.
+// All parts are defined at this point.
 watch("value", attach);
 attach();
 goOn();

@@ -1,50 +1,141 @@
-// ---------------------------------------------------------------- pictures of what was measured
-const PAINTERS = { curves: curvesPicture, map: mapPicture, bars: barsPicture, answers: answersPicture };
-// Draw into a box what the server sends; a box keeps its elements while the kind of its pictures stays.
+// ---------------------------------------------------------------- figures of measurements
+const PAINTERS = {
+  curves: curvesPicture,
+  map: mapPicture,
+  bars: barsPicture,
+  answers: answersPicture,
+};
+// Draw the figures of a response into a box. Elements are reused while the types of figures stay.
 function drawPictures(box, pictures) {
   const kinds = pictures.map((each) => each.kind + (each.series || each.bars || []).length).join();
-  if (box.dataset.kinds !== kinds) { box.dataset.kinds = kinds; box.replaceChildren(...pictures.map(() => el("figure"))); }
+  if (box.dataset.kinds !== kinds) {
+    box.dataset.kinds = kinds;
+    box.replaceChildren(...pictures.map(() => el("figure")));
+  }
   pictures.forEach((each, i) => PAINTERS[each.kind](box.children[i], each));
 }
-function parts(figure, make) { if (!figure.firstChild) figure.append(...make()); return figure.children; }
+function parts(figure, make) {
+  if (!figure.firstChild) figure.append(...make());
+  return figure.children;
+}
 
 function curvesPicture(figure, p) {
-  const [title, legend, canvas, caption] = parts(figure, () => [el("figcaption"), el("p", { className: "legend" }), el("canvas"), el("p", { className: "caption" })]);
+  const [title, legend, canvas, caption] = parts(figure, () => [
+    el("figcaption"),
+    el("p", { className: "legend" }),
+    el("canvas"),
+    el("p", { className: "caption" }),
+  ]);
   put(title, p.title);
-  if (legend.children.length !== p.series.length) legend.replaceChildren(...p.series.map(() => el("span", {}, el("canvas"), el("span"))));
-  p.series.forEach((each, i) => { put(legend.children[i].children[1], each.label); swatch(legend.children[i].children[0], each.place ?? i); });
-  const xs = p.series.flatMap((each) => each.xs), ys = p.series.flatMap((each) => each.ys), last = Math.max(1, p.most || 0, ...xs), length = p.x === "length";
-  const first = length ? Math.min(...xs, last) : 0, loss = p.what === "loss";
+  if (legend.children.length !== p.series.length)
+    legend.replaceChildren(...p.series.map(() => el("span", {}, el("canvas"), el("span"))));
+  p.series.forEach((each, i) => {
+    put(legend.children[i].children[1], each.label);
+    swatch(legend.children[i].children[0], each.place ?? i);
+  });
+  const xs = p.series.flatMap((each) => each.xs),
+    ys = p.series.flatMap((each) => each.ys),
+    last = Math.max(1, p.most || 0, ...xs),
+    length = p.x === "length";
+  const first = length ? Math.min(...xs, last) : 0,
+    loss = p.what === "loss";
   const write = loss ? number : share;
-  const low = loss ? Math.floor(Math.log10(Math.max(1e-4, Math.min(1, ...ys)))) : 0, high = loss ? Math.log10(Math.max(1, ...ys)) : 1;
-  const ticks = loss ? [0.0001, 0.001, 0.01, 0.1, 1].filter((y) => Math.log10(y) >= low).map((y) => [y, number(y)]) : [0, 0.5, 1].map((y) => [y, share(y)]);
+  const low = loss ? Math.floor(Math.log10(Math.max(1e-4, Math.min(1, ...ys)))) : 0,
+    high = loss ? Math.log10(Math.max(1, ...ys)) : 1;
+  const ticks = loss
+    ? [0.0001, 0.001, 0.01, 0.1, 1].filter((y) => Math.log10(y) >= low).map((y) => [y, number(y)])
+    : [0, 0.5, 1].map((y) => [y, share(y)]);
   chartOf(canvas, {
-    series: p.series.map((each, i) => ({ label: each.label, place: each.place ?? i, xs: each.xs, median: each.ys, low: each.ys, high: each.ys })),
-    x: [first, last], y: [low, high], log: loss, ticks, marks: [[first, String(first)], [last, (length ? "length " : "step ") + last]], what: length ? "Length" : "Step",
-    shaded: p.trained ? [first, p.trained] : null, write, caption, rest: p.rest || "Point at the curve for its values.", title: p.title,
+    series: p.series.map((each, i) => ({
+      label: each.label,
+      place: each.place ?? i,
+      xs: each.xs,
+      median: each.ys,
+      low: each.ys,
+      high: each.ys,
+    })),
+    x: [first, last],
+    y: [low, high],
+    log: loss,
+    ticks,
+    marks: [
+      [first, String(first)],
+      [last, (length ? "length " : "step ") + last],
+    ],
+    what: length ? "Length" : "Step",
+    shaded: p.trained ? [first, p.trained] : null,
+    write,
+    caption,
+    rest: p.rest || "Hover over the curve to read values.",
+    title: p.title,
   });
 }
 function mapPicture(figure, p) {
-  const [title, canvas, caption] = parts(figure, () => [el("figcaption"), el("canvas"), el("p", { className: "caption" })]);
+  const [title, canvas, caption] = parts(figure, () => [
+    el("figcaption"),
+    el("canvas"),
+    el("p", { className: "caption" }),
+  ]);
   put(title, p.title);
-  caption.dataset.resting = p.rest || "Rows: what " + (p.written ? "is being written" : "the decoder is given") + ". Columns: the source. Point at a cell for its weight.";
-  matrix(canvas, { rows: p.rows, columns: p.columns, weights: p.weights, possible: p.possible, chosen: p.chosen, size: p.size || 34 }, {
-    caption, hover: (r, k) => (p.written ? "Writing " : "Given ") + p.rows[r] + ", " + p.weights[r][k].toFixed(3) + " of the weight lies on " + p.columns[k] + ", position " + (k + 1) + ".",
-  });
+  caption.dataset.resting =
+    p.rest ||
+    "Rows: " +
+      (p.written ? "generated tokens" : "decoder input") +
+      " (queries). Columns: source (keys). Hover over a cell to read its weight.";
+  matrix(
+    canvas,
+    {
+      rows: p.rows,
+      columns: p.columns,
+      weights: p.weights,
+      possible: p.possible,
+      chosen: p.chosen,
+      size: p.size || 34,
+    },
+    {
+      caption,
+      hover: (r, k) =>
+        p.rows[r] +
+        " attends to " +
+        p.columns[k] +
+        " with weight " +
+        p.weights[r][k].toFixed(3) +
+        ", position " +
+        (k + 1) +
+        ".",
+    },
+  );
 }
 function barsPicture(figure, p) {
   const [title, list] = parts(figure, () => [el("figcaption"), el("ul", { className: "bars" })]);
   put(title, p.title);
   const most = p.most || Math.max(1e-9, ...p.bars.map((each) => each.value));
-  list.replaceChildren(...p.bars.map((each) => {
-    const fill = el("i");
-    fill.style.width = Math.max(0, (100 * each.value) / most) + "%";
-    return el("li", { title: each.label + ": " + number(each.value) + (each.note ? ", " + each.note : "") }, el("span", { textContent: each.label }), el("b", {}, fill), el("span", { className: "note", textContent: p.most ? each.note : number(each.value) + " · " + each.note }));
-  }));
+  list.replaceChildren(
+    ...p.bars.map((each) => {
+      const fill = el("i");
+      fill.style.width = Math.max(0, (100 * each.value) / most) + "%";
+      return el(
+        "li",
+        { title: each.label + ": " + number(each.value) + (each.note ? ", " + each.note : "") },
+        el("span", { textContent: each.label }),
+        el("b", {}, fill),
+        el("span", {
+          className: "note",
+          textContent: p.most ? each.note : number(each.value) + " · " + each.note,
+        }),
+      );
+    }),
+  );
 }
 function answersPicture(figure, p) {
   const [title, table] = parts(figure, () => [el("figcaption"), el("table")]);
   put(title, p.title);
-  const row = (tag, cells, className = "") => el("tr", { className }, ...cells.map((text) => el(tag, { textContent: text })));
-  table.replaceChildren(row("th", ["asked", "right", "answered"]), ...p.rows.map((each) => row("td", [each.asked, each.right, each.given], each.right === each.given ? "" : "wrong")));
+  const row = (tag, cells, className = "") =>
+    el("tr", { className }, ...cells.map((text) => el(tag, { textContent: text })));
+  table.replaceChildren(
+    row("th", ["input", "target", "output"]),
+    ...p.rows.map((each) =>
+      row("td", [each.asked, each.right, each.given], each.right === each.given ? "" : "wrong"),
+    ),
+  );
 }

@@ -1,54 +1,155 @@
-// ---------------------------------------------------------------- for teachers: links, plans, a class on one machine
+// ---------------------------------------- for teachers: links, lesson plans, running a class
 const PLANS = [
-  ["45 minutes", ["5: what the task is; everybody opens the link to stop 1 and writes down a prediction before pressing Measure",
-    "15: stops 1 and 2, then stop 3 with a show of hands before anybody measures",
-    "15: the mystery of seed 3, in pairs: what do you see, which mistake, which line",
-    "10: the pairs say what gave it away; stop 8 is left for home"]],
-  ["90 minutes", ["10: the task and the model in one picture, stop 1",
-    "25: stops 2 to 4; who predicted wrong says what they thought",
-    "15: stop 6, then the Inspect tab on the same model: is the head that was missed the one that looks sharpest?",
-    "25: two mysteries, another seed for every row of seats; each pair shows its diff",
-    "15: stop 7 with a scheme of positions for every row; the table of results goes on the board"]],
+  [
+    "45 minutes",
+    [
+      "5 minutes: explain the task; everyone opens the link to lesson 1 and writes down a " +
+        "prediction before the measurement",
+      "15 minutes: lessons 1 and 2, then lesson 3 with a show of hands before the measurement",
+      "15 minutes: Find the bug with a random bug (seed 3), in pairs: which observation " +
+        "differs, which bug, which line",
+      "10 minutes: the pairs present their evidence; lesson 8 is homework",
+    ],
+  ],
+  [
+    "90 minutes",
+    [
+      "10 minutes: the task, a diagram of the model, and lesson 1",
+      "25 minutes: lessons 2 to 4; pupils whose prediction was wrong explain their reasoning",
+      "15 minutes: lesson 6, then the Inspect tab: does the head with the largest ablation " +
+        "effect have the sharpest attention pattern?",
+      "25 minutes: two random bugs, with a different seed for each row of seats; each pair " +
+        "presents the diff",
+      "15 minutes: lesson 7 with a different position encoding for each row; collect the " +
+        "results on the board",
+    ],
+  ],
 ];
 const linkTo = (query) => location.origin + location.pathname + "?" + query;
 
 function copyable(query, text) {
-  const address = linkTo(query), copy = button("Copy", async () => {
-    try { await navigator.clipboard.writeText(address); copy.textContent = "Copied"; } catch (error) { getSelection().selectAllChildren(link); copy.textContent = "Press Ctrl-C"; }
-    setTimeout(() => { copy.textContent = "Copy"; }, 2000);
-  }, "Copy this link");
+  const address = linkTo(query),
+    copy = button(
+      "Copy",
+      async () => {
+        try {
+          await navigator.clipboard.writeText(address);
+          copy.textContent = "Copied";
+        } catch (error) {
+          getSelection().selectAllChildren(link);
+          copy.textContent = "Press Ctrl-C";
+        }
+        setTimeout(() => {
+          copy.textContent = "Copy";
+        }, 2000);
+      },
+      "Copy this link",
+    );
   const link = el("a", { href: address, textContent: "?" + query });
-  return el("li", {}, el("span", { className: "what", textContent: text }), el("span", { className: "address" }, link), copy);
+  return el(
+    "li",
+    {},
+    el("span", { className: "what", textContent: text }),
+    el("span", { className: "address" }, link),
+    copy,
+  );
 }
 function buildTeach() {
-  const m = lessons.machine, list = (items) => el("ul", { className: "plain" }, ...items.map((text) => el("li", { textContent: text })));
-  const positions = lessons.stops.flatMap((stop) => stop.options.filter((option) => option.name === "positions").flatMap((option) => option.choices.map((each) => [stop, each])));
-  const told = el("div", { className: "told" }), first = el("input", { type: "number", min: 0, max: 999999, value: 0, className: "first" });
-  const reveal = button("Show which mistakes these are", async () => {
+  const m = lessons.machine,
+    list = (items) =>
+      el("ul", { className: "plain" }, ...items.map((text) => el("li", { textContent: text })));
+  const positions = lessons.stops.flatMap((stop) =>
+    stop.options
+      .filter((option) => option.name === "positions")
+      .flatMap((option) => option.choices.map((each) => [stop, each])),
+  );
+  const told = el("div", { className: "told" }),
+    first = el("input", { type: "number", min: 0, max: 999999, value: 0, className: "first" });
+  const reveal = button("Show the bugs", async () => {
     const reply = await ask("mysteries", { first: Math.max(0, Math.floor(+first.value || 0)) });
-    told.replaceChildren(reply.error ? paragraph(sentenceOf(reply.error), "problem") : el("ul", { className: "links-list" }, ...reply.mysteries.map(([seed, title]) => copyable("bug=mystery&seed=" + seed, title))));
+    told.replaceChildren(
+      reply.error
+        ? paragraph(sentenceOf(reply.error), "problem")
+        : el(
+            "ul",
+            { className: "links-list" },
+            ...reply.mysteries.map(([seed, title]) => copyable("bug=mystery&seed=" + seed, title)),
+          ),
+    );
   });
   $(".teach").replaceChildren(
     el("h3", { textContent: "Exercises by link" }),
-    paragraph("Each opens this page with the exercise prepared; nothing is trained before somebody presses the button, and no answer is on the page before it was measured. A seed in a link gives the whole class the same model; leave it out or change it, and rows of seats can compare."),
-    ...(/^(localhost|127\.|0\.0\.0\.0|\[?::1?\]?$)/.test(location.hostname) ? [paragraph("This page was opened by an address that works on this machine only, and the links begin with it: open the page by the machine's own address first, and copy them there.", "hint")] : []),
-    el("ul", { className: "links-list" },
+    paragraph(
+      "A link opens this page with an exercise prepared. Nothing trains until the pupil " +
+        "presses the button, and the page contains no answers before the measurement. All " +
+        "pupils with the same seed in the link train the same model.",
+    ),
+    ...(/^(localhost|127\.|0\.0\.0\.0|\[?::1?\]?$)/.test(location.hostname)
+      ? [
+          paragraph(
+            "The address of this page works only on this machine. Open the page with the " +
+              "machine's network address before you copy links.",
+            "hint",
+          ),
+        ]
+      : []),
+    el(
+      "ul",
+      { className: "links-list" },
       ...lessons.stops.map((stop, i) => copyable("learn=" + stop.name, i + 1 + ". " + stop.title)),
-      copyable("learn=stop-1&seed=7", "Stop 1 with another seed"), copyable("learn=stop-2&text=2+7+1+8", "Stop 2 with a sequence of yours"),
-      ...positions.map(([stop, each]) => copyable("learn=" + stop.name + "&positions=" + each, stop.title + ": " + each))),
-    el("h3", { textContent: "Mistakes by link" }),
-    el("ul", { className: "links-list" }, copyable("bug=mystery&seed=3", "A mystery"), ...lessons.bugs.map((each) => copyable("bug=" + each.name, each.title)), copyable("bug=causal-mask&steps=120&seed=1", "The same, shorter, with another seed")),
-    el("h3", { textContent: "Which mystery is which" }),
-    paragraph("The seed decides. The list is hidden until you ask for it; a pupil who opens this page can ask as well."),
-    el("p", { className: "options" }, el("label", {}, el("span", { textContent: "From seed" }), first), reveal), told,
-    ...PLANS.flatMap(([title, items]) => [el("h3", { textContent: "A plan for " + title }), list(items)]),
-    el("h3", { textContent: "A class on one machine" }),
+      copyable("learn=stop-1&seed=7", "Lesson 1 with another seed"),
+      copyable("learn=stop-2&text=2+7+1+8", "Lesson 2 with another input sequence"),
+      ...positions.map(([stop, each]) =>
+        copyable("learn=" + stop.name + "&positions=" + each, stop.title + ": " + each),
+      ),
+    ),
+    el("h3", { textContent: "Bugs by link" }),
+    el(
+      "ul",
+      { className: "links-list" },
+      copyable("bug=mystery&seed=3", "A random bug"),
+      ...lessons.bugs.map((each) => copyable("bug=" + each.name, each.title)),
+      copyable(
+        "bug=causal-mask&steps=120&seed=1",
+        "Causal mask, with fewer steps and another seed",
+      ),
+    ),
+    el("h3", { textContent: "Random bugs by seed" }),
+    paragraph("The seed selects the bug. Pupils who open this page can show the list, too."),
+    el(
+      "p",
+      { className: "options" },
+      el("label", {}, el("span", { textContent: "From seed" }), first),
+      reveal,
+    ),
+    told,
+    ...PLANS.flatMap(([title, items]) => [
+      el("h3", { textContent: "Lesson plan for " + title }),
+      list(items),
+    ]),
+    el("h3", { textContent: "Run a class on one machine" }),
     list([
-      "Start it with: python app.py --host 0.0.0.0 --port 7860. Everybody opens http://ADDRESS:7860, where ADDRESS is that machine's; every browser then sees its own runs only, and nothing needs to be installed on it.",
-      "This server trains " + plural(m.slots, "run") + " at a time, at most " + m.an_owner + " of one visitor, and measures " + m.measuring + " at a time; whoever comes later waits in line, fairly between visitors. PLAYGROUND_SLOTS changes it: one for each core.",
-      "A stop trains one or two runs of 200 steps, and a mistake two small copies; on a busy machine let pairs share a browser, or half the class look while the other half measures. A measurement is ended after " + Math.round(m.longest) + " s, and nobody has more than two under way.",
-      "Runs that a stop has trained are used again by the later stops that ask about the same model. What a visitor has done stays in the browser, and on the server in the list of the Train tab.",
-      m.open ? "This server is open to others." : "This server is open to this machine only: it was started without --host, and all browsers on it are one visitor.",
+      "Start the app with: python app.py --host 0.0.0.0 --port 7860. Everyone opens " +
+        "http://ADDRESS:7860, where ADDRESS is the address of that machine. Each browser " +
+        "sees only its own runs.",
+      "This server trains " +
+        plural(m.slots, "run") +
+        " at a time, at most " +
+        m.an_owner +
+        " per user, and measures " +
+        m.measuring +
+        " at a time. Other runs are queued, in a fair order among users. PLAYGROUND_SLOTS " +
+        "sets the number of slots; the default is one per core.",
+      "A lesson trains one or two runs of 200 steps; a bug trains two small models. On a " +
+        "busy machine, let pairs share a browser. A measurement has a time limit of " +
+        Math.round(m.longest) +
+        " s, and each user can have two at a time.",
+      "Later lessons reuse the runs of earlier lessons if they need the same model. The " +
+        "browser stores the progress, and the Train tab lists the runs.",
+      m.open
+        ? "This server accepts connections from other machines."
+        : "This server accepts connections only from this machine, because it was started " +
+          "without --host. All browsers share one owner.",
     ]),
   );
 }

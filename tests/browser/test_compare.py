@@ -15,7 +15,7 @@ from tests.support.app_server import AppServer
 from tests.support.pages import colours, wait_until
 
 
-def to_compare(page, view="Same questions"):
+def to_compare(page, view="Benchmark"):
     page.get_by_role("tab", name="Compare").click()
     page.get_by_role("tab", name=view).click()
 
@@ -25,7 +25,7 @@ def settled(page, *names):
     for name in names:
         takes = page.locator(".of-table .asked li", has=page.locator(f".name:text-is('{name}')")).locator(".takes")
         expect(takes).not_to_have_text("")
-        expect(takes).not_to_contain_text("looking it up")
+        expect(takes).not_to_contain_text("checking")
 
 
 def ask(page, n=3, shots=2, rank=1):
@@ -64,7 +64,7 @@ def test_everybody_is_asked_the_same_questions(app_with_models, hub, models, ope
     assert not loaded(app_with_models, "tokenizers")
     to_compare(page)
     settled(page, *models)
-    expect(page.locator(".of-table .sum")).to_contain_text("Fetches 1.0 MB first, once: gpt2, bert-base-uncased")
+    expect(page.locator(".of-table .sum")).to_contain_text("Downloads 1.0 MB first, once: gpt2, bert-base-uncased")
     assert not [request for request in hub.requests if "/resolve/" in request.path]  # the sizes cost no download
     assert not loaded(app_with_models, "tokenizers")
     ask(page)
@@ -97,7 +97,7 @@ def test_everybody_is_asked_the_same_questions(app_with_models, hub, models, ope
     assert asked.endswith("Output:")
     tokens = answer.nth(1).locator(".token").all_text_contents()
     assert "".join(tokens).replace("·", " ").replace("↵", "\n") == asked
-    expect(answer.nth(0).locator(".symbols .ok")).to_have_text("✓ right")
+    expect(answer.nth(0).locator(".symbols .ok")).to_have_text("✓ correct")
     for wrong in page.locator(".symbols .wrong:not(.verdict)").all():
         assert wrong.get_attribute("title") or "no answer" in wrong.text_content()
 
@@ -106,7 +106,7 @@ def test_everybody_is_asked_the_same_questions(app_with_models, hub, models, ope
     lines = list(csv.DictReader(io.StringIO(Path(download.value.path()).read_text())))
     assert [line["model"] for line in lines] == answerers(page)
     with page.expect_download() as download:
-        page.get_by_role("button", name="Everything (JSON)").click()
+        page.get_by_role("button", name="All data (JSON)").click()
     everything = json.loads(Path(download.value.path()).read_text())
     assert len(everything["items"]) == 3 * 4
     assert float(lines[0]["exact_match"]) == everything["rows"][0]["exact_match"]
@@ -123,7 +123,7 @@ def test_a_name_that_cannot_be_added_stays_and_is_told_why(app, open_page):
     page = open_page(app.url)
     to_compare(page)
     adding, problem = page.locator(".adding input"), page.locator(".adding + .problem")
-    for name, told in {"": "Write the name", "gpt2": "in the list already"}.items():
+    for name, told in {"": "Type a model name", "gpt2": "already in the list"}.items():
         adding.fill(name)
         adding.press("Enter")
         expect(problem).to_contain_text(told)
@@ -132,7 +132,7 @@ def test_a_name_that_cannot_be_added_stays_and_is_told_why(app, open_page):
         adding.fill(f"{'x' * 150}/{number}")  # longer than a message quotes
         expect(problem).to_have_text("")
         adding.press("Enter")
-    expect(problem).to_contain_text("take one off the list first")
+    expect(problem).to_contain_text("remove one first")
     expect(page.locator(".of-table .takes.error", has_text="is not the name of a model; give one of the Hub").first).to_be_visible()
     expect(page.locator(".compare .net")).to_have_text("")  # the Hub was reached
     page.set_viewport_size({"width": 390, "height": 844})
@@ -150,11 +150,11 @@ def test_a_download_shows_its_bytes_outlives_a_reload_and_is_cancelled(app_with_
     only(page, "ada/slow")
     hub.fault(r"ada/slow/resolve/.*safetensors", "silent")
     ask(page)
-    expect(row_of(page, "ada/slow")).to_contain_text("fetching")
+    expect(row_of(page, "ada/slow")).to_contain_text("downloading")
     expect(page.locator(".of-table .going .amount")).to_contain_text("KB")
     page.reload()
     page.get_by_role("tab", name="Compare").click()
-    expect(row_of(page, "ada/slow")).to_contain_text("fetching")
+    expect(row_of(page, "ada/slow")).to_contain_text("downloading")
     expect(row_of(page, "reverse")).to_contain_text("100 %")
     began = time.monotonic()
     page.click(".of-table .going .cancel")
@@ -203,13 +203,13 @@ def test_without_a_network_what_is_here_still_works(hub, models, tmp_path, open_
         to_compare(page)
         expect(page.locator(".compare .net")).to_contain_text("On this machine already: gpt2")
         assert time.monotonic() - began < 15  # three seconds, and what a busy machine adds; the client's own retries take 23
-        expect(page.locator(".of-table .takes.error")).to_contain_text("the Hub cannot be reached")
+        expect(page.locator(".of-table .takes.error")).to_contain_text("the Hub is not reachable")
         expect(page.locator(".of-table .sum")).to_have_text("")
         ask(page)
         over(page)
         failed = row_of(page, "bert-base-uncased").locator(".failed > span")
         expect(failed).to_contain_text("cannot be reached")
-        expect(page.locator(".of-table .going .words")).to_contain_text("2 answerers")  # who was not asked answered nothing
+        expect(page.locator(".of-table .going .words")).to_contain_text("2 models")  # who was not asked answered nothing
         page.set_viewport_size({"width": 390, "height": 844})
         assert failed.bounding_box()["x"] + failed.bounding_box()["width"] <= 390
         page.set_viewport_size({"width": 1440, "height": 950})
@@ -242,23 +242,23 @@ def test_a_pretrained_model_is_trained_further_and_all_three_are_asked(app_with_
 
 def test_three_families_train_side_by_side_to_the_goal(app_with_models, open_page):
     page = open_page(app_with_models.url)
-    to_compare(page, "Same budget")
+    to_compare(page, "Matched parameters")
     expect(page.locator(".of-families .asked li").nth(3)).to_be_visible()
     page.fill(".compare .shortest", "3")
     page.fill(".compare .longest", "3")
     expect(page.locator(".of-families .sum")).to_contain_text("reverse 3;")
     for line in page.locator(".of-families .asked li").all():
         line.locator("input").set_checked("from scratch" in line.locator(".name").text_content())
-    expect(page.locator(".train-them")).to_have_text("Train the 3")
+    expect(page.locator(".train-them")).to_have_text("Train 3 models")
     page.click(".train-them")
     reached = """() => { const rows = [...document.querySelectorAll('.learners tbody tr')];
         return rows.length === 3 && rows.every(row => +row.dataset.reached); }"""
     wait_until(page, reached, timeout=300_000)
     assert colours(page, ".of-families .score-chart") > 6
     page.reload()
-    to_compare(page, "Same budget")
+    to_compare(page, "Matched parameters")
     wait_until(page, reached)
-    expect(page.locator(".known")).to_contain_text("Where they come from")
+    expect(page.locator(".known")).to_contain_text("History")
     page.locator(".learners tbody tr").first.get_by_role("button", name="Inspect").click()
     page.wait_for_selector(".inspect[data-drawn^=attention]")
     expect(page.locator(".inspect .subject option:checked")).to_contain_text("BERT")

@@ -40,8 +40,8 @@ def shares(page, box):
 
 def test_a_gap_is_filled_once_the_visitor_has_seen_what_that_takes(app_with_models, hub, open_page):
     page = open_page(app_with_models.url)
-    to_view(page, "Free use")
-    expect(page.locator(".part-fill .takes")).to_contain_text("to fetch, once; 100,482 parameters")
+    to_view(page, "Inference")
+    expect(page.locator(".part-fill .takes")).to_contain_text("to download, once; 100,482 parameters")
     page.wait_for_timeout(500)
     assert not [request for request in hub.requests if "safetensors" in request.path]  # nobody has agreed to it yet
     page.click(".part-fill .main")
@@ -62,14 +62,14 @@ def test_a_gap_is_filled_once_the_visitor_has_seen_what_that_takes(app_with_mode
     expect(page.locator(".part-fill .shares")).to_have_count(2)  # what had come before stays
 
     other = open_page(app_with_models.url)  # somebody else, where the model is here by now: shown without a click
-    to_view(other, "Free use")
+    to_view(other, "Inference")
     over(other, ".part-fill")
     assert shares(other, ".part-fill")[0][0] == "paris"
 
 
 def test_generation_view_lists_alternatives_and_seed_is_reproducible(app_with_models, open_page):
     page = open_page(app_with_models.url)
-    to_view(page, "Free use", "Continue")
+    to_view(page, "Inference", "Text generation")
     page.fill(".part-continue textarea", "The capital of Japan is")
     page.click(".part-continue .main")
     over(page, ".part-continue")
@@ -85,7 +85,7 @@ def test_generation_view_lists_alternatives_and_seed_is_reproducible(app_with_mo
     expect(heading).to_contain_text("Token 2, .")
     text = page.locator(".written").text_content()
     page.reload()
-    to_view(page, "Free use", "Continue")
+    to_view(page, "Inference", "Text generation")
     expect(page.locator(".written")).to_have_text(text, use_inner_text=False)
 
     page.select_option(".part-continue select", "drawn")
@@ -102,7 +102,7 @@ def test_generation_view_lists_alternatives_and_seed_is_reproducible(app_with_mo
 
 def test_random_head_is_marked_untrained_and_trained_head_classifies(app_with_models, open_page):
     page = open_page(app_with_models.url)
-    to_view(page, "Free use", "Classify")
+    to_view(page, "Inference", "Classify")
     page.click(".part-classify .main")
     over(page, ".part-classify")
     assert {label.split(": ")[1] for label, _ in shares(page, ".part-classify")} == {"POSITIVE", "NEGATIVE"}
@@ -123,19 +123,19 @@ def test_random_head_is_marked_untrained_and_trained_head_classifies(app_with_mo
     assert looks[0]["step"] == 0
     assert looks[-1]["held_out_accuracy"] == 1
     assert colours(page, ".head-loss") > 2
-    expect(page.locator(".part-train .verdict")).to_contain_text("4 of 4 right, 100 %")
+    expect(page.locator(".part-train .verdict")).to_contain_text("4 of 4 correct, 100 %")
     expect(page.locator(".part-train .shares")).to_have_count(2)
     after = page.locator(".part-train .shares").nth(1).locator("tr").first
     expect(after.locator("th")).to_have_text("good")
     surely = after.locator(".number").text_content()
-    page.get_by_role("button", name="Ask it more").click()
+    page.get_by_role("button", name="Classify another text").click()
     expect(page.locator(".part-classify .shares tr").first.locator("th")).to_have_text("good")
     expect(page.locator(".part-classify .shares tr").first.locator(".number")).to_have_text(surely)
 
 
 def test_with_the_wrong_tokenizer_the_same_numbers_mean_other_things(app_with_models, open_page):
     page = open_page(app_with_models.url)
-    to_view(page, "Free use", "Wrong tokenizer")
+    to_view(page, "Inference", "Tokenizer mismatch")
     page.fill(".part-mismatch textarea", "The capital of France is")
     page.click(".part-mismatch .main")
     over(page, ".part-mismatch")
@@ -151,7 +151,7 @@ def test_with_the_wrong_tokenizer_the_same_numbers_mean_other_things(app_with_mo
 @pytest.mark.smoke
 def test_a_model_that_the_hub_does_not_have_is_named(app, open_page):
     page = open_page(app.url)
-    to_view(page, "Free use", "Continue")
+    to_view(page, "Inference", "Text generation")
     page.fill(".part-continue input.model", "ada/nowhere")
     page.click(".part-continue .main")
     over(page, ".part-continue", "failed")
@@ -160,7 +160,7 @@ def test_a_model_that_the_hub_does_not_have_is_named(app, open_page):
 
 def test_a_download_is_cancelled_and_without_the_hub_the_page_says_so(app_with_models, hub, models, open_page):
     page = open_page(app_with_models.url)
-    to_view(page, "Free use", "Continue")
+    to_view(page, "Inference", "Text generation")
     hub.put("ada/slow-one", models["gpt2"])
     choose(page, ".part-continue", "ada/slow-one")
     hub.fault(r"ada/slow-one/resolve/.*safetensors", "silent")
@@ -200,26 +200,26 @@ def test_attention_panels_compare_models_and_scores_give_weights(app_with_models
     scores, weights = [], []
     for column in range(8):
         page.keyboard.press("ArrowRight")  # the first press goes to the first cell
-        expect(caption).to_contain_text(f"(place {column + 1}) ")
-        score, weight = re.search(r"\) (-?[\d.]+), of which .* makes ([\d.]+)\.$", caption.text_content()).groups()
+        expect(caption).to_contain_text(f"(position {column + 1}): score ")
+        score, weight = re.search(r"score (-?[\d.]+), weight after the softmax ([\d.]+)\.$", caption.text_content()).groups()
         scores.append(float(score))
         weights.append(float(weight))
     total = sum(map(math.exp, scores))
     assert [math.exp(score) / total for score in scores] == pytest.approx(weights, abs=0.01)
 
     page.locator(".shapes").get_by_role("button", name="one token").click()
-    expect(page.locator(".panel-0 h4")).to_have_text("sat (place 4) in every head of layer 3 of model")
-    expect(page.locator(".panel-1 h4")).to_contain_text("·sat (place 3)")
+    expect(page.locator(".panel-0 h4")).to_have_text("sat (position 4) in every head of layer 3 of model")
+    expect(page.locator(".panel-1 h4")).to_contain_text("·sat (position 3)")
     page.locator(".panel-1").get_by_role("button", name="your model").click()
     page.wait_for_selector(".panel-1 canvas.large[data-drawn='token reverse 1.1']")
     page.locator(".panel-1").get_by_role("button", name="decoder").click()
     page.locator(".shapes").get_by_role("button", name="weights").click()
-    expect(page.locator(".panel-1 .caption")).to_contain_text("what was written before")
+    expect(page.locator(".panel-1 .caption")).to_contain_text("earlier tokens of the answer")
 
 
 def test_one_word_two_meanings_and_what_king_without_man_comes_to(app_with_models, open_page):
     page = open_page(app_with_models.url)
-    to_view(page, "Meaning")
+    to_view(page, "Embeddings")
     choose(page, ".part-banks", ENCODER)
     page.click(".part-banks .main")
     wait_until(page, "document.querySelector('.two-alike')?.drawn?.length === 7", timeout=120_000)
@@ -234,7 +234,7 @@ def test_one_word_two_meanings_and_what_king_without_man_comes_to(app_with_model
     expect(page.locator(".part-banks .words")).to_contain_text("'river' stands once in this text")
     expect(page.locator(".two-alike")).to_have_count(1)
 
-    page.locator(".parts:visible").get_by_role("button", name="king").click()
+    page.locator(".parts:visible").get_by_role("button", name="Analogies").click()
     choose(page, ".part-analogy", ENCODER)
     page.click(".part-analogy .main")
     expect(page.locator(".part-analogy h4").last).to_contain_text("in model, by cosine", timeout=120_000)
@@ -242,7 +242,7 @@ def test_one_word_two_meanings_and_what_king_without_man_comes_to(app_with_model
     names = [label for label, _ in shares(page, ".part-analogy")]
     ranks = [int(re.search(r"\d+", text).group()) for text in page.locator(".ranks .number").all_text_contents()]
     assert names[ranks[0] - 1] == "queen"
-    assert ranks[1] == ranks[0] - sum("(given)" in name for name in names[: ranks[0]])
+    assert ranks[1] == ranks[0] - sum("(input)" in name for name in names[: ranks[0]])
 
     page.locator(".parts:visible").get_by_role("button", name="Sizes").click()
     own = page.locator(".of-meaning .sizes .own")

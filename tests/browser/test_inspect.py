@@ -47,7 +47,7 @@ def test_heads_on_a_sequence_of_ones_own(page):
     canvas.focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowDown")
-    expect(page.locator(".of-attention .caption")).to_contain_text(re.compile(r"looks at 3 \(place 1\) with weight \d\.\d{3}\."))
+    expect(page.locator(".of-attention .caption")).to_contain_text(re.compile(r"attends to 3 \(position 1\) with weight \d\.\d{3}\."))
     page.keyboard.press("Enter")
     expect(page.locator(".of-attention h4")).to_contain_text("in every head")
     page.click(".looking-shape [data-value=lines]")
@@ -56,7 +56,7 @@ def test_heads_on_a_sequence_of_ones_own(page):
     canvas.focus()
     page.keyboard.press("ArrowDown")
     assert page.evaluate("document.querySelector('.of-attention canvas.picture').toDataURL()") != all_lines
-    expect(page.locator(".of-attention .caption")).to_contain_text("alone")
+    expect(page.locator(".of-attention .caption")).to_contain_text("as a ")
     page.click(".looking-shape [data-value=map]")
     page.click(".of-attention [data-value=decoder]")
     wait_until(page, "document.querySelector('.of-attention .caption').dataset.resting.includes('hatched')")
@@ -95,12 +95,12 @@ def test_what_fails_for_a_moment_is_asked_again_by_the_page_itself(page):
 def test_the_answer_step_by_step(page):
     type_sequence(page, "3 1 4")
     view(page, "steps")
-    expect(page.locator(".steps-words")).to_have_text("place 1 of 4")
+    expect(page.locator(".steps-words")).to_have_text("position 1 of 4")
     page.focus(".steps-at")
     page.keyboard.press("ArrowRight")
     expect(page.locator(".steps-written")).to_have_text("4 1")
     page.click(".steps-play")
-    expect(page.locator(".steps-words")).to_have_text("place 4 of 4")
+    expect(page.locator(".steps-words")).to_have_text("position 4 of 4")
     page.click(".of-steps [data-value=drawn]")
     page.fill(".steps-temperature", "0")
     expect(page.locator(".inspect .problem")).to_contain_text("must be a number above 0")
@@ -198,12 +198,12 @@ def test_what_heads_are_for_sorted_and_read(page):
 def test_the_lens_and_what_adds_up_to_a_logit(page):
     type_sequence(page, "3 1 4")
     view(page, "lens")
-    expect(page.locator(".lens-words")).to_contain_text("Place 1: the parts sum to")
+    expect(page.locator(".lens-words")).to_contain_text("Position 1: the contributions sum to")
     page.locator(".lens-cell[tabindex='0']").focus()
     page.keyboard.press("ArrowRight")
-    expect(page.locator(".lens-words")).to_contain_text("Place 2: the parts sum to")
+    expect(page.locator(".lens-words")).to_contain_text("Position 2: the contributions sum to")
     page.locator(".lens-cell").last.click()
-    expect(page.locator(".lens-words")).to_contain_text("Place 4: the parts sum to")
+    expect(page.locator(".lens-words")).to_contain_text("Position 4: the contributions sum to")
     page.select_option(".lens-symbol", "0")
     expect(page.locator(".lens-words")).to_contain_text("logit of 0")
 
@@ -257,7 +257,7 @@ def test_taking_parts_away_is_measured(page):
     expect(page.locator(".away-own")).to_contain_text("✗")
     page.focus(".away-place")
     page.keyboard.press("ArrowDown")
-    expect(page.locator(".away-patch-words")).to_contain_text("bring")
+    expect(page.locator(".away-patch-words")).to_contain_text("recovers")
 
 
 def test_all_figures_come_for_print(page, tmp_path):

@@ -19,7 +19,7 @@ def to_lab(page):
     page.wait_for_selector(".lab .questions li")
 
 
-def write_own(page, *varied, seeds="0", kind="as they learn", name=""):
+def write_own(page, *varied, seeds="0", kind="training curves", name=""):
     """Fill the form of one's own experiment: (setting, values) once or twice."""
     if not page.locator(".own").evaluate("box => box.open"):
         page.click(".own > summary")
@@ -53,7 +53,7 @@ def test_an_experiment_of_ones_own_is_planned_carried_out_and_found_again(app, o
     page = open_page(app.url)
     to_lab(page)
     question = page.locator(".questions li", has_text="Pre or post norm?")
-    expect(question).to_contain_text("6 runs · time not known yet")
+    expect(question).to_contain_text("6 runs · duration unknown")
     expect(page.locator(".found .empty")).to_be_visible()
     write_own(page, ("norm", "pre, up"), ("steps", "20"), seeds="0, 1", name="norms")
     expect(page.locator(".own .of-values-0")).to_contain_text("choose one of pre, post")
@@ -62,7 +62,7 @@ def test_an_experiment_of_ones_own_is_planned_carried_out_and_found_again(app, o
     page.fill(".own .seeds", "0, x")
     expect(page.locator(".own .of-seeds")).to_contain_text("whole numbers")
     page.fill(".own .seeds", "0, 1")
-    expect(page.locator(".own .plan")).to_contain_text("4 runs: 2 combinations with 2 seeds; time not known yet")
+    expect(page.locator(".own .plan")).to_contain_text("4 runs: 2 combinations with 2 seeds; duration unknown")
     expect(page.locator(".own .problem:not(:empty)")).to_have_count(0)
     page.click(".own .begin")
     expect(page.locator(".found .title")).to_have_text("norms")
@@ -72,7 +72,7 @@ def test_an_experiment_of_ones_own_is_planned_carried_out_and_found_again(app, o
     over(page)
     expect(page.locator(".found .sentence")).to_contain_text("Changing norm: nothing reached 99 % exact match in 20 steps")
     assert page.locator(".cells .name").all_text_contents() == ["pre", "post"]
-    expect(page.locator(".cells tbody tr").first).to_contain_text("not in 20")
+    expect(page.locator(".cells tbody tr").first).to_contain_text("not within 20")
     expect(page.locator(".cells tbody tr").first).to_contain_text("reached by 0 of 2")
     for chart in (".score-chart", ".loss-chart"):
         wait_until(page, "name => document.querySelector('.found ' + name).series?.[0].xs.length === 2", arg=chart)
@@ -103,7 +103,7 @@ def test_an_experiment_of_ones_own_is_planned_carried_out_and_found_again(app, o
     remove = mine(page, "norms").get_by_role("button", name="Delete")
     remove.click()
     expect(mine(page, "norms")).to_have_count(1)  # it asks whether one is sure
-    mine(page, "norms").get_by_role("button", name="Delete its runs too").click()
+    mine(page, "norms").get_by_role("button", name="Delete with its runs").click()
     expect(page.locator(".experiments li")).to_have_count(0)
     expect(page.locator(".found .empty")).to_be_visible()
 
@@ -111,10 +111,10 @@ def test_an_experiment_of_ones_own_is_planned_carried_out_and_found_again(app, o
 def test_schemes_are_compared_by_length_on_a_narrow_page_too(app, open_page):
     page = open_page(app.url, width=390, height=844)
     to_lab(page)
-    write_own(page, ("positions", "learned, sinusoidal"), ("steps", "20"), kind="by length", name="reach")
+    write_own(page, ("positions", "learned, sinusoidal"), ("steps", "20"), kind="length generalization", name="reach")
     page.fill(".own .times", "2")
     page.fill(".own .n", "20")
-    expect(page.locator(".own .begin")).to_have_text("Begin 2 runs")
+    expect(page.locator(".own .begin")).to_have_text("Start 2 runs")
     page.click(".own .begin")
     over(page)
     expect(page.locator(".found .sentence")).to_contain_text("Trained on length 1–10 and asked up to 20")
@@ -138,12 +138,12 @@ def test_a_prepared_question_runs_is_cancelled_and_resumed(app, open_page):
     page = open_page(app.url)
     to_lab(page)
     question = page.locator(".questions li", has_text="What does a longer sequence cost?")
-    question.get_by_role("button", name="Run it").click()
+    question.get_by_role("button", name="Run: ").click()
     row = mine(page, "What does a longer sequence cost?")
     expect(row.locator(".words")).to_contain_text("0 of 9 runs")
     expect(row.locator(".words")).to_contain_text("training", timeout=60_000)
     expect(page.locator(".found .whole > .words")).to_contain_text("at step", timeout=60_000)
-    expect(question.get_by_role("button")).to_have_text("Open it")
+    expect(question.get_by_role("button")).to_have_text("Open")
     row.get_by_role("button", name="Cancel").click()
     expect(row.locator(".words")).to_contain_text("paused", timeout=60_000)
     row.get_by_role("button", name="Resume").click()
@@ -152,7 +152,7 @@ def test_a_prepared_question_runs_is_cancelled_and_resumed(app, open_page):
     to_lab(other)
     expect(other.locator(".experiments li")).to_have_count(0)
     row.get_by_role("button", name="Delete").click()
-    row.get_by_role("button", name="Delete its runs too").click()
+    row.get_by_role("button", name="Delete with its runs").click()
     expect(row).to_have_count(0)
 
 
@@ -161,8 +161,8 @@ def test_a_published_claim_is_run_and_stands_beside_ours(app, open_page):
     to_lab(page)
     row = page.locator(".claims tr.claim", has_text="Reversal with 169,933 parameters")
     expect(row).to_contain_text("not run yet")
-    row.get_by_role("button", name="Run it").click()
-    expect(row.get_by_role("button", name="Run it")).to_have_count(0)
+    row.get_by_role("button", name="Run: ").click()
+    expect(row.get_by_role("button", name="Run: ")).to_have_count(0)
     expect(row.locator(".verdict")).to_have_text("✓ pass", timeout=120_000)
     expect(row.locator(".ours")).to_contain_text("a training loss of 0.")
     page.reload()

@@ -31,12 +31,12 @@ def test_a_link_opens_a_stop_whose_answer_is_measured_and_remembered(app, open_p
     expect(page.locator(".outcome")).to_be_visible(timeout=120_000)
     measured = re.search(r"\d+", page.text_content(".measured"))[0]
     expect(page.locator(".yours")).to_have_text("length 21")
-    expect(page.locator(".verdict").first).to_have_text("✓ Right, within 1." if int(measured) >= 20 else "Not this time.")
+    expect(page.locator(".verdict").first).to_have_text("✓ Correct, within 1." if int(measured) >= 20 else "Not correct.")
     wait_until(page, "document.querySelector('.outcome canvas:not(.legend canvas)').series?.[0].xs.length > 10")
     page.fill(".prediction", measured)  # another prediction: what was measured for the last one goes
     expect(page.locator(".outcome")).to_be_hidden()
     page.click(".measure")
-    expect(page.locator(".verdict").first).to_have_text("✓ Right, within 1.")
+    expect(page.locator(".verdict").first).to_have_text("✓ Correct, within 1.")
     page.goto(app.url)
     page.wait_for_selector(".live:not([data-status=opening])", state="attached")
     page.get_by_role("tab", name="Learn").click()
@@ -106,14 +106,14 @@ def test_a_mystery_is_solved(app, open_page):
     expect(page.locator(".cancel-bug")).to_be_visible()
     wait_until(page, "localStorage.getItem('transformer-playground-tab') === 'Learn'")
     page.reload()  # what was begun is found again
-    expect(page.locator(".ask-name .question")).to_have_text("Which mistake is it?", timeout=120_000)
+    expect(page.locator(".ask-name .question")).to_have_text("Which bug is it?", timeout=120_000)
     assert page.locator(".ask-line").is_hidden()
     for title in page.locator(".guesses button").all_text_contents():
         page.locator(".guesses button", has_text=title).click()
         wait_until(page, NAMED, arg=title)
         if page.locator(".ask-name").is_hidden():
             break
-    expect(page.locator(".ask-line .question")).to_contain_text(f"Yes: {title}.")
+    expect(page.locator(".ask-line .question")).to_contain_text(f"Correct: {title}.")
     for line in page.locator(".source .line").all():
         page.locator(".ask-line .clue").evaluate("box => { box.textContent = ''; }")
         line.click()
@@ -129,7 +129,7 @@ def test_teacher_links_open_exercises_and_hide_the_answer_key(app, open_page):
     page = open_page(f"{app.url}/?learn=teach")
     expect(page.locator(".teach h3").first).to_have_text("Exercises by link")
     assert page.locator(".told").text_content() == ""
-    page.get_by_role("button", name="Show which mistakes these are").click()
+    page.get_by_role("button", name="Show the bugs").click()
     expect(page.locator(".told li")).to_have_count(8)
     addresses = page.locator(".teach > .links-list a").evaluate_all("links => links.map((link) => link.href)")
     assert len(addresses) > 20
@@ -137,4 +137,4 @@ def test_teacher_links_open_exercises_and_hide_the_answer_key(app, open_page):
     page.goto(causal)
     expect(page.locator(".which")).to_have_value("causal-mask")
     page.goto(f"{app.url}/?learn=stop-99")
-    expect(page.locator(".learn-note")).to_contain_text("The link asks for stop-99")
+    expect(page.locator(".learn-note")).to_contain_text("The link contains the unknown lesson stop-99")

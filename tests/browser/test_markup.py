@@ -214,12 +214,12 @@ def test_prompts_tokens_and_names_of_models_in_compare(page):
         page.press(".adding input", "Enter")
         expect(page.locator(".of-table .asked .name", has_text=name)).to_have_count(1)
     expect(page.locator(".of-table .takes.error").first).to_contain_text("is not the name of a model")
-    page.get_by_role("tab", name="Free use", exact=True).click()
-    page.locator(".parts:visible").get_by_role("button", name="Continue").click()
+    page.get_by_role("tab", name="Inference", exact=True).click()
+    page.locator(".parts:visible").get_by_role("button", name="Text generation").click()
     page.fill(".part-continue textarea", ALL[:200])
     page.click(".part-continue .main")
     page.wait_for_selector(".part-continue .going[data-status=done]", state="attached", timeout=120_000)
-    page.get_by_role("tab", name="Same questions").click()
+    page.get_by_role("tab", name="Benchmark").click()
     for line in page.locator(".of-table .asked li").all():
         line.locator("input").set_checked(line.locator(".name").text_content() in (PAYLOADS[0], "gpt2"))
     for setting, value in {"n": 3, "shots": 2, "rank": 1}.items():

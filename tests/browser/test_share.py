@@ -94,11 +94,11 @@ def copied(page, button):
 def test_a_link_opens_a_comparison_with_what_its_fields_hold(app, open_page):
     page = open_page(app.url)
     page.get_by_role("tab", name="Compare").click()
-    page.get_by_role("tab", name="Free use").click()
-    page.get_by_role("button", name="Continue").first.click()
+    page.get_by_role("tab", name="Inference").click()
+    page.get_by_role("button", name="Text generation").first.click()
     page.fill(".part-continue textarea", "Once upon a link")
     free = copied(page, ".compare .link")
-    page.get_by_role("tab", name="Same questions").click()
+    page.get_by_role("tab", name="Benchmark").click()
     page.select_option(".compare .subject", "checkpoint:copy")
     page.fill(".compare .of-n", "33")
     table = copied(page, ".compare .link")
@@ -122,7 +122,7 @@ def test_a_link_fills_in_a_question_of_the_lab(app, open_page):
     page.fill(".own .times", "3")
     link = copied(page, ".own .link")
     other = open_page(link)
-    says(other, ".own .begin", "Begin 4 runs")
+    says(other, ".own .begin", "Start 4 runs")
     assert [other.input_value(f".own .{name}") for name in ("setting-0", "values-0", "seeds", "times")] == [
         "dropout",
         "0, 0.3",
