@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,10 +37,12 @@ def layer_of(path: Path) -> str:
 def pytest_configure(config: pytest.Config) -> None:
     for name, meaning in LAYERS.items():
         config.addinivalue_line("markers", f"{name}: {meaning}")
-    if not config.option.markexpr and not hasattr(config, "workerinput"):
+    if hasattr(config, "workerinput"):
+        config.option.markexpr = config.workerinput["markexpr"]
+    elif not config.option.markexpr:
         names_tests = config.args_source is pytest.Config.ArgsSource.ARGS or config.option.keyword or config.option.lf
         config.option.markexpr = FULL if names_tests else DEFAULT
-    elif "soak" not in config.option.markexpr and not hasattr(config, "workerinput"):
+    elif "soak" not in config.option.markexpr:
         config.option.markexpr = f"({config.option.markexpr}) and {FULL}"
 
 
@@ -64,6 +67,11 @@ def pytest_deselected(items: list[pytest.Item]) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["left_out"] = dict(left_out)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    node.workerinput["markexpr"] = node.config.option.markexpr  # xdist passes only the arguments
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,6 +1,9 @@
 """The layers of the tests themselves: every file has a layer, and the default selection a test of each."""
 
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -27,3 +30,21 @@ def test_every_file_has_a_layer_and_a_thin_path(path):
 def test_no_test_name_is_longer_than_70_characters():
     names = [name for path in FILES for name in re.findall(r"^def (test_\w+)", path.read_text(), re.M)]
     assert [name for name in names if len(name) > 70] == []
+
+
+@pytest.mark.parametrize("processes", ["0", "2"])
+def test_the_default_selection_holds_in_every_process(tmp_path, processes):
+    """A test session of its own: two files, one of them without a smoke test."""
+    (tmp_path / "tests/unit").mkdir(parents=True)
+    (tmp_path / "tests/faults").mkdir()
+    (tmp_path / "tests/unit/test_a.py").write_text("def test_unit(): pass\n")
+    (tmp_path / "tests/faults/test_b.py").write_text("def test_fault(): pass\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\ntestpaths = tests\n")
+    plugin = "import tests.support.layers as layers\nfrom pathlib import Path\nlayers.TESTS = Path('tests').resolve()\n"
+    (tmp_path / "conftest.py").write_text(plugin + "from tests.support.layers import *\n")
+    command = [sys.executable, "-m", "pytest", "-n", processes, "--import-mode=importlib"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(TESTS.parent)}, capture_output=True, text=True, timeout=120
+    )
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
+    assert "1 tests did not run: faults 1" in done.stdout
