@@ -89,9 +89,21 @@ class Endpoints:
 
             mcp_server.install()
         for endpoint in (
-            self.settings, self.models, self.start, self.status, self.pause, self.resume, self.stop, self.predict, self.attention,
-            self.evaluate, self.compare, self.push, self.job, self.cancel,
-        ):  # fmt: skip
+            self.settings,
+            self.models,
+            self.start,
+            self.status,
+            self.pause,
+            self.resume,
+            self.stop,
+            self.predict,
+            self.attention,
+            self.evaluate,
+            self.compare,
+            self.push,
+            self.job,
+            self.cancel,
+        ):
             gr.api(_in_words(endpoint), api_name=endpoint.__name__, queue=False)
 
     # What there is
@@ -104,15 +116,22 @@ class Endpoints:
         """
         self._counted(request)
         return {
-            "tasks": {name: f"{task.sentence} {' -> '.join(task.example)}" for name, task in TASKS.items()},
+            "tasks": {
+                name: f"{task.sentence} {' -> '.join(task.example)}" for name, task in TASKS.items()
+            },
             "presets": {name: preset.sentence for name, preset in PRESETS.items()},
             "families": {name: family.sentence for name, family in FAMILIES.items()},
             "settings": {
-                name: {"default": setting_of(name).default, "choices": list(setting_of(name).metadata["choices"] or []),
-                       "meaning": setting_of(name).metadata["help"], "part": part}
-                for name, part in field_owner().items() if "help" in setting_of(name).metadata
+                name: {
+                    "default": setting_of(name).default,
+                    "choices": list(setting_of(name).metadata["choices"] or []),
+                    "meaning": setting_of(name).metadata["help"],
+                    "part": part,
+                }
+                for name, part in field_owner().items()
+                if "help" in setting_of(name).metadata
             },
-        }  # fmt: skip
+        }
 
     async def models(self, owner: str = "", request: gr.Request = None) -> dict[str, Any]:
         """List the models that can be asked: checkpoints that everybody may use, and the runs of the owner whose key is given.
@@ -130,8 +149,12 @@ class Endpoints:
             for row in told["runs"]
             if not row["deleted"]
         ]
-        return {"checkpoints": [_without(row | {"model": row["subject"]}, "subject") for row in told["checkpoints"]],
-                "runs": [_without(row, "subject", "hidden", "deleted") for row in runs]}  # fmt: skip
+        return {
+            "checkpoints": [
+                _without(row | {"model": row["subject"]}, "subject") for row in told["checkpoints"]
+            ],
+            "runs": [_without(row, "subject", "hidden", "deleted") for row in runs],
+        }
 
     # Runs
 
@@ -171,8 +194,15 @@ class Endpoints:
             )
         except (Refused, ValueError, TypeError) as error:
             raise Refused(f"not started: {error}") from None
-        return {"run": run.id, "owner": key, "watch": WATCH + run.watch_id, "name": run.name, "status": run.status, "steps": run.steps,
-                "parameters": config.model.parameter_count()}  # fmt: skip
+        return {
+            "run": run.id,
+            "owner": key,
+            "watch": WATCH + run.watch_id,
+            "name": run.name,
+            "status": run.status,
+            "steps": run.steps,
+            "parameters": config.model.parameter_count(),
+        }
 
     async def status(
         self, model: str, owner: str = "", curve: bool = False, request: gr.Request = None
@@ -248,9 +278,16 @@ class Endpoints:
             return await self._asked("try", what, request)
 
     async def attention(
-        self, model: str, sequence: str, kind: Literal["cross", "encoder", "decoder"] = "cross", layer: int = -1, head: int = -1,
-        owner: str = "", step: int = -1, request: gr.Request = None,
-    ) -> dict[str, Any]:  # fmt: skip
+        self,
+        model: str,
+        sequence: str,
+        kind: Literal["cross", "encoder", "decoder"] = "cross",
+        layer: int = -1,
+        head: int = -1,
+        owner: str = "",
+        step: int = -1,
+        request: gr.Request = None,
+    ) -> dict[str, Any]:
         """Tell where every attention head looks while the model writes its answer to a sequence.
 
         Args:
@@ -287,10 +324,17 @@ class Endpoints:
             return [weight / 1000 for weight in thousandths[first : first + columns]]
 
         return {
-            "kind": told["kind"], "layers": layers, "heads": heads, "rows": told["rows"], "columns": told["columns"],
+            "kind": told["kind"],
+            "layers": layers,
+            "heads": heads,
+            "rows": told["rows"],
+            "columns": told["columns"],
             "weights": [[[row(i, j, at) for at in range(rows)] for j in heads] for i in layers],
-            "written": told["written"], "answer": told["answer"], "step": told.get("step"), "note": told["note"],
-        }  # fmt: skip
+            "written": told["written"],
+            "answer": told["answer"],
+            "step": told.get("step"),
+            "note": told["note"],
+        }
 
     async def evaluate(
         self, model: str, n: int = 500, owner: str = "", step: int = -1, request: gr.Request = None
@@ -329,9 +373,15 @@ class Endpoints:
     # What takes longer
 
     async def compare(
-        self, model: str, models: list[str] | None = None, n: int = 20, shots: int = 8, wait: float = 60, owner: str = "",
+        self,
+        model: str,
+        models: list[str] | None = None,
+        n: int = 20,
+        shots: int = 8,
+        wait: float = 60,
+        owner: str = "",
         request: gr.Request = None,
-    ) -> dict[str, Any]:  # fmt: skip
+    ) -> dict[str, Any]:
         """Ask a model, plain baselines and pretrained models from the Hub the same held-out sequences, and score them the same way.
 
         Args:
@@ -365,9 +415,17 @@ class Endpoints:
         return await self._awaited(COMPARE + begun["job"], key, seconds, request)
 
     async def push(
-        self, model: str, repo: str, token: str = "", private: bool = False, branch: str = "main", with_data: bool = False,
-        wait: float = 60, owner: str = "", request: gr.Request = None,
-    ) -> dict[str, Any]:  # fmt: skip
+        self,
+        model: str,
+        repo: str,
+        token: str = "",
+        private: bool = False,
+        branch: str = "main",
+        with_data: bool = False,
+        wait: float = 60,
+        owner: str = "",
+        request: gr.Request = None,
+    ) -> dict[str, Any]:
         """Publish a run's newest checkpoint, or a checkpoint, on the Hugging Face Hub as one commit, with a card.
 
         Args:
@@ -392,9 +450,14 @@ class Endpoints:
             )
         key, seconds = subject["owner"] or new_owner(), _seconds(wait)
         what = subject | {
-            "owner": key, "kind": "push", "repo": _text("repo", repo), "token": token, "private": private is True,
-            "revision": _text("branch", branch), "data": with_data is True,
-        }  # fmt: skip
+            "owner": key,
+            "kind": "push",
+            "repo": _text("repo", repo),
+            "token": token,
+            "private": private is True,
+            "revision": _text("branch", branch),
+            "data": with_data is True,
+        }
         begun = await self._asked("hub-start", what, request)
         return await self._awaited(PUSH + begun["job"], key, seconds, request)
 
@@ -450,11 +513,19 @@ class Endpoints:
         points, latest = told["points"], told.get("latest") or {}
         scored = points["scored"][-1] if points["scored"] else None
         answer = {
-            "status": told["status"], "message": told["message"], "name": told["name"], "step": told["step"], "steps": told["steps"],
-            "place": told.get("place"), "loss": latest.get("loss"), "steps_per_second": latest.get("steps_per_second"),
-            "exact_match": scored[1] if scored else None, "scored_at": scored[0] if scored else None, "scores": told["scores"],
+            "status": told["status"],
+            "message": told["message"],
+            "name": told["name"],
+            "step": told["step"],
+            "steps": told["steps"],
+            "place": told.get("place"),
+            "loss": latest.get("loss"),
+            "steps_per_second": latest.get("steps_per_second"),
+            "exact_match": scored[1] if scored else None,
+            "scored_at": scored[0] if scored else None,
+            "scores": told["scores"],
             "parameters": told["parameters"],
-        }  # fmt: skip
+        }
         columns = ("steps", "loss", "learning_rate", "gradient_norm", "scored")
         return answer | ({"curve": {name: points[name] for name in columns}} if curve else {})
 

@@ -1,6 +1,9 @@
-"""The Compare tab: the visitor's model beside pretrained ones from the Hub and beside other families (compare.html, .css and the
-scripts beside it). What needs transformers is a job of the comparer (comparison/jobs.py), whose process starts with the first job;
-the page asks how it goes. Nothing here loads torch or transformers."""
+"""Serve the Compare tab: the user's model beside pretrained models and other architectures.
+
+The front end is compare.html, .css and the scripts in this folder. Everything that needs
+transformers is a job (comparison/jobs.py) in a process that starts with the first job; the page
+polls it. This module loads neither torch nor transformers.
+"""
 
 from __future__ import annotations
 
@@ -27,28 +30,30 @@ from .visit import OWNER
 
 SHELL = ("common.js", "elements.js", "paint.js", "matrix.js", "compare.js")
 VIEWS = (
-    "compare_table.js", "compare_families.js", "compare_finetune.js", "compare_free.js", "compare_attention.js", "compare_meaning.js",
-)  # fmt: skip
+    "compare_table.js",
+    "compare_families.js",
+    "compare_finetune.js",
+    "compare_free.js",
+    "compare_attention.js",
+    "compare_meaning.js",
+)
 SCRIPTS = (*SHELL, *VIEWS, "compare_begin.js")
 STYLES = ("common.css", "compare.css")
-LONGEST_REQUEST = 20_000  # characters of what a job is told
-LONGEST_WITH_ROWS = 1_000_000  # of one that brings a table of its own
+LONGEST_REQUEST = 20_000  # characters of a job request
+LONGEST_WITH_ROWS = 1_000_000  # characters of a request with a table
 BRINGS_ROWS = ("train-classifier",)
-OURS = (
-    "checkpoint",
-    "into",
-    "owner",
-)  # what only the server says: folders of this machine, and whose the result is
-HOSTED_ITEMS = 40  # that one visitor may ask everybody, where strangers share the machine
+# Fields that only the server sets: local folders and the owner of the result.
+OURS = ("checkpoint", "into", "owner")
+HOSTED_ITEMS = 40  # benchmark examples per request on a shared instance
 
 
 def compare_view() -> gr.HTML:
-    """The view. Its value is {"owner": whose page it is}."""
+    """Return the view. Its value is {"owner": owner key}."""
     return view("compare", STYLES, SCRIPTS)
 
 
 class ComparePage:
-    """What the tab's scripts may ask."""
+    """Handlers of the tab\'s requests."""
 
     def __init__(self, registry: Registry, comparer: Comparer) -> None:
         self.registry, self.comparer = registry, comparer
@@ -65,12 +70,12 @@ class ComparePage:
         }
 
     async def begin(self, what: object, _: Request) -> dict[str, Any]:
-        """Put a job in line; the answer names the `job`, or an `error` and whether to try `again`."""
+        """Queue a job; return its id as `job`, or an `error` and whether to try `again`."""
         what = what if isinstance(what, dict) else {}
         try:
             owner, kind = owner_of(what), what.get("kind")
             if not isinstance(kind, str):
-                raise Refused("this page does not say what is to be done; reload it and try again")
+                raise Refused("the request names no job type; reload the page and try again")
             asked = await asyncio.to_thread(self._asked, what, kind)
             return {"job": await asyncio.to_thread(self.comparer.begin, kind, asked, owner)}
         except Refused as error:
@@ -79,7 +84,7 @@ class ComparePage:
             return {"error": str(error), "again": True}
 
     def _asked(self, what: dict[str, Any], kind: str) -> dict[str, Any]:
-        """What the comparer is told: the visitor's wishes, and the folder of the model that was chosen above.
+        """Return the job request: the user's fields and the folder of the selected model.
 
         Raises:
             Refused: for more than is asked for here, or a model that is not the visitor's.
@@ -91,10 +96,11 @@ class ComparePage:
             else {}
         )
         if len(json.dumps(asked)) > (LONGEST_WITH_ROWS if kind in BRINGS_ROWS else LONGEST_REQUEST):
-            raise Refused("that is more than can be asked at a time; make it shorter")
+            raise Refused("the request is too long; shorten the text")
         if self.comparer.hosted and kind == "table" and whole(asked.get("n")) > HOSTED_ITEMS:
             raise Refused(
-                f"{asked['n']:,} questions are too many where others wait; ask at most {HOSTED_ITEMS}"
+                f"{asked['n']:,} examples are too many on a shared instance; "
+                f"use at most {HOSTED_ITEMS}"
             )
         if "subject" in what:
             name, folder = self._checkpoint(what)
@@ -104,7 +110,7 @@ class ComparePage:
         return asked
 
     def _checkpoint(self, what: dict[str, Any]) -> tuple[str, Path]:
-        """The model that is compared: what it is called, and its newest checkpoint."""
+        """Return the name of the compared model and the folder of its newest checkpoint."""
         run, _ = run_on_show(self.registry, what)
         if run:
             found = run.checkpoints()
@@ -117,12 +123,15 @@ class ComparePage:
         folder = checkpoint_folder(self.registry, what)
         if folder is None:
             raise Refused(
-                "this model is not on this server, or not yours; choose another one above"
+                "this model is not on this server, or not yours; select another one above"
             )
         return folder.name, folder
 
     async def poll(self, what: object, _: Request) -> dict[str, Any]:
-        """How a job stands, with its rows from `cursor` on; an `error` where the visitor has no such job any more."""
+        """Return the status of a job with its rows from `cursor` on.
+
+        The response has an `error` if the owner has no such job.
+        """
         what = what if isinstance(what, dict) else {}
         try:
             return self.comparer.poll(
@@ -143,7 +152,7 @@ class ComparePage:
         return same_budget.known()
 
     async def budget(self, what: object, _: Request) -> dict[str, Any]:
-        """The families at the size of the chosen model, or an `error`."""
+        """Return the architectures at the size of the selected model, or an `error`."""
         what = what if isinstance(what, dict) else {}
         try:
             return await asyncio.to_thread(same_budget.offered, self.registry, what)
@@ -151,7 +160,7 @@ class ComparePage:
             return {"error": str(error)}
 
     async def train(self, what: object, _: Request) -> dict[str, Any]:
-        """Begin runs of these families; the answer names them in `runs`, and what went wrong in `error`."""
+        """Start runs of these architectures; return them as `runs`, and problems as `error`."""
         what = what if isinstance(what, dict) else {}
         try:
             return await asyncio.to_thread(same_budget.train, self.registry, owner_of(what), what)
@@ -165,12 +174,12 @@ class ComparePage:
 
 
 def owner_of(what: Mapping[str, Any]) -> str:
-    """Whose page asks.
+    """Return the owner key of a request.
 
     Raises:
         Refused: when it does not say.
     """
     owner = what.get("owner")
     if not isinstance(owner, str) or not OWNER.fullmatch(owner):
-        raise Refused("this page does not say whose it is; reload it and try again")
+        raise Refused("the request has no owner key; reload the page and try again")
     return owner

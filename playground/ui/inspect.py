@@ -1,5 +1,8 @@
-"""The Inspect tab: any checkpoint, any run at any step, on a sequence of one's own (inspect.html, .css and the scripts beside it).
-The page asks for one view at a time; the numbers come from the processes that look into models, never from this one."""
+"""Serve the Inspect tab: any checkpoint, or a run at any step, on the user's sequence.
+
+The front end is inspect.html, .css and the scripts in this folder. The page requests one view at a
+time. Separate inspection processes compute the numbers; this process never does.
+"""
 
 from __future__ import annotations
 
@@ -27,28 +30,26 @@ SCRIPTS = (*SHELL, "inspect_looking.js", "inspect_proof.js", "inspect_walk.js", 
 STYLES = ("common.css", "inspect.css", "inspect_proof.css", "inspect_walk.css")
 SLOW = ("heads", "heads-over-training", "away")
 SLOW_WITHIN = 280  # seconds
-FIGURES_N = 512  # held-out sequences behind the ablations in them
+FIGURES_N = 512  # held-out sequences of the ablations in the figures
 LONGEST_REQUEST = 8000  # characters
 
 
 def inspect_view() -> gr.HTML:
-    """The view. Its value is {"owner": whose page it is, "wanted": what a link asks for}."""
+    """Return the view. Its value is {"owner": owner key, "wanted": state from a link}."""
     return view("inspect", STYLES, SCRIPTS)
 
 
 def inspect_answerers(registry: Registry) -> dict[str, Answerer]:
-    """What the tab's scripts may ask."""
+    """Return the handlers of the tab's requests."""
 
     async def inspect(what: object, http: Request) -> dict[str, Any]:
         return await shown(registry, what, http)
 
-    drawing = asyncio.Semaphore(1)  # half a minute of a core each
+    drawing = asyncio.Semaphore(1)  # each takes about 30 seconds of one core
 
     async def figures(what: object, _: Request) -> dict[str, Any]:
         if drawing.locked():
-            return {
-                "error": "somebody else's figures are being drawn just now; try again in a moment"
-            }
+            return {"error": "the server is drawing other figures; try again in a moment"}
         async with drawing:
             return await drawn(registry, what)
 
@@ -56,7 +57,7 @@ def inspect_answerers(registry: Registry) -> dict[str, Answerer]:
 
 
 async def shown(registry: Registry, what: object, http: Request | None = None) -> dict[str, Any]:
-    """One view of the subject; {"error": sentence} where there is none."""
+    """Return one view of the subject, or {"error": message}."""
     what = what if isinstance(what, dict) else {}
     view, options = what.get("view"), what.get("options")
     request = json.dumps(
@@ -64,13 +65,13 @@ async def shown(registry: Registry, what: object, http: Request | None = None) -
         sort_keys=True,
     )
     if len(request) > LONGEST_REQUEST:
-        return {"error": "that is more than a view can ask for; type a shorter sequence"}
+        return {"error": "the request is too long; type a shorter sequence"}
     slow = view in SLOW
     run, own = run_on_show(registry, what)
     client, step = client_on_show(what, own, http), what.get("step")
     subject: Run | Path | None = run or await asyncio.to_thread(checkpoint_folder, registry, what)
     if subject is None:
-        return {"error": "this model is not on this server, or not yours; choose another one above"}
+        return {"error": "this model is not on this server, or not yours; select another one above"}
     future = await asyncio.to_thread(
         registry.show, subject, request, None if step is None else whole(step), slow, client
     )
@@ -78,7 +79,7 @@ async def shown(registry: Registry, what: object, http: Request | None = None) -
 
 
 async def drawn(registry: Registry, what: object) -> dict[str, Any]:
-    """Every figure of the subject on a sequence, for print: {"zip": base64}."""
+    """Return all figures of the subject for a sequence, for print: {"zip": base64}."""
     what = what if isinstance(what, dict) else {}
     text, step = what.get("text"), what.get("step")
     if not isinstance(text, str) or len(text) > 2000:
@@ -90,13 +91,19 @@ async def drawn(registry: Registry, what: object) -> dict[str, Any]:
     else:
         subject = {"checkpoint": str(folder)} if folder else None
     if subject is None:
-        return {"error": "there is nothing to draw of this model yet; choose another one above"}
+        return {"error": "this model has no weights yet; select another one above"}
     future = Future[dict[str, Any]]()
     child = Child(
-        "playground.plots.drawn:work", "figures", subject, text, FIGURES_N,
+        "playground.plots.drawn:work",
+        "figures",
+        subject,
+        text,
+        FIGURES_N,
         on_message=lambda answer: resolve(future, answer),
-        on_end=lambda code: resolve(future, {"error": f"{describe_end('the process that draws', code)}; try again"}),
-    )  # fmt: skip
+        on_end=lambda code: resolve(
+            future, {"error": f"{describe_end('the process that draws', code)}; try again"}
+        ),
+    )
     try:
         return await answer_of(future, SLOW_WITHIN)
     finally:

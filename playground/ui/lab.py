@@ -1,5 +1,8 @@
-"""The Lab tab: questions, the experiments that answer them, published claims (lab.html, .css and the scripts beside it). Experiments
-belong to the laboratory (lab/laboratory.py); the page asks how they go. Nothing here loads torch."""
+"""Serve the Lab tab: prepared experiments, the owner's experiments, and replications.
+
+The front end is lab.html, .css and the scripts in this folder. lab/laboratory.py runs the
+experiments, and the page polls them. This module does not load torch.
+"""
 
 from __future__ import annotations
 
@@ -57,11 +60,11 @@ SHELL = ("common.js", "elements.js", "paint.js", "lab.js", "lab_chart.js")
 SCRIPTS = (*SHELL, "lab_asking.js", "lab_found.js", "lab_published.js", "lab_begin.js")
 STYLES = ("common.css", "lab.css")
 LONGEST_REQUEST = 20_000  # characters
-OFFERED = 5  # values of a setting that the form writes by itself
+OFFERED = 5  # values of a setting that the form suggests
 FIGURES_WITHIN = 120  # seconds
-MAX_WAITING_FIGURES = 4  # that wait for the process
+MAX_WAITING_FIGURES = 4  # queued requests
 VERDICT_WITHIN = 150
-VERDICTS_A_CLIENT, VERDICTS_IN_ALL = 2, 16  # that wait for a model at a time
+VERDICTS_A_CLIENT, VERDICTS_IN_ALL = 2, 16  # pending outcomes
 MAX_VERDICTS = 256  # in memory
 ENDED = "the process that draws ended"
 NOT_DRAWN = "no process could be started on this machine to draw them; end a run and try again"
@@ -69,26 +72,32 @@ OF_LENGTHS = ("times", "n")
 
 
 def lab_view() -> gr.HTML:
-    """The view. Its value is {"owner": whose page it is}."""
+    """Return the view. Its value is {"owner": owner key}."""
     return view("lab", STYLES, SCRIPTS)
 
 
 class LabPage:
-    """What the tab's scripts may ask."""
+    """Handlers of the tab\'s requests."""
 
     def __init__(self, registry: Registry, laboratory: Laboratory) -> None:
         self.registry, self.laboratory = registry, laboratory
         self._verdicts: OrderedDict[tuple[str, str, int], dict[str, Any]] = (
             OrderedDict()
         )  # by claim, run and step
-        self._judging: Counter[str] = Counter()  # verdicts that wait for a model, by client
-        self._drawing = FairPlaces(1, MAX_WAITING_FIGURES)  # seconds of a core each
+        self._judging: Counter[str] = Counter()  # pending outcomes by client
+        self._drawing = FairPlaces(1, MAX_WAITING_FIGURES)  # each takes some seconds of one core
 
     def answerers(self) -> dict[str, Answerer]:
         routes = {
-            "lab-questions": self.questions, "lab-poll": self.poll, "lab-plan": self.plan, "lab-begin": self.begin, "lab-do": self.act,
-            "lab-csv": self.csv, "lab-claims": self.claims, "lab-claim": self.run_claim,
-        }  # fmt: skip
+            "lab-questions": self.questions,
+            "lab-poll": self.poll,
+            "lab-plan": self.plan,
+            "lab-begin": self.begin,
+            "lab-do": self.act,
+            "lab-csv": self.csv,
+            "lab-claims": self.claims,
+            "lab-claim": self.run_claim,
+        }
         answerers = {name: self._route(answer) for name, answer in routes.items()}
         return answerers | {"lab-figures": self.figures, "lab-verdict": self.verdict}
 
@@ -98,11 +107,14 @@ class LabPage:
 
         return serve
 
-    # Questions and beginning
+    # Prepared and new experiments
 
     def questions(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
-        """The prepared questions, each with what it trains, how long that may take, and the experiment of the owner's that answers it
-        already; and the settings that an experiment of one's own may vary."""
+        """Return the prepared experiments and the settings that a new experiment may vary.
+
+        Each prepared experiment has its runs, an estimated duration, and the owner's experiment
+        with the same settings, if there is one.
+        """
         mine, told = self.laboratory.of_owner(owner), []
         for line in questions():
             asked = {key: line[key] for key in ("name", "title", "why", "runs", "missing")} | {
@@ -117,15 +129,15 @@ class LabPage:
         return {"questions": told, "settings": SETTINGS}
 
     def plan(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
-        """What an experiment would come to: cells, runs, estimate. Nothing begins."""
+        """Return the cells, runs and estimate of an experiment without starting it."""
         return self.laboratory.plan(self._spec(owner, what), owner)
 
     def begin(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
-        """Begin a prepared question, or an experiment of the owner's making; the answer names the `experiment`."""
+        """Start a prepared or a new experiment; return its id as `experiment`."""
         return {"experiment": self.laboratory.begin(self._spec(owner, what), owner).id}
 
     def _spec(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
-        """What the laboratory is asked to do.
+        """Return the experiment of a request.
 
         Raises:
             SettingError: naming the field of the form.
@@ -146,7 +158,7 @@ class LabPage:
             or "experiment",
             "base": {
                 name: value for name, value in base.items() if name not in grid
-            },  # one value does not vary
+            },  # a single value does not vary
             "grid": grid,
             "seeds": _whole_numbers(form.get("seeds"), "seeds"),
             "kind": form.get("kind", GRID),
@@ -158,7 +170,10 @@ class LabPage:
         return asked
 
     def _base(self, owner: str, subject: object) -> dict[str, Any]:
-        """The settings that stay: those of a run or a checkpoint, its seed left out; {} for the playground's own."""
+        """Return the fixed settings of a run or a checkpoint, without the seed.
+
+        The result is {} for the defaults.
+        """
         if not subject:
             return {}
         try:
@@ -170,8 +185,10 @@ class LabPage:
     # Experiments
 
     def poll(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
-        """The owner's experiments, and all about the one that is `open`. What was found comes only when it is not what the page has
-        `known`, by its `version`."""
+        """Return the owner's experiments and the data of the one that is `open`.
+
+        Results are included only if their `version` differs from `known`.
+        """
         told: dict[str, Any] = {
             "experiments": [self._row(each, owner) for each in self.laboratory.of_owner(owner)],
             "open": None,
@@ -209,7 +226,7 @@ class LabPage:
         return {"csv": self.laboratory.to_csv(self._found(owner, what), owner)}
 
     async def figures(self, what: object, request: Request | None) -> dict[str, Any]:
-        """Every figure of an experiment, for print: {"zip": base64}."""
+        """Return all figures of an experiment, for print: {"zip": base64}."""
         found = await asyncio.to_thread(answer_owner, self._to_draw, what)
         if "error" in found:
             return found
@@ -224,10 +241,19 @@ class LabPage:
         child = None
         try:
             child = Child(
-                "playground.plots.drawn:work_lab", "figures", found,
+                "playground.plots.drawn:work_lab",
+                "figures",
+                found,
                 on_message=lambda answer: resolve(future, answer),
-                on_end=lambda code: resolve(future, {"error": NOT_DRAWN if code is None else f"{ENDED} (exit code {code}); try again"}),
-            )  # fmt: skip
+                on_end=lambda code: resolve(
+                    future,
+                    {
+                        "error": NOT_DRAWN
+                        if code is None
+                        else f"{ENDED} (exit code {code}); try again"
+                    },
+                ),
+            )
             return await answer_of(future, FIGURES_WITHIN, request)
         except (OSError, RuntimeError):  # no thread or file descriptor is free
             log.exception("The process that draws figures could not be started")
@@ -257,10 +283,10 @@ class LabPage:
             raise Refused("this experiment is no longer here, or not yours")
         return experiment
 
-    # Published claims
+    # Replications
 
     def claims(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
-        """Every claim, and how the run or the experiment stands with which the owner has it tried."""
+        """Return all claims with the status of the owner's replication."""
         return {
             "claims": [
                 line | self._setting(line["name"]) | self._stands(owner, line["name"])
@@ -269,19 +295,25 @@ class LabPage:
         }
 
     def _setting(self, name: str) -> dict[str, Any]:
-        """What a claim trains, in a few words, and every setting of it by name."""
+        """Return a short description of a claim's training, and all its settings by name."""
         asked, settings = CLAIMS[name].experiment, dict(CLAIMS[name].settings)
         if asked is not None:
             base, grid = asked["base"], asked["grid"]
             lengths = f"{base['min_length']}–{base['max_length']}"
-            told = f"{base['family']}, {base['task']} {lengths}; {_varied(grid)}; {base['steps']:,} updates, {len(asked['seeds'])} seeds"
+            told = (
+                f"{base['family']}, {base['task']} {lengths}; {_varied(grid)}; "
+                f"{base['steps']:,} updates, {len(asked['seeds'])} seeds"
+            )
             return {"setting": told, "settings": {**base, **grid}, "experiment_asked": True}
         config = config_of(name)
-        told = f"{describe(config)}, d_model {config.model.d_model}; {config.training.steps:,} updates of {config.training.batch_size}"
+        told = (
+            f"{describe(config)}, d_model {config.model.d_model}; "
+            f"{config.training.steps:,} updates of {config.training.batch_size}"
+        )
         return {"setting": told, "settings": settings, "experiment_asked": False}
 
     def _stands(self, owner: str, name: str) -> dict[str, Any]:
-        """How far the owner's trial of a claim is."""
+        """Return the progress of the owner's replication of a claim."""
         stands: dict[str, Any] = {
             "experiment": None,
             "run": None,
@@ -313,7 +345,10 @@ class LabPage:
         return stands
 
     def _run_of(self, owner: str, name: str) -> Run | None:
-        """The owner's newest run with the settings of a claim; rather one whose settings stayed the same on the way, and a finished one."""
+        """Return the owner's newest run with the settings of a claim.
+
+        Finished runs and runs without changed settings are preferred.
+        """
         wanted = config_of(name)
         mine = [
             run
@@ -331,7 +366,7 @@ class LabPage:
         )
 
     def run_claim(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
-        """Begin what reproduces a claim: a run of the owner's, or an experiment."""
+        """Start the replication of a claim: a run or an experiment."""
         name = _claim(what)
         asked = CLAIMS[name].experiment
         if asked is not None:
@@ -342,14 +377,17 @@ class LabPage:
         }
 
     async def verdict(self, what: object, request: Request | None) -> dict[str, Any]:
-        """A finished trial beside the published figure. Only so many wait for a model's answer at a time; who leaves waits no more."""
+        """Compare a finished replication with the published figure.
+
+        The number of pending comparisons is limited; a closed connection ends its wait.
+        """
         found = await asyncio.to_thread(answer_owner, self._verdict, what)
         if "model" not in found:
             return found
         client = client_of(request) if request else ""
         if self._judging[client] >= VERDICTS_A_CLIENT or self._judging.total() >= VERDICTS_IN_ALL:
             return {
-                "error": "other models are being measured just now; try again in a moment",
+                "error": "the server is measuring other models; try again in a moment",
                 "again": True,
             }
         self._judging[client] += 1
@@ -371,7 +409,7 @@ class LabPage:
     def _verdict(
         self, owner: str, what: dict[str, Any], measured: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """The verdict, or the `model` whose loss is to be `measured` first."""
+        """Return the outcome, or the `model` whose loss must be `measured` first."""
         name = _claim(what)
         if CLAIMS[name].experiment is not None:
             experiment = self._experiment_of(owner, name)
@@ -389,7 +427,7 @@ class LabPage:
         if measured is None and (model := model_to_measure(self.registry, name, run)) is not None:
             return {"model": dict(model)}
         told = compare_run(self.registry, name, run, 0, measured or {})
-        if told["passed"] is not None:  # otherwise it may be another time
+        if told["passed"] is not None:  # an undecided outcome may change
             self._verdicts[key] = told
             while len(self._verdicts) > MAX_VERDICTS:
                 self._verdicts.popitem(last=False)
@@ -408,7 +446,7 @@ def _claim(what: Mapping[str, Any]) -> str:
 
 
 def _grid(given: object) -> dict[str, list[Any]]:
-    """The settings that vary out of the form's [[name, "value, value"], ...].
+    """Parse the varied settings of the form, [[name, "value, value"], ...].
 
     Raises:
         SettingError: naming the setting.
@@ -423,7 +461,7 @@ def _grid(given: object) -> dict[str, list[Any]]:
         if name in grid:
             raise SettingError(
                 name,
-                f"{name} stands there twice; choose another setting, or write all values into one field",
+                f"{name} occurs twice; select another setting, or type all values into one field",
             )
         parts = [part.strip() for part in text.split(",") if part.strip()]
         if not parts:
@@ -453,7 +491,7 @@ def _text(value: object, field: str) -> str:
 
 
 def _varied(grid: Mapping[str, list[Any]]) -> str:
-    """What varies, in a few words: `positions: learned, rope`."""
+    """Describe the varied settings, for example `positions: learned, rope`."""
     told = []
     for name, values in grid.items():
         if name == VARIANT:
@@ -464,7 +502,7 @@ def _varied(grid: Mapping[str, list[Any]]) -> str:
 
 
 def _setting(name: str, group: str) -> dict[str, Any]:
-    """What the form says of a setting that may vary: its sentence, what it accepts, and values to begin with."""
+    """Return the help, the accepted values and the suggested values of a setting."""
     if name == "family":
         choices, default, help, low, high = (
             list(FAMILIES),
@@ -490,9 +528,14 @@ def _setting(name: str, group: str) -> dict[str, Any]:
         kind = "whole numbers" if isinstance(default, int) else "numbers"
         accepts, begin = f"{kind} from {plain(low)} to {plain(high)}", ""
     return {
-        "name": name, "label": label_of(name), "group": group, "help": help, "accepts": accepts, "begin": begin,
+        "name": name,
+        "label": label_of(name),
+        "group": group,
+        "help": help,
+        "accepts": accepts,
+        "begin": begin,
         "default": plain_value(default),
-    }  # fmt: skip
+    }
 
 
 def _settings() -> list[dict[str, Any]]:

@@ -1,5 +1,8 @@
-"""The Learn tab: a tour whose questions are answered by measuring, mistakes to be found, and a page for teachers (learn.html, .css and
-the scripts beside it). What is measured belongs to the classroom (lessons/classroom.py); the page asks how it goes. No torch in here."""
+"""Serve the Learn tab: lessons, the exercise Find the bug, and a page for teachers.
+
+The front end is learn.html, .css and the scripts in this folder. The measurements are jobs of
+lessons/classroom.py, and the page polls them. This module does not load torch.
+"""
 
 from __future__ import annotations
 
@@ -29,35 +32,43 @@ SCRIPTS = (
     "learn_begin.js",
 )
 STYLES = ("common.css", "learn.css")
-MYSTERIES = 8  # seeds whose mystery the teacher's page tells
+MYSTERIES = 8  # seeds listed on the teacher's page
 
 
 def learn_view() -> gr.HTML:
-    """The view. Its value is {"owner": whose page it is}."""
+    """Return the view. Its value is {"owner": owner key}."""
     return view("learn", STYLES, SCRIPTS)
 
 
 class LearnPage:
-    """What the tab's scripts may ask."""
+    """Handlers of the tab\'s requests."""
 
     def __init__(self, registry: Registry, classroom: Classroom) -> None:
         self.registry, self.classroom = registry, classroom
 
     def answerers(self) -> dict[str, Answerer]:
         routes = {
-            "learn-lessons": self.lessons, "learn-stop": self.begin_stop, "learn-bug": self.begin_bug, "learn-poll": self.poll,
-            "learn-cancel": self.cancel, "learn-guess": self.guess, "learn-mysteries": self.mysteries,
-        }  # fmt: skip
+            "learn-lessons": self.lessons,
+            "learn-stop": self.begin_stop,
+            "learn-bug": self.begin_bug,
+            "learn-poll": self.poll,
+            "learn-cancel": self.cancel,
+            "learn-guess": self.guess,
+            "learn-mysteries": self.mysteries,
+        }
         return {name: _route(answer) for name, answer in routes.items()}
 
     def lessons(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
-        """Everything there is to be asked, without any answer; and the machine that it is asked on."""
+        """Return all lessons and bugs without their answers, and the limits of this server."""
         stops = [{"name": name, **_stop(stop)} for name, stop in STOPS.items()]
         bugs = [{"name": name, "title": mistake.title} for name, mistake in MISTAKES.items()]
         machine = {
-            "slots": self.registry.slots, "an_owner": self.registry.slots_an_owner, "measuring": self.classroom.places,
-            "longest": LONGEST, "open": not self.registry.local_owner,
-        }  # fmt: skip
+            "slots": self.registry.slots,
+            "an_owner": self.registry.slots_an_owner,
+            "measuring": self.classroom.places,
+            "longest": LONGEST,
+            "open": not self.registry.local_owner,
+        }
         return {
             "stops": stops,
             "bugs": bugs,
@@ -67,7 +78,7 @@ class LearnPage:
         }
 
     def begin_stop(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
-        """Measure what a stop asks; the answer names the question by its `id`."""
+        """Start the measurement of a lesson; return its job `id`."""
         return {
             "id": self.classroom.begin_stop(
                 what.get("stop"), what.get("prediction"), what.get("options"), owner
@@ -75,7 +86,7 @@ class LearnPage:
         }
 
     def begin_bug(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
-        """Train a copy with a mistake beside a right one; the answer names the question by its `id`."""
+        """Train a model with a bug beside the correct model; return the job `id`."""
         return {
             "id": self.classroom.begin_bug(
                 what.get("bug"), what.get("seed"), what.get("steps"), owner
@@ -90,13 +101,13 @@ class LearnPage:
         return {}
 
     def guess(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
-        """Whether somebody has named the right mistake, or its line; or what it is, for those who give up."""
+        """Check a guess of the bug or its line, or reveal the bug on request."""
         return self.classroom.guess(
             what.get("id"), owner, what.get("mistake"), what.get("line"), what.get("tell") is True
         )
 
     def mysteries(self, owner: str, what: dict[str, Any]) -> dict[str, Any]:
-        """For teachers: which mistake is behind which seed."""
+        """Return which seed selects which bug, for teachers."""
         first = whole(what.get("first"))
         return {
             "mysteries": [

@@ -20,7 +20,7 @@ class JsonMCPServer(mcp.GradioMCPServer):
     """Gradio's MCP server with JSON answers, structured content and prefixed tool names."""
 
     def get_tool_to_endpoint(self) -> dict[str, str]:
-        self.tool_prefix = PREFIX  # on a Space, Gradio would take the name of the Space
+        self.tool_prefix = PREFIX  # on a Space, Gradio would use the name of the Space
         return super().get_tool_to_endpoint()
 
     def postprocess_output_data(self, data: Any, root_url: str) -> list[Any]:

@@ -1,4 +1,4 @@
-"""The report of a model (plots/report.py) for those who may look at it: written by a process of its own, one at a time."""
+"""Serve the report of a model (plots/report.py), written in a separate process, one at a time."""
 
 from __future__ import annotations
 
@@ -21,12 +21,15 @@ from .live import answer_of
 from .subject import checkpoint_folder, run_on_show
 
 WRITTEN_WITHIN = 100  # seconds
-MAX_WAITING = 4  # reports that wait for the process
+MAX_WAITING = 4  # queued reports
 
 
 def report_answerers(registry: Registry) -> dict[str, Answerer]:
-    """What the Share dialog may ask: {"html": the file, "name": what to call it}, or {"error": sentence}."""
-    writing = FairPlaces(1, MAX_WAITING)  # some seconds of a core each
+    """Return the handler of the Share dialog.
+
+    It responds with {"html": file content, "name": file name} or {"error": message}.
+    """
+    writing = FairPlaces(1, MAX_WAITING)  # each takes some seconds of one core
 
     async def report(what: object, request: Request | None) -> dict[str, Any]:
         run, own = run_on_show(registry, what)
@@ -37,7 +40,7 @@ def report_answerers(registry: Registry) -> dict[str, Answerer]:
             return {
                 "error": why
                 if run
-                else "this model is not on this server, or not yours; choose another one"
+                else "this model is not on this server, or not yours; select another one"
             }
         name = run.name if run else folder.name
         try:
@@ -57,10 +60,18 @@ def report_answerers(registry: Registry) -> dict[str, Answerer]:
         async with writing.one():
             future = Future[dict[str, Any]]()
             child = Child(
-                "playground.plots.report:work", "report", str(folder), str(run.folder) if run else "", name, bool(run) and not own,
+                "playground.plots.report:work",
+                "report",
+                str(folder),
+                str(run.folder) if run else "",
+                name,
+                bool(run) and not own,
                 on_message=lambda answer: resolve(future, answer),
-                on_end=lambda code: resolve(future, {"error": f"{describe_end('the process that writes it', code)}; try again"}),
-            )  # fmt: skip
+                on_end=lambda code: resolve(
+                    future,
+                    {"error": f"{describe_end('the process that writes it', code)}; try again"},
+                ),
+            )
             try:
                 return await answer_of(future, WRITTEN_WITHIN, request)
             finally:

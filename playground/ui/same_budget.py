@@ -1,4 +1,8 @@
-"""The Compare tab's other families at the size of the visitor's model: what is on offer, beginning them as runs, their curves."""
+"""Serve the matched-parameters view of the Compare tab.
+
+It lists architectures at the size of the user's model, starts them as runs, and returns their
+curves.
+"""
 
 from __future__ import annotations
 
@@ -18,22 +22,22 @@ from playground.training.config import RunConfig
 
 from .subject import RUN, config_on_show, run_on_show
 
-FIRST = ("bert", "gpt2", "bart")  # transformers' own, one of each kind
-GOOD = 0.99  # exact match that counts as learned
+FIRST = ("bert", "gpt2", "bart")  # implementations of transformers, one of each type
+GOOD = 0.99  # the exact match at which a run stops
 MOST_CURVES = 8
-COLUMNS = 300  # stretches of a curve
+COLUMNS = 300  # points of a curve
 
 
 def known() -> dict[str, Any]:
-    """What is known of the three families, and where they come from."""
+    """Return facts on the three architectures and their history."""
     return {"families": KNOWN, "tree": TREE}
 
 
 def config_of(registry: Registry, what: dict[str, Any]) -> RunConfig:
-    """The settings of the model that was chosen, on the lengths that were, for runs that end when they are good.
+    """Return the settings of the selected model with the selected lengths and the stop criterion.
 
     Raises:
-        ValueError: with a sentence, when there is no such model, or the lengths do not fit.
+        ValueError: when there is no such model, or the lengths do not fit.
     """
     config = config_on_show(registry, what)
     lengths = {name: what[name] for name in ("min_length", "max_length") if name in what}
@@ -43,11 +47,15 @@ def config_of(registry: Registry, what: dict[str, Any]) -> RunConfig:
     return config.replace(**lengths, max_positions=room, until=GOOD)
 
 
-_searching = threading.Lock()  # so that nobody searches for what another one is about to find
+_searching = threading.Lock()  # so that a search does not run twice at a time
 
 
 def budgeted(config: RunConfig, family: str) -> RunConfig:
-    """A run of `family` with as many parameters. Raises SettingError where no size comes near."""
+    """Return the settings of `family` with a matched parameter count.
+
+    Raises:
+        SettingError: when no size is close enough.
+    """
     with _searching:
         return _budgeted(config, family)
 
@@ -58,7 +66,7 @@ def _budgeted(config: RunConfig, family: str) -> RunConfig:
 
 
 def offered(registry: Registry, what: dict[str, Any]) -> dict[str, Any]:
-    """Every family at the size of the chosen model; with an `error` where it has no such size.
+    """Return all architectures at the size of the selected model, or an `error` for each.
 
     Raises:
         ValueError: as config_of.
@@ -88,7 +96,7 @@ def offered(registry: Registry, what: dict[str, Any]) -> dict[str, Any]:
 
 
 def train(registry: Registry, owner: str, what: dict[str, Any]) -> dict[str, Any]:
-    """Begin a run of each of the families that were chosen. Those that could not begin are told in `error`.
+    """Start a run of each selected architecture; `error` lists those that did not start.
 
     Raises:
         ValueError: as config_of, or for families that there are not.
@@ -99,7 +107,7 @@ def train(registry: Registry, owner: str, what: dict[str, Any]) -> dict[str, Any
         or not families
         or not all(isinstance(each, str) and each in FAMILIES for each in families)
     ):
-        raise ValueError(f"choose families to train, out of {', '.join(FAMILIES)}")
+        raise ValueError(f"select architectures to train, out of {', '.join(FAMILIES)}")
     config = config_of(registry, what)
     begun, wrong = [], []
     for name in dict.fromkeys(families):
@@ -116,7 +124,7 @@ def train(registry: Registry, owner: str, what: dict[str, Any]) -> dict[str, Any
 
 
 def curves(registry: Registry, what: dict[str, Any]) -> dict[str, Any]:
-    """How these runs of the owner's learn."""
+    """Return the curves of these runs of the owner."""
     subjects, told = what.get("subjects"), []
     for subject in subjects[:MOST_CURVES] if isinstance(subjects, list) else []:
         run, _ = run_on_show(registry, {"subject": subject, "owner": what.get("owner")})
@@ -126,7 +134,11 @@ def curves(registry: Registry, what: dict[str, Any]) -> dict[str, Any]:
 
 
 def learned(run: Run) -> dict[str, Any]:
-    """A run's curves, and `reached`: the step, and the seconds of training until then, at which it was first seen to be good."""
+    """Return the curves of a run and `reached`.
+
+    `reached` is the step and the training time in seconds of the first evaluation with an exact
+    match of at least `GOOD`.
+    """
     points = run.load()
     curve = points.curve(COLUMNS)
     first = next((step for step, exact_match, _, _ in points.scored if exact_match >= GOOD), None)
@@ -135,7 +147,13 @@ def learned(run: Run) -> dict[str, Any]:
         None if first is None or first > points.last else [first, seconds[first - points.first]]
     )
     return {
-        "name": run.name, "status": run.status, "message": run.message, "step": run.step, "steps": run.steps,
-        "parameters": run.config.model.parameter_count(), "loss": list(zip(curve["steps"], curve["loss"], strict=True)),
-        "scored": curve["scored"], "reached": reached,
-    }  # fmt: skip
+        "name": run.name,
+        "status": run.status,
+        "message": run.message,
+        "step": run.step,
+        "steps": run.steps,
+        "parameters": run.config.model.parameter_count(),
+        "loss": list(zip(curve["steps"], curve["loss"], strict=True)),
+        "scored": curve["scored"],
+        "reached": reached,
+    }

@@ -1,5 +1,8 @@
-"""What is on show, as a page names it: `run:ID` to the run's owner, `watch:ID` to those who have the link to watch it,
-`checkpoint:NAME` to everybody. What a page sends comes from anybody's browser and is read with care."""
+"""Parse the model reference of a request.
+
+A reference is `run:ID` for the owner of a run, `watch:ID` for viewers with a share link, or
+`checkpoint:NAME` for all users. Requests are untrusted input.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ RUN, WATCH, CHECKPOINT = "run:", "watch:", "checkpoint:"
 
 
 def whole(value: object, least: int = 0) -> int:
-    """A count from a page, which may send anything."""
+    """Return an untrusted value as a count, or `least` if it is invalid."""
     return (
         value
         if isinstance(value, int) and not isinstance(value, bool) and least <= value < 2**31
@@ -29,7 +32,7 @@ def whole(value: object, least: int = 0) -> int:
 
 
 def run_on_show(registry: Registry, request: object) -> tuple[Run | None, bool]:
-    """The run that a request is about, and whether whoever asks owns it."""
+    """Return the run of a request, and whether the caller owns it."""
     request = request if isinstance(request, dict) else {}
     subject, owner = request.get("subject"), request.get("owner")
     if isinstance(subject, str) and subject.startswith(RUN) and isinstance(owner, str):
@@ -40,7 +43,7 @@ def run_on_show(registry: Registry, request: object) -> tuple[Run | None, bool]:
 
 
 def checkpoint_folder(registry: Registry, request: object) -> Path | None:
-    """The folder that `checkpoint:NAME` means, if NAME is one of those on offer."""
+    """Return the folder of `checkpoint:NAME`, or None for an unknown name."""
     subject = request.get("subject") if isinstance(request, dict) else None
     if not isinstance(subject, str) or not subject.startswith(CHECKPOINT):
         return None
@@ -68,12 +71,10 @@ def config_on_show(registry: Registry, request: object) -> RunConfig:
     run, own = run_on_show(registry, request)
     folder = None if run else checkpoint_folder(registry, request)
     if run is None and folder is None:
-        raise ValueError("this model is not on this server, or not yours; choose another one above")
+        raise ValueError("this model is not on this server, or not yours; select another one above")
     config = run.config if run else cached_manifest(folder).config  # type: ignore[arg-type]
     if run and not own and config.task.task == ROWS:
-        raise ValueError(
-            "this run is made of rows that its owner brought, and only its owner may train on them"
-        )
+        raise ValueError("this run uses a private dataset; only its owner may train on it")
     return config
 
 

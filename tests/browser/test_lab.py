@@ -125,7 +125,7 @@ def test_schemes_are_compared_by_length_on_a_narrow_page_too(app, open_page):
     for key in ("ArrowRight", *["ArrowRight"] * 10, "ArrowDown"):
         page.keyboard.press(key)
     expect(page.locator(".heat-chart + .caption")).to_contain_text(
-        re.compile("sinusoidal, length 11: .* right, longer than anything trained")
+        re.compile("sinusoidal, length 11: .* exact match, longer than the training lengths")
     )
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     page.locator(".claims .details").first.click()

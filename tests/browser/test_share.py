@@ -129,7 +129,7 @@ def test_a_link_fills_in_a_question_of_the_lab(app, open_page):
         "4, 5",
         "3",
     ]
-    says(other, ".mine .none", "None yet")
+    says(other, ".mine .none", "No experiments yet")
 
 
 ODD = {

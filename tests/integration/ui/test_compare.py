@@ -167,7 +167,7 @@ def test_a_family_is_trained_as_a_run_that_ends_when_it_is_good(page, registry, 
 def test_unknown_families_are_refused(page):
     for families in ([], ["nothing"], "bert", [3], None):
         told = ask(page, "train", {"owner": OWNER, "subject": "checkpoint:reverse", "families": families})
-        assert "choose families" in told["error"]
+        assert "select architectures" in told["error"]
 
 
 def test_the_families_of_transformers_come_near_the_budget(page):

@@ -109,10 +109,10 @@ def test_custom_experiment_keeps_run_settings_except_seed_and_varied(page, regis
     [
         (form(["norm", "pre, up"]), "norm", "choose one of pre, post"),
         (form(["norm", ""]), "norm", "no values"),
-        (form(["norm", "pre, pre"]), "norm", "stands there twice"),
+        (form(["norm", "pre, pre"]), "norm", "occurs twice"),
         (form(["d_model", "many"]), "d_model", "a whole number"),
         (form(["n_heads", "1, 3"]), "n_heads", "n_heads 3: "),
-        (form(["norm", "pre, post"], ["norm", "pre"]), "norm", "stands there twice"),
+        (form(["norm", "pre, post"], ["norm", "pre"]), "norm", "occurs twice"),
         (form(["wings", "1, 2"]), "grid", "no setting"),
         (form(), "grid", "one or two settings"),
         (form(["norm", "pre, post"], seeds="one"), "seeds", "whole numbers"),

@@ -100,5 +100,5 @@ def test_no_route_tells_a_viewer_the_owners_dataset_or_key(shared, monkeypatch):
 def test_only_its_owner_may_train_with_the_settings_of_a_run_on_rows(shared):
     registry, run, owner, content, _ = shared
     assert config_on_show(registry, {"subject": f"run:{run.id}", "owner": owner}).task.rows == content
-    with pytest.raises(ValueError, match="only its owner may train on them"):
+    with pytest.raises(ValueError, match="only its owner may train on it"):
         config_on_show(registry, {"subject": f"watch:{run.watch_id}", "owner": new_owner()})
