@@ -1,13 +1,15 @@
-"""The playground for programs and agents: named endpoints for gradio_client, plain HTTP and, where `gradio[mcp]` is installed, as MCP
-tools. Each asks what the page asks (asked.py), so that what a visitor may see and do is decided in one place.
+"""Serve the public API: endpoints for gradio_client, plain HTTP and MCP.
 
-Whose: `start` returns the run's id and an owner's key, which nobody can guess; who has both may steer the run, as the browser does that
-started one. A `model` is a run's id (with its owner's key), `watch:ID` as in a link to watch, or `checkpoint:NAME`. On a machine that
-serves nobody else, a missing key stands for the machine's one owner.
+MCP needs `gradio[mcp]`. Each endpoint calls a handler of the page (asked.py), so one place decides
+what a caller may read and do.
 
-Gradio reads names, types and explanations from the signatures and docstrings below; it does so without `from __future__ import
-annotations`. Values are not checked before they come here. No endpoint passes through Gradio's queue, in whose line the page's own
-buttons stand.
+Ownership: `start` returns the run's id and a random owner key; a caller with both may control the
+run. A `model` is a run's id (with its owner key), `watch:ID` from a share link, or
+`checkpoint:NAME`. On a local instance, a missing key means its single owner.
+
+Gradio reads names, types and descriptions from the signatures and docstrings below. It cannot read
+them with `from __future__ import annotations`, and it reads one line per argument. Arguments arrive
+unvalidated. No endpoint uses Gradio's queue, because the buttons of the page use it.
 """
 
 import asyncio
@@ -45,16 +47,16 @@ from .origin import is_own_origin
 from .subject import CHECKPOINT, RUN, WATCH, checkpoint_folder, client_on_show, run_on_show
 from .visit import OWNER, new_owner
 
-SETTLED_WITHIN = 10.0  # seconds that pause, resume and stop wait for the run to have heard it
-LONGEST_WAIT = 240.0  # seconds that compare, push and job may wait for their end
+SETTLED_WITHIN = 10.0  # seconds to wait for pause, resume and stop to take effect
+LONGEST_WAIT = 240.0  # maximum wait of compare, push and job, in seconds
 POLLED_EVERY = 0.25
 MOST_EVALUATED = 2000  # held-out sequences
 EVALUATED_WITHIN = 280.0  # seconds
-MOST_WEIGHTS = 200_000  # numbers in one answer
+MOST_WEIGHTS = 200_000  # weights in one response
 LOOKS_AT_ONCE = 4
-WAITS_OF_A_CLIENT, WAITS_IN_ALL = 8, 64  # calls that wait for a job to end
+WAITS_OF_A_CLIENT, WAITS_IN_ALL = 8, 64  # waiting calls per client and in total
 LONGEST_NAME = 200
-COMPARE, PUSH = "compare:", "push:"  # begin a job's id
+COMPARE, PUSH = "compare:", "push:"  # prefixes of job ids
 SETTLED = {
     "pause": lambda status: status not in (*WORKING, "waiting"),
     "resume": lambda status: status not in ("paused", "stopped", "failed"),
@@ -63,27 +65,27 @@ SETTLED = {
 
 
 def has_mcp() -> bool:
-    """Whether the endpoints can be served as MCP tools."""
+    """Return whether the endpoints can be served as MCP tools."""
     return find_spec("mcp") is not None
 
 
 class Endpoints:
-    """The endpoints over a registry and what the page's scripts may ask.
+    """The endpoints over a registry and the handlers of the page.
 
     Args:
-        answers: the page's answerers by name.
-        opened: others may come, so calls are counted.
+        answers: the handlers of the page by name.
+        opened: whether the instance is shared, so calls are limited.
     """
 
     def __init__(self, registry: Registry, answers: Mapping[str, Answerer], opened: bool) -> None:
         self.registry, self.answers = registry, answers
         self.limits = Limits.from_environment(opened)
-        self.waiting = Counter[str]()  # calls that wait for a job, by client
+        self.waiting = Counter[str]()  # waiting calls by client
         self.looking = Places(LOOKS_AT_ONCE, 4 * LOOKS_AT_ONCE)
-        self.evaluating = Places(int(env_number("API_MAX_CONCURRENT")))  # of everybody together
+        self.evaluating = Places(int(env_number("API_MAX_CONCURRENT")))  # for all clients
 
     def place(self) -> None:
-        """Make the endpoints part of the page that is being built."""
+        """Add the endpoints to the page under construction."""
         if has_mcp():
             from . import mcp_server
 
@@ -106,13 +108,13 @@ class Endpoints:
         ):
             gr.api(_in_words(endpoint), api_name=endpoint.__name__, queue=False)
 
-    # What there is
+    # Settings and models
 
     async def settings(self, request: gr.Request = None) -> dict[str, Any]:
-        """List what a run can be started with: tasks, presets, model families, and every setting with its default, choices and meaning.
+        """List tasks, presets, architectures, and all settings of a run.
 
         Returns:
-            tasks, presets and families by name with a sentence each, and settings by name: default, choices (if any), meaning, part.
+            tasks, presets and families with descriptions; settings with defaults.
         """
         self._counted(request)
         return {
@@ -134,13 +136,13 @@ class Endpoints:
         }
 
     async def models(self, owner: str = "", request: gr.Request = None) -> dict[str, Any]:
-        """List the models that can be asked: checkpoints that everybody may use, and the runs of the owner whose key is given.
+        """List the available models: public checkpoints and the runs of an owner.
 
         Args:
-            owner: the key that start returned; without one, only checkpoints are listed (on one's own machine also its runs).
+            owner: the key that start returned; without it, checkpoints only.
 
         Returns:
-            checkpoints and runs, each with the name to pass as model, its task, parameters, and best exact match (0 to 1).
+            checkpoints and runs: model name, task, parameters, and best exact match (0 to 1).
         """
         self._counted(request)
         told = await self._asked("runs", {"owner": self._owner(owner)}, request)
@@ -166,17 +168,18 @@ class Endpoints:
         owner: str = "",
         request: gr.Request = None,
     ) -> dict[str, Any]:
-        """Start training a small transformer from scratch. It trains in the background; ask status how it goes. A run that nobody asks
-        about for some time saves and pauses itself.
+        """Start training a small transformer from scratch.
+
+        It trains in the background; status returns its progress. An idle run saves and pauses.
 
         Args:
-            settings: settings that differ from the defaults, by name, such as {"task": "reverse", "max_length": 8, "steps": 300}; the settings endpoint lists them.
-            preset: a named starting point, fast when left out; the settings endpoint lists them.
-            name: what the run is called.
-            owner: the key of an earlier start, so that both runs belong together; without one, a new key is made.
+            settings: non-default settings by name, such as {"task": "reverse", "steps": 300}.
+            preset: a name from the settings endpoint; the default is fast.
+            name: the name of the run.
+            owner: the key of an earlier start, for the same owner; without it, a new key.
 
         Returns:
-            run: its id; owner: the key that steers it, to be kept secret; watch: a model name that may be shared, with which it can be looked at and nothing else; status, steps, parameters.
+            run: id; owner: secret key; watch: read-only model name; status, steps, parameters.
         """
         self._counted(request, "starts")
         key = self._owner(owner) or new_owner()
@@ -187,7 +190,7 @@ class Endpoints:
             config = _config(given, _text("preset", preset))
             if config.training.device == ZERO and on_zero():
                 raise Refused(
-                    "device is 'zero', but ZeroGPU lends a GPU only to an open page; take device auto or cpu"
+                    "device is 'zero', but ZeroGPU needs an open page; use device auto or cpu"
                 )
             run = await asyncio.to_thread(
                 self.registry.start, config, key, name=" ".join(label.split())
@@ -207,15 +210,15 @@ class Endpoints:
     async def status(
         self, model: str, owner: str = "", curve: bool = False, request: gr.Request = None
     ) -> dict[str, Any]:
-        """Tell how a run or checkpoint stands: status, step, loss, exact match on held-out sequences; with curve, the whole curve.
+        """Return the status of a run or checkpoint, with loss and exact match.
 
         Args:
             model: a run's id, watch:ID, or checkpoint:NAME.
             owner: the key that start returned, for a run's id.
-            curve: whether to add the loss by step and the scores, thinned to at most some 3000 points.
+            curve: whether to add loss and scores by step, at most about 3000 points.
 
         Returns:
-            status is waiting, starting, training, paused, stopping, done, stopped, failed or checkpoint; message says what went wrong; exact_match is the latest score (0 to 1), scores the final ones by length.
+            status, message (on an error), the latest exact_match (0 to 1), final scores by length.
         """
         self._counted(request)
         return await self._status(self._subject(model, owner), curve is True, request)
@@ -233,7 +236,7 @@ class Endpoints:
         return await self._steered(run, owner, "pause", request)
 
     async def resume(self, run: str, owner: str = "", request: gr.Request = None) -> dict[str, Any]:
-        """Go on with a paused, stopped or failed run from where it was, or from its last checkpoint.
+        """Resume a paused, stopped or failed run from its last state or checkpoint.
 
         Args:
             run: the run's id.
@@ -245,7 +248,7 @@ class Endpoints:
         return await self._steered(run, owner, "resume", request)
 
     async def stop(self, run: str, owner: str = "", request: gr.Request = None) -> dict[str, Any]:
-        """End a run. It saves a checkpoint first and can be asked, and resumed, afterwards.
+        """Stop a run after saving a checkpoint; it can be used and resumed afterwards.
 
         Args:
             run: the run's id.
@@ -256,21 +259,21 @@ class Endpoints:
         """
         return await self._steered(run, owner, "stop", request)
 
-    # Asking a model
+    # Inference
 
     async def predict(
         self, model: str, sequence: str, owner: str = "", step: int = -1, request: gr.Request = None
     ) -> dict[str, Any]:
-        """Ask a model for its answer to a sequence. It is written symbol by symbol from the model's own earlier ones.
+        """Generate a model's answer to a sequence, free-running, one token at a time.
 
         Args:
             model: a run's id, watch:ID, or checkpoint:NAME.
-            sequence: symbols of the model's task, such as "3 1 4".
+            sequence: tokens of the model's task, such as "3 1 4".
             owner: the key that start returned, for a run's id.
-            step: of a run, with the weights of the recorded step nearest to this one; -1 for the latest.
+            step: use the recorded weights nearest to this step of a run; -1 for the latest.
 
         Returns:
-            given: the model's answer; answer: the right one, or null where it is not known; right: whether they are equal; note.
+            given: generated tokens; answer: target or null; right: whether they match; note.
         """
         self._counted(request)
         what = self._subject(model, owner) | {"text": _text("sequence", sequence, 2000)} | _at(step)
@@ -288,19 +291,19 @@ class Endpoints:
         step: int = -1,
         request: gr.Request = None,
     ) -> dict[str, Any]:
-        """Tell where every attention head looks while the model writes its answer to a sequence.
+        """Return the attention weights of a model while it generates its answer.
 
         Args:
             model: a run's id, watch:ID, or checkpoint:NAME.
-            sequence: symbols of the model's task, such as "3 1 4".
-            kind: cross (what is written looks at the source), encoder (the source at itself) or decoder (what is written at what was before).
-            layer: one layer, from 0 on; -1 for all.
-            head: one head, from 0 on; -1 for all.
+            sequence: tokens of the model's task, such as "3 1 4".
+            kind: cross (target to source), encoder (source only) or decoder (target only).
+            layer: a layer index from 0; -1 for all.
+            head: a head index from 0; -1 for all.
             owner: the key that start returned, for a run's id.
-            step: of a run, with the weights of the recorded step nearest to this one; -1 for the latest.
+            step: use the recorded weights nearest to this step of a run; -1 for the latest.
 
         Returns:
-            weights[layer][head][row][column] from 0 to 1, every row summing to 1 but for rounding to thousandths; rows and columns name the symbols; layers and heads say which were asked for.
+            weights[layer][head][row][column], rounded to 0.001; tokens of rows and columns.
         """
         self._counted(request)
         what = (
@@ -315,7 +318,7 @@ class Endpoints:
         rows, columns = len(told["rows"]), len(told["columns"])
         if len(layers) * len(heads) * rows * columns > MOST_WEIGHTS:
             raise Refused(
-                f"these are more than {MOST_WEIGHTS:,} weights; ask for one layer or one head at a time"
+                f"the response exceeds {MOST_WEIGHTS:,} weights; request one layer or one head"
             )
         thousandths = array("h", base64.b64decode(told["weights"]))
 
@@ -339,16 +342,16 @@ class Endpoints:
     async def evaluate(
         self, model: str, n: int = 500, owner: str = "", step: int = -1, request: gr.Request = None
     ) -> dict[str, Any]:
-        """Score a model on held-out sequences, which never trained it. An answer counts as it is written, symbol by symbol.
+        """Evaluate a model on held-out sequences with free-running decoding.
 
         Args:
             model: a run's id, watch:ID, or checkpoint:NAME.
-            n: how many sequences to ask, from 1 to 2000, spread over the lengths that the model was trained on.
+            n: number of sequences, from 1 to 2000, spread over the training lengths.
             owner: the key that start returned, for a run's id.
-            step: of a run, with the weights of the recorded step nearest to this one; -1 for the latest.
+            step: use the recorded weights nearest to this step of a run; -1 for the latest.
 
         Returns:
-            n distinct sequences, exact_match and token_accuracy (0 to 1), interval (95 %, of exact_match), by_length, and the step.
+            n, exact_match and token_accuracy (0 to 1), interval (95 %), by_length, step.
         """
         self._counted(request, "heavy")
         subject, wanted = self._subject(model, owner), _number("n", n, 1, MOST_EVALUATED)
@@ -370,7 +373,7 @@ class Endpoints:
         )
         return told | {"interval": interval}
 
-    # What takes longer
+    # Jobs
 
     async def compare(
         self,
@@ -382,18 +385,18 @@ class Endpoints:
         owner: str = "",
         request: gr.Request = None,
     ) -> dict[str, Any]:
-        """Ask a model, plain baselines and pretrained models from the Hub the same held-out sequences, and score them the same way.
+        """Benchmark a model, baselines and Hub models on the same held-out sequences.
 
         Args:
             model: a run's id, watch:ID, or checkpoint:NAME.
-            models: up to 6 pretrained models on the Hub, such as ["gpt2", "bert-base-uncased"]; without any, only the baselines are asked.
-            n: how many sequences to ask, from 1 to 500; up to 40 where others share the machine.
-            shots: worked examples in a prompt, from 0 to 32.
-            wait: seconds to wait for the end, up to 240; ask job afterwards.
-            owner: the key that start returned; without one, a new key is made for the job.
+            models: up to 6 models on the Hub, such as ["gpt2"]; without it, baselines only.
+            n: number of sequences, from 1 to 500; at most 40 on a shared instance.
+            shots: few-shot examples in a prompt, from 0 to 32.
+            wait: seconds to wait for the end, up to 240; then use the job endpoint.
+            owner: the key that start returned; without it, a new key for the job.
 
         Returns:
-            job and owner: what to ask job with; status is waiting, working, done, failed or cancelled; rows: a line for each model with exact_match and its 95 % interval; result when it is done.
+            job and owner (for the job endpoint), status, rows (exact_match with interval), result.
         """
         self._counted(request, "heavy")
         names = models if models is not None else []
@@ -426,27 +429,27 @@ class Endpoints:
         owner: str = "",
         request: gr.Request = None,
     ) -> dict[str, Any]:
-        """Publish a run's newest checkpoint, or a checkpoint, on the Hugging Face Hub as one commit, with a card.
+        """Publish a run's newest checkpoint, or a checkpoint, on the Hugging Face Hub.
 
         Args:
             model: a run's id, or checkpoint:NAME.
-            repo: user/name on the Hub; it is made if it is not there.
-            token: your token that may write, used for this push and kept nowhere; on your own machine, without one, what hf auth login left there.
+            repo: user/name on the Hub; created if it does not exist.
+            token: a write token, not stored; locally the default is the token of hf auth login.
             private: whether a new repository is private.
             branch: the branch that gets the commit.
-            with_data: whether to publish the training set beside it.
-            wait: seconds to wait for the end, up to 240; ask job afterwards.
-            owner: the key that start returned; without one, a new key is made for the job.
+            with_data: whether to publish the training set, too.
+            wait: seconds to wait for the end, up to 240; then use the job endpoint.
+            owner: the key that start returned; without it, a new key for the job.
 
         Returns:
-            job and owner: what to ask job with; status is working, done or failed; result when it is done: where the model is.
+            job and owner (for the job endpoint), status, result (the address of the model).
         """
         self._counted(request, "heavy")
         subject = self._subject(model, owner)
         if on_a_space() and not _request(request).scope.get("session", {}).get("oauth_info"):
             raise Refused(
-                "on a Space one publishes after signing in with Hugging Face, on the page's Hub tab; or fetch the checkpoint and push it "
-                "from your own machine"
+                "publishing from a Space needs a sign-in on the Hub tab of the page; "
+                "or download the checkpoint and push it from your machine"
             )
         key, seconds = subject["owner"] or new_owner(), _seconds(wait)
         what = subject | {
@@ -464,11 +467,11 @@ class Endpoints:
     async def job(
         self, job: str, owner: str, wait: float = 0, request: gr.Request = None
     ) -> dict[str, Any]:
-        """Tell how a comparison or a push goes. Results are kept for a quarter of an hour.
+        """Return the status of a comparison or a push. Results are stored for 15 minutes.
 
         Args:
-            job: what compare or push returned as job.
-            owner: what it returned as owner.
+            job: the job that compare or push returned.
+            owner: the owner that it returned.
             wait: seconds to wait for the end, up to 240.
 
         Returns:
@@ -478,11 +481,13 @@ class Endpoints:
         return await self._awaited(job, self._owner(owner), _seconds(wait), request)
 
     async def cancel(self, job: str, owner: str, request: gr.Request = None) -> dict[str, Any]:
-        """End a comparison or a push. A comparison keeps the rows that it has; of a push, the last sentence says what may be there.
+        """Cancel a comparison or a push.
+
+        A comparison keeps its rows; the last message of a push reports a possible partial upload.
 
         Args:
-            job: what compare or push returned as job.
-            owner: what it returned as owner.
+            job: the job that compare or push returned.
+            owner: the owner that it returned.
 
         Returns:
             as compare or push.
@@ -497,10 +502,10 @@ class Endpoints:
         )
         return await self._awaited(job, key, 2.0 if of == PUSH else 0.0, request)
 
-    # How it is done
+    # Helpers
 
     async def _asked(self, name: str, what: dict[str, Any], request: Any) -> dict[str, Any]:
-        """What the page would be told. Raises Refused with the sentence where it is told what is wrong."""
+        """Return the response of a page handler; raise Refused with its error message."""
         told = await self.answers[name](what, _request(request))
         if "error" in told:
             raise Refused(told["error"])
@@ -538,7 +543,7 @@ class Endpoints:
         return await self._status(subject, False, request)
 
     async def _awaited(self, job: str, owner: str, seconds: float, request: Any) -> dict[str, Any]:
-        """How a job stands as soon as it is over, or after so many seconds."""
+        """Return the status of a job when it ends, or after `seconds`."""
         of, name = _job(job)
         client = client_of(_request(request))
         deadline = time.monotonic() + seconds * self._may_wait(client)
@@ -566,25 +571,29 @@ class Endpoints:
         return answer | {"result": _unlike_files(told["result"])}
 
     def _may_wait(self, client: str) -> bool:
-        """Whether one more call of a client may wait for a job; others get the job's status at once."""
+        """Return whether a call of this client may wait for a job."""
         return self.waiting[client] < WAITS_OF_A_CLIENT and self.waiting.total() < WAITS_IN_ALL
 
     def _owner(self, owner: object) -> str:
-        """The key that was given, else that of the machine's one owner, else none.
+        """Return the given key, or the key of a local instance, or an empty string.
 
         Raises:
-            Refused: for what is no key.
+            Refused: for an invalid key.
         """
         if owner == "" or owner is None:
             return self.registry.local_owner
         if not isinstance(owner, str) or not OWNER.fullmatch(owner):
             raise Refused(
-                "owner is no key of this server: pass on what start returned as owner, or leave it out"
+                "owner is no key of this server: pass the owner that start returned, or omit it"
             )
         return owner
 
     def _subject(self, model: object, owner: object) -> dict[str, str]:
-        """What a model's name stands for (subject.py). Raises Refused for what is not there, or is not the owner's."""
+        """Return the request fields of a model name (subject.py).
+
+        Raises:
+            Refused: for an unknown model, or a run of another owner.
+        """
         name = _text("model", model).strip()
         subject = {
             "subject": name if name.startswith((RUN, WATCH, CHECKPOINT)) else RUN + name,
@@ -598,14 +607,16 @@ class Endpoints:
         return subject
 
     def _counted(self, request: Any, kind: str = "calls") -> None:
-        """Count a call of this client. Raises Refused when there are too many, and for a page of another site, which may send such
-        requests with the visitor's cookies."""
+        """Apply the rate limit to a call of this client.
+
+        Raises:
+            Refused: for too many calls, and for requests from pages of other sites, because
+                browsers send them with the user's cookies.
+        """
         client = client_of(_request(request))
         CLIENT_ADDRESS.set(client)  # Gradio runs some calls outside of the request
         if not is_own_origin(_request(request).headers):
-            raise Refused(
-                "pages of other sites may not ask here; ask from a program, or open the playground itself"
-            )
+            raise Refused("pages of other sites are rejected; use a program or open the playground")
         self.limits.take("calls", client)
         if kind != "calls":
             self.limits.take(kind, client)
@@ -614,7 +625,10 @@ class Endpoints:
 def _in_words(
     endpoint: Callable[..., Awaitable[dict[str, Any]]],
 ) -> Callable[..., Awaitable[dict[str, Any]]]:
-    """An endpoint whose refusals reach the client as sentences; what nobody foresaw reaches it as such, without its text."""
+    """Wrap an endpoint so that its expected errors reach the client as messages.
+
+    Unexpected errors reach the client without their text.
+    """
 
     @wraps(endpoint)
     async def called(*values: Any, **named: Any) -> dict[str, Any]:
@@ -627,16 +641,21 @@ def _in_words(
 
 
 def _request(request: Any) -> Request:
-    """The request as the page's answerers take it: Gradio wraps it, its MCP server does not."""
+    """Return the Starlette request; Gradio wraps it, its MCP server does not."""
     return request.request if isinstance(request, gr.Request) else request
 
 
 def _config(given: dict[str, Any], preset: str) -> RunConfig:
-    """The run that settings describe: laid over a preset, or else over what suits their family. Raises ValueError."""
+    """Return the run of these settings over a preset, or over the architecture's defaults.
+
+    Raises:
+        ValueError: for settings that contradict the preset or are invalid.
+    """
     of_preset = PRESETS[preset].settings.get("family") if preset in PRESETS else None
     if of_preset and given.get("family", of_preset) != of_preset:
         raise ValueError(
-            f"preset {preset} is of the family {of_preset}, but family is {shown(given['family'])}; leave one of them out"
+            f"preset {preset} is of the family {of_preset}, "
+            f"but family is {shown(given['family'])}; leave one of them out"
         )
     if preset or "family" not in given:
         return preset_config(preset or "fast", given)
@@ -644,7 +663,7 @@ def _config(given: dict[str, Any], preset: str) -> RunConfig:
 
 
 async def _until(condition: Callable[[], bool], seconds: float) -> None:
-    """Wait for a condition, so many seconds at most."""
+    """Wait for a condition, at most `seconds`."""
     deadline = time.monotonic() + seconds
     while not condition() and time.monotonic() < deadline:
         await asyncio.sleep(0.05)
@@ -652,13 +671,13 @@ async def _until(condition: Callable[[], bool], seconds: float) -> None:
 
 def _gone(model: str) -> str:
     return (
-        f"there is no model {shown(model)} for you: give a run's id with the key that start returned as owner, watch:ID, or "
-        "checkpoint:NAME; the models endpoint lists them"
+        f"there is no model {shown(model)} for you: give a run's id with the key that start "
+        "returned as owner, watch:ID, or checkpoint:NAME; the models endpoint lists them"
     )
 
 
 def _job(job: object) -> tuple[str, str]:
-    """Which of the two kinds of job, and its own name."""
+    """Return the job prefix and the id without it."""
     for of in (COMPARE, PUSH):
         if isinstance(job, str) and job.startswith(of):
             return of, job.removeprefix(of)
@@ -697,25 +716,29 @@ def _seconds(value: object) -> float:
 def _dictionary(name: str, value: object) -> dict[str, Any]:
     if value is not None and not isinstance(value, dict):
         raise Refused(
-            f'{name} is {shown(value)}; give an object of names and values, such as {{"task": "copy"}}'
+            f"{name} is {shown(value)}; "
+            'give an object of names and values, such as {"task": "copy"}'
         )
     return dict(value or {})
 
 
 def _at(step: object) -> dict[str, int]:
-    """The wanted step as the page sends it; nothing for the latest."""
+    """Return the `step` field of a page request; empty for the latest."""
     at = _number("step", step, -1, 2**31 - 1)
     return {"step": at} if at >= 0 else {}
 
 
 def _chosen(name: str, value: object, there: int) -> list[int]:
-    """One of so many, or all of them for -1."""
+    """Return the selected index as a list, or all indices for -1."""
     at = _number(name, value, -1, there - 1)
     return [at] if at >= 0 else list(range(there))
 
 
 def _unlike_files(value: Any) -> Any:
-    """The value with `file` for `path`: gradio_client takes a dictionary with a path for a file that it is to fetch."""
+    """Rename the key `path` to `file` in a result.
+
+    gradio_client downloads every dictionary with a `path`.
+    """
     if isinstance(value, dict):
         return {
             "file" if key == "path" else key: _unlike_files(each) for key, each in value.items()

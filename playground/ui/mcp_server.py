@@ -1,7 +1,8 @@
 """The endpoints as MCP tools that answer with JSON.
 
-Gradio 6.31 writes a dictionary as Python does, returns no structured content, and names a tool as its endpoint, so that `start` or
-`models` collide with the tools of other servers. Imported only where `gradio[mcp]` is installed.
+Gradio 6.31 formats dictionaries as Python literals, returns no structured content, and names a tool
+like its endpoint, so that `start` or `models` collide with tools of other servers. This module is
+imported only if `gradio[mcp]` is installed.
 """
 
 from __future__ import annotations

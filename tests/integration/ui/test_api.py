@@ -302,7 +302,7 @@ def test_missing_owner_key_on_local_machine_means_local_owner(endpoints, monkeyp
 
 def test_a_run_in_slices_is_refused_because_only_a_page_lends_a_gpu(endpoints, monkeypatch):
     monkeypatch.setenv("SPACES_ZERO_GPU", "true")
-    with pytest.raises(Refused, match="open page; take device auto or cpu"):
+    with pytest.raises(Refused, match="open page; use device auto or cpu"):
         asked(endpoints, "start", settings=TINY | {"steps": 1, "device": "zero"})
 
 
@@ -317,7 +317,7 @@ def test_on_a_space_only_who_signed_in_publishes(endpoints, monkeypatch):
     (endpoints.registry.root / "digits").mkdir()
     for name in ("config.json", "model.safetensors"):
         (endpoints.registry.root / "digits" / name).write_bytes((ROOT / "checkpoints/reverse-one-head" / name).read_bytes())
-    with pytest.raises(Refused, match="after signing in"):
+    with pytest.raises(Refused, match="needs a sign-in"):
         asked(endpoints, "push", model="checkpoint:digits", repo="a/b", token="hf_typed")
 
 
