@@ -169,7 +169,7 @@ def test_a_comparison_is_a_job_of_whoever_began_it(ask):
     ours = next(row for row in told["rows"] if row["model"] == "reverse-one-head")
     assert (ours["n"], ours["over"]) == (3, True)
     assert told["result"]["asked"]["n"] == 3
-    with pytest.raises(AppError, match="ask at most 40"):
+    with pytest.raises(AppError, match="use at most 40"):
         ask("compare", model=REVERSE, n=41)
     again = ask("compare", model=REVERSE, n=40, wait=0)
     assert ask("cancel", job=again["job"], owner=again["owner"])["status"] in ("cancelled", "done")
