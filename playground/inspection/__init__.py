@@ -1,6 +1,14 @@
-"""Floor 5: looking into a trained model, and proving what is seen by changing it. Importing this alone loads no torch.
+"""Layer 5: inspection of trained models, and interventions that test what it shows.
 
-Read subject (a model with its task), components (its parts, and the one way to look in and to intervene), recording and
-steps (where heads look), heads (what they look like), ablation and patching (what they are for), lens (what each layer and
-part says), walk (every tensor of one sequence); embeddings, masks and sizes stand by themselves; report is all of it as plain data.
+Importing this module alone does not import torch.
+
+subject               a model with its task
+components            the model's components, and the hooks that record or replace their outputs
+recording, steps      attention weights of one sequence
+heads                 attention patterns of the heads
+ablation, patching    effects of the components, measured by interventions
+lens                  logit lens and direct logit attribution
+walk                  every tensor of one forward pass
+embeddings, masks, sizes   independent of the modules above
+report                all results as plain data
 """

@@ -1,12 +1,14 @@
-"""What a part is for, found by taking it away: the same held-out sequences are asked before and after.
+"""Ablation: measure what a component contributes by removing it.
 
-zero   the part's output is zero, which the model never met while it learned
-mean   the part says at every position what it says there on average, whatever the sequence; what it knows of this sequence
-       is gone, what it merely adds always stays
+The model is evaluated on the same held-out sequences before and after the ablation.
 
-Two measures. Exact match: the share of sequences whose whole answer is right, as greedy free-running decoding gives it.
-Log-probability: what the model, given the right answer so far, gives to the right answer, in nats; it tells a loss long
-before an answer tips over, which matters because heads stand in for each other.
+zero   zero ablation: the component's output is zero, a value that training never produced
+mean   mean ablation: the component's output is replaced by its average at that position, which
+       removes what depends on the input and keeps its constant contribution
+
+Two measures. Exact match: the fraction of sequences whose whole target is generated correctly by
+greedy free-running decoding. Log-probability: that of the whole target in nats, teacher-forced.
+It shows an effect before exact match changes, which matters because heads can be redundant.
 
 Shapes: B batch, T target, V vocabulary.
 """
@@ -33,7 +35,7 @@ WAYS = ("zero", "mean")
 
 @dataclass(frozen=True)
 class Score:
-    """Over the same sequences: the share answered exactly right, and the mean log-probability of a whole right answer, in nats."""
+    """Exact match, and the mean log-probability of a whole target in nats."""
 
     exact_match: float
     log_probability: float
@@ -41,7 +43,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Effect:
-    """What the model scores before and after some parts were taken away (or all other heads, where `kept`)."""
+    """Scores before and after the ablation of `parts`, or of all other heads if `kept`."""
 
     name: str
     parts: tuple[Component, ...]
@@ -60,26 +62,29 @@ class Effect:
 
 
 class Ablation:
-    """Asks a model the same `n` held-out sequences, whole and without some of its parts. Nothing of the model changes."""
+    """Evaluation on the same `n` held-out sequences, intact and ablated.
+
+    The model itself does not change.
+    """
 
     def __init__(self, subject: Subject, n: int = SEQUENCES) -> None:
         self.family, self.batch = subject.family, subject.held_out(n).batch
 
     @cached_property
     def before(self) -> Score:
-        """The model's score with everything in place."""
+        """Return the score of the intact model."""
         return self.score({})
 
     @cached_property
     def means(self) -> dict[Component, Tensor]:
-        """What each part says on average over the same sequences."""
+        """Return the mean output of each component over the same sequences."""
         return means(self.family, self.batch)
 
     def values(self, parts: Iterable[Component], how: str) -> dict[Component, Tensor]:
-        """What stands in for the parts: zero, or what each says on average.
+        """Return the replacement outputs of the components: zero, or each one's mean output.
 
         Raises:
-            ValueError: for another way, or for a part that the model does not have.
+            ValueError: for an unknown method, or for a component that the model does not have.
         """
         if how not in WAYS:
             raise ValueError(f"how is {how!r}; choose one of {', '.join(WAYS)}")
@@ -88,15 +93,16 @@ class Ablation:
             return {part: torch.zeros((), device=self.batch.source_BS.device) for part in chosen}
         missing = [part.name for part in chosen if part not in self.means]
         if missing:
-            raise ValueError(f"there is no {missing[0]} in this model")
+            raise ValueError(f"this model has no {missing[0]}; choose one of its components")
         return {part: self.means[part] for part in chosen}
 
     @torch.no_grad()
     def score(self, values: Mapping[Component, Tensor]) -> Score:
-        """The score with `values` in the place of parts.
+        """Return the score with the outputs of components replaced by `values`.
 
-        One pass with the right answer given yields both measures: where every token is the likeliest one after the right
-        ones, greedy decoding writes just these (`EncoderDecoder.solves` says why), with any part replaced as well.
+        One teacher-forced pass yields both measures: if every target token is the most likely one
+        after the target tokens before it, greedy decoding generates exactly the target. See
+        `EncoderDecoder.solves` for the reason. The same holds with components replaced.
         """
         right, log_probability = 0, 0.0
         for rows in rows_that_fit(self.family.config, self.batch):
@@ -111,7 +117,7 @@ class Ablation:
         return Score(right / n, log_probability / n)
 
     def without(self, parts: Iterable[Component], how: str = "zero", name: str = "") -> Effect:
-        """The effect of taking these parts away together."""
+        """Return the effect of ablating these components together."""
         chosen = tuple(parts)
         after = self.score(self.values(chosen, how))
         return Effect(
@@ -119,7 +125,7 @@ class Ablation:
         )
 
     def keep_only(self, kept: Iterable[Component], how: str = "zero", name: str = "") -> Effect:
-        """The effect of taking away every head but these."""
+        """Return the effect of ablating every head except these."""
         chosen = tuple(kept)
         others = [head for head in heads(self.family.config) if head not in chosen]
         after = self.score(self.values(others, how))
@@ -128,17 +134,17 @@ class Ablation:
         )
 
     def ranking(self, how: str = "zero") -> list[Effect]:
-        """Every single part taken away, the one that the right answer misses most first."""
+        """Return the effect of ablating each single component, the largest drop first."""
         return by_loss([self.without([part], how) for part in components(self.family.config)])
 
     def group_ranking(self, how: str = "zero") -> list[Effect]:
-        """Every group of parts taken away together, likewise."""
+        """Return the effect of ablating each group of components, the largest drop first."""
         return by_loss(
             [self.without(parts, how, name) for name, parts in groups(self.family.config).items()]
         )
 
     def keep_only_ranking(self, how: str = "zero") -> list[Effect]:
-        """Every single head, and every group of heads, left alone among the heads, the one that does best alone first."""
+        """Return the effect of keeping only one head or one group of heads, the best first."""
         alone = [self.keep_only([head], how) for head in heads(self.family.config)]
         together = {
             name: parts
@@ -152,11 +158,14 @@ class Ablation:
     def answer(
         self, batch: Batch, max_tokens: int, parts: Iterable[Component], how: str = "zero"
     ) -> Tensor:
-        """What the model writes (BT) to other sequences without these parts, symbol by symbol from its own earlier ones."""
+        """Generate tokens (BT) for other sequences with these components ablated.
+
+        Decoding is free-running and greedy.
+        """
         with replaced(self.family, self.values(parts, how)):
             return self.family.solve(batch.source_BS, max_tokens)
 
 
 def by_loss(effects: Iterable[Effect]) -> list[Effect]:
-    """Effects in order of the log-probability that is lost, the largest loss first."""
+    """Sort effects by the drop in log-probability, the largest drop first."""
     return sorted(effects, key=lambda effect: effect.log_probability_lost, reverse=True)

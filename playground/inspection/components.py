@@ -1,13 +1,14 @@
-"""The parts of the transformer one by one, and the one way in: forward hooks on the modules that are there anyway.
+"""Components of the transformer, and forward hooks that record or replace their outputs.
 
-`watched` keeps what every module was given and what it returned; `replaced` puts something else in the place of a part's
-output. Both last as long as their `with` block, in one thread, and leave nothing on the model; outside of them the model
-runs the code that it always runs, to the same bits.
+`watched` records the inputs and outputs of every module. `replaced` substitutes the outputs of
+components. Both act in one thread, only inside their `with` block, and remove their hooks when it
+ends. Outside of the blocks the model's results are bit-identical to those without hooks.
 
-A head's output is its mix of values (BQK), the slice of `mix_BQD` that belongs to it just before the output projection
-joins the heads. The projection's bias belongs to no head and stays when heads are replaced.
+The output of a head is its weighted sum of the values (BQK): its slice of `mix_BQD`, just before
+the output projection combines the heads. The bias of the projection belongs to no head and stays
+when heads are replaced.
 
-Shapes: B batch, Q queries, S source, T target, P positions, H heads, K numbers a head, D d_model.
+Shapes: B batch, Q queries, S source, T target, P positions, H heads, K head size, D d_model.
 """
 
 from __future__ import annotations
@@ -28,18 +29,18 @@ from playground.models.transformer import Transformer
 from playground.tasks import EOS, PAD
 from playground.tasks.task import Batch
 
-ATTENTION = (
-    "encoder",
-    "decoder",
-    "cross",
-)  # encoder self-attention, decoder self-attention, cross-attention
+# Encoder self-attention, decoder self-attention, cross-attention.
+ATTENTION = ("encoder", "decoder", "cross")
 FEED_FORWARD = ("encoder feed-forward", "decoder feed-forward")
 POSITIONS = ("source positions", "target positions")
 
 
 @dataclass(frozen=True)
 class Component:
-    """One head, one feed-forward network, or the position vectors of one side. Layers and heads count from 0."""
+    """A head, a feed-forward network, or the position vectors of one side.
+
+    Layers and heads count from 0.
+    """
 
     kind: str
     layer: int | None = None
@@ -47,7 +48,10 @@ class Component:
 
     @property
     def name(self) -> str:
-        """For people, who count from 1: "cross-attention, layer 1, head 3", "decoder feed-forward, layer 2"."""
+        """Return the displayed name, which counts layers and heads from 1.
+
+        Examples: "cross-attention, layer 1, head 3", "decoder feed-forward, layer 2".
+        """
         kind = {
             "encoder": "encoder self-attention",
             "decoder": "decoder self-attention",
@@ -60,12 +64,12 @@ class Component:
 
     @property
     def side(self) -> str:
-        """Whose positions it works on: "source" or "target"."""
+        """Return the side whose positions it computes: "source" or "target"."""
         return "source" if self.kind.startswith(("encoder", "source")) else "target"
 
     @property
     def module(self) -> str:
-        """The name of the module in the transformer that computes it."""
+        """Return the name of the transformer's module that computes it."""
         if self.kind in POSITIONS:
             return f"{self.side}_embedding"
         stack = "encoder_layers" if self.side == "source" else "decoder_layers"
@@ -78,7 +82,7 @@ class Component:
 
 
 def heads(config: ModelConfig, *kinds: str) -> list[Component]:
-    """Every head of the given kinds of attention (all three where none is given), layer by layer."""
+    """List every head of these types of attention (default: all three), layer by layer."""
     return [
         Component(kind, layer, head)
         for kind in kinds or ATTENTION
@@ -88,13 +92,20 @@ def heads(config: ModelConfig, *kinds: str) -> list[Component]:
 
 
 def components(config: ModelConfig) -> list[Component]:
-    """Everything that can be replaced: heads, feed-forward networks, and position vectors where the model adds any."""
+    """List every component that can be replaced.
+
+    These are the heads, the feed-forward networks, and the position vectors if the model adds any.
+    """
     networks = [Component(kind, layer) for kind in FEED_FORWARD for layer in range(config.n_layers)]
     return [*heads(config), *networks, *(Component(kind) for kind in POSITIONS if config.places)]
 
 
 def groups(config: ModelConfig) -> dict[str, list[Component]]:
-    """Heads that go together, by name: all of one kind in one layer, all of one kind, all of one layer, feed-forwards of a side."""
+    """Return the groups of components by name.
+
+    A group holds all heads of one type of attention in one layer, all heads of one type, or all
+    feed-forward networks of one side.
+    """
     found: dict[str, list[Component]] = {}
     for kind in ATTENTION:
         whole = Component(kind).name
@@ -110,7 +121,7 @@ def groups(config: ModelConfig) -> dict[str, list[Component]]:
 
 @dataclass(frozen=True)
 class Call:
-    """What a module was given, in order, and what it returned."""
+    """The positional inputs of a module, and its output."""
 
     given: tuple[Any, ...]
     result: Any
@@ -118,7 +129,10 @@ class Call:
 
 @contextmanager
 def watched(model: Transformer, *names: str) -> Iterator[dict[str, list[Call]]]:
-    """Every call of every module (of these only, if any are named) while the block lasts, by the module's name. Blocks nest."""
+    """Record the calls of every module, or only of the named ones, inside the block.
+
+    Returns the calls by the name of the module. Blocks can be nested.
+    """
     calls: dict[str, list[Call]] = {}
 
     def keep(name: str) -> Any:
@@ -139,7 +153,7 @@ def watched(model: Transformer, *names: str) -> Iterator[dict[str, list[Call]]]:
 
 
 def _restore_watched(module: MultiHeadAttention, before: bool | None) -> None:
-    """Give an attention module back what it had; None where only the class had the attribute."""
+    """Restore the attribute of an attention module; None if only the class had it."""
     if before is None:
         del module.watched
     else:
@@ -147,7 +161,10 @@ def _restore_watched(module: MultiHeadAttention, before: bool | None) -> None:
 
 
 def outputs(model: Transformer, calls: Mapping[str, list[Call]]) -> dict[Component, Tensor]:
-    """The outputs of all heads (BQK) and feed-forward networks (BQD) in the last pass that was watched."""
+    """Return the outputs of all heads (BQK) and feed-forward networks (BQD).
+
+    They are those of the last recorded forward pass.
+    """
     found = {}
     for part in components(model.config):
         if part.kind in ATTENTION:
@@ -164,11 +181,11 @@ def outputs(model: Transformer, calls: Mapping[str, list[Call]]) -> dict[Compone
 
 @contextmanager
 def replaced(model: Transformer, values: Mapping[Component, Tensor]) -> Iterator[None]:
-    """Put `values` in the place of components' outputs while the block lasts.
+    """Replace the outputs of components by `values` inside the block.
 
-    A value is a number for all, or PX or BPX with a row for each position (X: the size of a head's values for heads, D otherwise),
-    of which a decoder that goes symbol by symbol takes the row where it stands. For positions it takes the place of the position
-    vectors.
+    A value is a scalar, or PX or BPX with one row per position (X: the value size of a head for
+    heads, D otherwise). Incremental decoding uses the row of the current position. For the
+    position components, the value replaces the position vectors.
 
     Raises:
         ValueError: for a component that the model does not have.
@@ -178,15 +195,15 @@ def replaced(model: Transformer, values: Mapping[Component, Tensor]) -> Iterator
         if part not in known:
             if part.kind in POSITIONS:
                 raise ValueError(
-                    f"there are no {part.name} to replace: with positions {model.config.positions!r} no vectors are added"
+                    f"this model has no {part.name} to replace: with positions "
+                    f"{model.config.positions!r} it adds no position vectors"
                 )
             raise ValueError(
-                f"there is no {part.name}: this model has layers 1 to {model.config.n_layers} and heads 1 to {model.config.n_heads}"
+                f"this model has no {part.name}; it has layers 1 to {model.config.n_layers} "
+                f"and heads 1 to {model.config.n_heads}"
             )
-    first = {
-        "source": 0,
-        "target": 0,
-    }  # where the positions that are being computed begin; the embedding is told
+    # The first position of the current call; `find_place` updates it in incremental decoding.
+    first = {"source": 0, "target": 0}
 
     def rows(value: Tensor, side: str, n: int) -> Tensor:
         return value[..., first[side] : first[side] + n, :] if value.dim() else value
@@ -241,15 +258,14 @@ def replaced(model: Transformer, values: Mapping[Component, Tensor]) -> Iterator
 
 @torch.no_grad()
 def means(model: Transformer, batch: Batch) -> dict[Component, Tensor]:
-    """What each component says on average at each position (PK for heads, PD otherwise; P: max_positions), whatever the
-    sequence: the mean over the rows of `batch` that have a real token there, and over all positions where no row has.
+    """Return the mean output of each component at each position.
 
-    The mean of position vectors is taken over the positions instead, since at one position there is only one.
+    Shapes are PK for heads and PD otherwise, with P = `max_positions`. The mean is over the
+    sequences of `batch` that have a token at the position. At a position without tokens it is the
+    mean over all positions. The mean of the position vectors is over the positions, because
+    each position has a single vector.
     """
-    real = {
-        "source": batch.source_BS != PAD,
-        "target": batch.labels_BT != PAD,
-    }  # where something is to be written
+    real = {"source": batch.source_BS != PAD, "target": batch.labels_BT != PAD}
     spoken = [part for part in components(model.config) if part.kind not in POSITIONS]
     names = {f"{part.module}.output" if part.kind in ATTENTION else part.module for part in spoken}
     sums: dict[Component, Tensor] = {}
@@ -268,9 +284,8 @@ def means(model: Transformer, batch: Batch) -> dict[Component, Tensor]:
         mean_PX[: len(sum_QX)] = torch.where(n_Q1 > 0, sum_QX / n_Q1.clamp(min=1), everywhere_X)
         found[part] = mean_PX
     for part in (part for part in components(model.config) if part.kind in POSITIONS):
-        tokens_1P = batch.source_BS.new_full(
-            (1, real[part.side].shape[1]), EOS
-        )  # the longest of the sequences
+        longest = real[part.side].shape[1]
+        tokens_1P = batch.source_BS.new_full((1, longest), EOS)
         used_PD = cast(Embedding, model.get_submodule(part.module)).placed(tokens_1P)
         assert used_PD is not None
         found[part] = (

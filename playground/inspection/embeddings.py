@@ -1,6 +1,6 @@
-"""What symbols and positions are before any attention: sine waves, the order of words, and the learned table of symbols.
+"""Embeddings before any attention: sinusoidal positions, word order, token embeddings.
 
-Shapes: P positions, D d_model, N symbols.
+Shapes: P positions, D d_model, N tokens.
 """
 
 from __future__ import annotations
@@ -19,24 +19,28 @@ from .subject import NotInspectable, Subject
 
 
 def wavelength(dimension: int, d_model: int) -> float:
-    """Positions after which a dimension (from 0) of the sine waves repeats: 2 pi 10000^(2i / d_model), the same for the sine
-    2i and the cosine 2i + 1 (Vaswani et al. 2017, section 3.5). 6.3 for dimension 0, 47 for dimension 14 of 64.
+    """Return the wavelength, in positions, of a dimension of the sinusoidal encoding.
+
+    It is 2 pi 10000^(2i / d_model), the same for the sine 2i and the cosine 2i + 1 (Vaswani et al.
+    2017, section 3.5): 6.3 for dimension 0, 47 for dimension 14 of 64. Dimensions count from 0.
 
     Raises:
-        ValueError: for a dimension that there is not.
+        ValueError: for a dimension outside of the vector.
     """
     if not 0 <= dimension < d_model:
         raise ValueError(
-            f"dimension is {dimension}; a vector of {d_model} numbers has the dimensions 0 to {d_model - 1}"
+            f"dimension is {dimension}; a vector with d_model = {d_model} has the dimensions "
+            f"0 to {d_model - 1}"
         )
     return 2 * math.pi * 10_000 ** (dimension // 2 * 2 / d_model)
 
 
 @dataclass(frozen=True)
 class WordOrder:
-    """How far apart two sentences are as sets of vectors, without and with positions; 0: they are the same set.
+    """The Hausdorff distance of two sentences as sets of vectors, without and with positions.
 
-    The distance is the Hausdorff distance: from the vector of either set that is farthest off to the nearest of the other set.
+    It is the largest distance from a vector of either set to the nearest vector of the other set.
+    A distance of 0 means that the sets are equal.
     """
 
     first: list[str]
@@ -47,11 +51,14 @@ class WordOrder:
 
 @torch.no_grad()
 def word_order(first: str, second: str, d_model: int = 64, seed: int = 0) -> WordOrder:
-    """What positions are for, on two sentences such as "The dog bit the man" and "The man bit the dog". Every word, whatever
-    its case, gets a random vector; positions are the paper's sine waves.
+    """Compare two sentences as sets of vectors, without and with positions.
+
+    It shows why a transformer needs positions, for example on "The dog bit the man" and "The man
+    bit the dog". Every word gets a random vector, regardless of case. The positions are the
+    paper's sinusoidal encoding.
 
     Raises:
-        NotInspectable: for a sentence without words, or of more than 200.
+        NotInspectable: for a sentence without words, or of more than 200 words.
     """
     sentences = [first.lower().split(), second.lower().split()]
     if not all(0 < len(words) <= 200 for words in sentences):
@@ -84,8 +91,11 @@ def word_order(first: str, second: str, d_model: int = 64, seed: int = 0) -> Wor
 
 @dataclass(frozen=True)
 class SymbolMap:
-    """A learned table of symbols laid flat by principal components: `places` has two numbers for each of `names`, and
-    `explained` the share of the table's variance that each of the two directions holds."""
+    """Token embeddings projected onto their first two principal components.
+
+    places      two coordinates for each of `names`
+    explained   the fraction of the variance that each of the two components explains
+    """
 
     names: list[str]
     places: list[tuple[float, float]]
@@ -94,8 +104,10 @@ class SymbolMap:
 
 @torch.no_grad()
 def position_table(subject: Subject, side: str) -> Tensor | None:
-    """The vectors (PD) that tell one side's positions, one for each that there is room for, in the order in which the model counts
-    them; None where it adds no vectors (none, rope, alibi, t5). Randomised positions: those that are taken when the model is asked.
+    """Return the position vectors (PD) of one side, in the order in which the model counts.
+
+    There is one for each of `max_positions`; None if the model adds no vectors (none, rope, alibi,
+    t5). For randomized positions, these are the vectors used at inference.
 
     Raises:
         NotInspectable: for a side other than source and target.
@@ -109,7 +121,9 @@ def position_table(subject: Subject, side: str) -> Tensor | None:
 
 
 def symbol_vectors(subject: Subject, side: str) -> tuple[list[str], Tensor]:
-    """The learned vectors (ND) of one side's symbols, EOS and SOS included, PAD left out because nobody ever reads it.
+    """Return the names and the learned embeddings (ND) of one side's tokens.
+
+    EOS and SOS are included. PAD is not, because no position attends to it.
 
     Raises:
         NotInspectable: for a side other than source and target.
@@ -119,15 +133,15 @@ def symbol_vectors(subject: Subject, side: str) -> tuple[list[str], Tensor]:
 
 
 def neighbours(subject: Subject, side: str, name: str) -> list[tuple[str, float]]:
-    """The other symbols in order of their cosine similarity to the named one, the nearest first.
+    """Return the other tokens by their cosine similarity to the named one, the nearest first.
 
     Raises:
-        NotInspectable: for a name that no symbol has.
+        NotInspectable: for a name that is not a token of the model.
     """
     names, table_ND = symbol_vectors(subject, side)
     if name not in names:
         raise NotInspectable(
-            f"{name[:20]!r} is no symbol of this model; choose one of {', '.join(names)}"
+            f"{name[:20]!r} is not a token of this model; choose one of {', '.join(names)}"
         )
     unit_ND = F.normalize(table_ND, dim=-1)
     similarity_N = (unit_ND @ unit_ND[names.index(name)]).tolist()
@@ -138,14 +152,17 @@ def neighbours(subject: Subject, side: str, name: str) -> list[tuple[str, float]
 
 
 def symbol_map(subject: Subject, side: str) -> SymbolMap:
-    """The learned symbols of one side in two dimensions. Each direction's sign is chosen so that its largest entry is positive."""
+    """Project the token embeddings of one side onto their first two principal components.
+
+    The sign of each component is chosen so that its largest coordinate is positive.
+    """
     names, table_ND = symbol_vectors(subject, side)
     centred_ND = (table_ND - table_ND.mean(0)).double()
     _, size_N, direction_ND = torch.linalg.svd(centred_ND, full_matrices=False)
     places_N2 = centred_ND @ direction_ND[:2].T
     places_N2 *= places_N2.gather(0, places_N2.abs().argmax(0, keepdim=True)).sign()
     share_N = size_N**2 / (size_N**2).sum()
-    if len(size_N) == 1:  # vectors of one number lie on a line
+    if len(size_N) == 1:  # with d_model = 1 there is one component
         places_N2, share_N = F.pad(places_N2, (0, 1)), F.pad(share_N, (0, 1))
     return SymbolMap(
         names, [(x, y) for x, y in places_N2.tolist()], (float(share_N[0]), float(share_N[1]))

@@ -1,8 +1,9 @@
-"""What every head looks like over many held-out sequences: how much of its attention lies on named patterns, how spread out
-it is, and how far from where the task says one should look.
+"""Attention patterns of the heads, measured over many held-out sequences.
 
-The model is given the right answer. A row counts when there is something to choose, two cells or more that it may look at,
-and a token of the sequence or its EOS to ask for; every such row counts the same.
+For each head: the fraction of its attention on named patterns, its entropy, and its distance to
+the task's alignment. The pass is teacher-forced. A row of the attention weights counts if its query
+may attend to at least two positions and is a token of the sequence or its EOS. All rows that count
+have the same weight.
 
 Shapes: L layers, B batch, S source, T target, H heads, Q queries, M memory.
 """
@@ -29,42 +30,48 @@ from .subject import Subject
 
 SEQUENCES = 256
 PATTERNS = {
-    "diagonal": "position i looks at position i",
-    "anti-diagonal": "position i looks at position i counted from the end: the source's last symbol, its last but one, ...",
-    "previous": "position i looks at i - 1",
-    "next": "position i looks at i + 1",
-    "first": "every position looks at the first",
-    "last": "every position looks at the last token of the source, its EOS",
-    "uniform": "every position looks everywhere alike",
+    "diagonal": "position i attends to position i",
+    "anti-diagonal": "position i attends to position i counted from the end: the last source "
+    "token before EOS, the one before it, ...",
+    "previous": "position i attends to i - 1",
+    "next": "position i attends to i + 1",
+    "first": "every position attends to the first",
+    "last": "every position attends to the last token of the source, its EOS",
+    "uniform": "every position attends to all positions equally",
 }
 LOOKS = {
-    "diagonal": "looks at its own position",
-    "anti-diagonal": "looks at its position counted from the end",
-    "previous": "looks one position back",
-    "next": "looks one position ahead",
-    "first": "looks at the first symbol",
-    "last": "looks at EOS",
-    "uniform": "looks everywhere alike",
+    "diagonal": "attends to its own position",
+    "anti-diagonal": "attends to its position counted from the end",
+    "previous": "attends to the previous position",
+    "next": "attends to the next position",
+    "first": "attends to the first token",
+    "last": "attends to EOS",
+    "uniform": "attends uniformly",
 }
-CLEAR = (
-    0.5  # a head has a pattern where at least this share of its attention beyond chance lies on it
-)
-FLAT = 0.7  # likewise, of what it has in common with a uniform row beyond what one place has
-TOO_FEW = (
-    0.5  # mean chance from which on a pattern tells nothing: rows of two cells score so much on any
-)
+# A head has a pattern if its normalized score (`beyond_chance`) on it is at least this.
+CLEAR = 0.5
+# A head is uniform if its normalized score on "uniform" is at least this and no pattern is clear.
+FLAT = 0.7
+# With a baseline from here on a pattern is not informative: rows of two cells reach it on any.
+TOO_FEW = 0.5
 
 
 @dataclass(frozen=True)
 class HeadScore:
-    """Means over all rows of all sequences.
+    """Scores of one head: means over all rows of the attention weights of all sequences.
 
-    patterns   for each of PATTERNS the share of attention that lies on it; for "uniform" the share that a uniform row has in
-               common with this one (1 - total variation). From 0 to 1; None where the pattern cannot be, such as the future
-    chance     what a uniform row would score on it; for "uniform" what a row has in common with it that looks at a single place
-    entropy    of the weights in a row, in nats: 0 looks at one place; `most_entropy`, looks everywhere alike
-    aligned    cross-attention of tasks that say where an answer's symbol comes from: the share of attention on that symbol
-    distance   likewise: how far off it looks on average, in positions: the earth mover's distance to the ideal row
+    patterns       for each of `PATTERNS` the fraction of attention on it, from 0 to 1; for
+                   "uniform" the overlap with a uniform row (1 - total variation); None if the
+                   pattern is impossible, such as one in the future
+    chance         the baseline: the score of a uniform row on the pattern; for "uniform" the
+                   overlap of a one-hot row with it
+    entropy        entropy of a row of weights in nats; 0 if all attention is on one position
+    most_entropy   entropy of a uniform row, the maximum
+    aligned        fraction of attention on the source token that the target token depends on
+    distance       mean distance to that token in positions: the earth mover's distance to the
+                   ideal row
+
+    `aligned` and `distance` exist for cross-attention in tasks with a known alignment.
     """
 
     head: Component
@@ -76,15 +83,16 @@ class HeadScore:
     distance: float | None
 
     def beyond_chance(self, name: str) -> float:
-        """Return a pattern's score on a scale from 0, that of chance, to 1; below 0 for less than chance."""
+        """Return a pattern's score, normalized so that the baseline is 0 and the maximum is 1."""
         chance = self.chance[name] or 0.0
         return ((self.patterns[name] or 0.0) - chance) / (1 - chance)
 
     @property
     def best(self) -> str:
-        """The pattern on which most of its attention beyond chance lies; "uniform" for a flat head without a clear one.
+        """Return the pattern with the highest normalized score.
 
-        Empty where rows have so few cells that no pattern can be told from another.
+        It is "uniform" for a uniform head without a clear pattern, and empty if the rows have so
+        few cells that the patterns cannot be distinguished.
         """
         telling = [
             name
@@ -98,32 +106,35 @@ class HeadScore:
         return "uniform" if flat and self.beyond_chance(best) < CLEAR else best
 
     def is_telling(self, name: str) -> bool:
-        """Whether chance leaves room to have this pattern or not to have it."""
+        """Return whether the baseline is low enough to detect the pattern."""
         return (self.chance[name] or 0.0) < TOO_FEW
 
     @property
     def description(self) -> str:
-        """What it looks like most: "looks one position back", or that it has no clear pattern and which one is nearest."""
+        """Describe the pattern, for example "attends to the previous position".
+
+        Without a clear pattern, the description says so and names the nearest one.
+        """
         best = self.best
         if not best:
-            return "too few places to tell"
+            return "too few positions to tell"
         if best == "uniform" or self.beyond_chance(best) >= CLEAR:
             return LOOKS[best]
         return (
-            f"no clear pattern; most on {best}"
+            f"no clear pattern; nearest: {best}"
             if (self.patterns[best] or 0.0) > 1.5 * (self.chance[best] or 0.0)
             else "no clear pattern"
         )
 
 
 def score_heads(subject: Subject, n: int = SEQUENCES) -> list[HeadScore]:
-    """Every head's scores over `n` held-out sequences."""
+    """Score every head over `n` held-out sequences."""
     return score_heads_on(subject, subject.held_out(n).batch)
 
 
 @torch.no_grad()
 def score_heads_on(subject: Subject, batch: Batch) -> list[HeadScore]:
-    """Every head's scores over the sequences of a batch."""
+    """Score every head over the sequences of a batch."""
     family = subject.family
     totals: defaultdict[tuple[str, str], Tensor] = defaultdict(
         lambda: torch.zeros((), dtype=torch.double)
@@ -164,7 +175,7 @@ def score_heads_on(subject: Subject, batch: Batch) -> list[HeadScore]:
 def scores_over_training(
     config: RunConfig, weights: Mapping[int, Path], n: int = SEQUENCES
 ) -> dict[int, list[HeadScore]]:
-    """Every head's scores at several steps of a run, from the weights that were kept: {step: file}.
+    """Score every head at several training steps of a run, from stored weights: {step: file}.
 
     Raises:
         CheckpointError: for a file that does not hold this model's weights.
@@ -181,7 +192,10 @@ def scores_over_training(
 def _measured(
     kind: str, weights_LBHQM: Tensor, possible_BQM: Tensor, batch: Batch, task: Task
 ) -> dict[str, tuple[Tensor, Tensor]]:
-    """Each measure as its values in every row (broadcasting to LBHQ), and which rows it counts in (BQ)."""
+    """Return the value of each measure in every row, and which rows count.
+
+    Values broadcast to LBHQ; the rows that count are BQ.
+    """
     cells_BQ = possible_BQM.sum(-1)
     asked_BQ = (batch.source_BS if kind == "encoder" else batch.labels_BT) != PAD
     counts_BQ = asked_BQ & (cells_BQ > 1)
@@ -213,18 +227,20 @@ def _measured(
 
 
 def _for_all_heads(value_BQ: Tensor, weights_LBHQM: Tensor) -> Tensor:
-    """What is the same for every head, as LBHQ."""
+    """Expand values that are the same for every head to LBHQ."""
     return value_BQ[:, None].expand(weights_LBHQM.shape[:-1])
 
 
 def _cells(kind: str, batch: Batch, possible_BQM: Tensor) -> dict[str, Tensor]:
-    """For each pattern that this kind of attention can have, the one cell of a row that belongs to it (BQM, at most one true)."""
+    """Return the cell of each row that belongs to each possible pattern.
+
+    Each is BQM with at most one true cell per row.
+    """
     (q, m), device = possible_BQM.shape[1:], possible_BQM.device
     query_Q1, memory_M = torch.arange(q, device=device)[:, None], torch.arange(m, device=device)
     memory_BM = batch.labels_BT if kind == "decoder" else batch.source_BS
-    last_B11 = (memory_BM != PAD).sum(1)[
-        :, None, None
-    ] - 1  # of a source the EOS, of what was written the last symbol
+    # In a source the last token is EOS; in the labels of the decoder it is the last symbol.
+    last_B11 = (memory_BM != PAD).sum(1)[:, None, None] - 1
     symbol_B11 = last_B11 if kind == "decoder" else last_B11 - 1
     cells = {
         "diagonal": memory_M == query_Q1,
@@ -241,7 +257,10 @@ def _cells(kind: str, batch: Batch, possible_BQM: Tensor) -> dict[str, Tensor]:
 
 
 def _ideal(batch: Batch, task: Task) -> Tensor | None:
-    """BT: the source position that each answer position depends on, -1 where none does; None for a task that does not say."""
+    """Return the source position that each target position depends on (BT).
+
+    It is -1 for a position without one. Returns None for a task without a known alignment.
+    """
     ideal_BT = torch.full_like(batch.labels_BT, -1)
     for row, length in enumerate(((batch.source_BS != PAD).sum(1) - 1).tolist()):
         places = task.alignment(length)

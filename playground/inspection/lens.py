@@ -1,19 +1,21 @@
-"""What each layer would answer, and what each part says for a symbol.
+"""The logit lens and direct logit attribution.
 
-The logit lens (nostalgebraist 2020) reads the decoder's vectors after each layer as if it were the last: the final layer
-norm, where there is one, and the output layer. At the last layer it is the model's output.
+The logit lens (nostalgebraist 2020) decodes the vectors after each decoder layer as if it were the
+last one, with the final norm, if there is one, and the output layer. At the last layer the result
+is the model's output.
 
-The contributions take one logit apart. In a pre-norm model, the vector that reaches the final norm is a plain sum: the
-symbol's vector, its position's where there is one, and what every head, every feed-forward network and the biases of the
-attentions added. The final norm subtracts the mean and divides by the standard deviation (RMSNorm: divides by the root mean
-square); with that one number, its scale, held fixed at what it was (frozen), it is linear too, and the logit is exactly the sum
-of the parts' own logits. What a part would change in the scale is not counted: contributions say how a logit is made up, not
-what would happen without the part (see ablation).
+Direct logit attribution (Elhage et al. 2021) decomposes one logit. In a pre-norm model, the input
+of the final norm is a sum: the token embedding, the position vector if there is one, and the
+outputs of every head, every feed-forward network and the biases of the attention. The final norm
+subtracts the mean and divides by the standard deviation (RMSNorm: by the root mean square). With
+that scale held fixed (frozen) the norm is linear, and the logit is exactly the sum of the
+components' contributions. The effect of a component on the scale is not included. Contributions
+describe how a logit is composed, not what happens without the component (see `ablation`).
 
-In a post-norm model every sublayer is followed by a norm that rescales all that came before, so there is no such sum; the
-lens works there, and so do ablation and patching, the contributions do not.
+In a post-norm model, a norm after every sublayer rescales the sum so far, so this decomposition
+does not exist. The logit lens, ablation and activation patching work there as well.
 
-Shapes: L layers, B batch, T target, H heads, K numbers a head, D d_model, V vocabulary.
+Shapes: L layers, B batch, T target, H heads, K head size, D d_model, V vocabulary.
 """
 
 from __future__ import annotations
@@ -34,8 +36,11 @@ from .subject import NotInspectable
 
 
 def logit_lens(model: Transformer, batch: Batch) -> Tensor:
-    """Logits (LBTV, with one layer more than the decoder has) read from the decoder's embedding and after each of its layers,
-    the right answer given. The last layer's are the model's."""
+    """Return the logits decoded from the embedding and after each layer of the decoder (LBTV).
+
+    L is one more than the number of decoder layers. The pass is teacher-forced. The logits of the
+    last layer are the model's.
+    """
     with torch.no_grad(), watched(model) as calls:
         model(batch.source_BS, batch.decoder_input_BT)
         x_BTD = [calls["target_embedding"][-1].result]
@@ -47,7 +52,10 @@ def logit_lens(model: Transformer, batch: Batch) -> Tensor:
 
 @dataclass(frozen=True)
 class Contribution:
-    """What one part adds to a logit. `part` is None for what is no component: the symbol's vector and biases."""
+    """The contribution of one component to a logit.
+
+    `part` is None for terms that are not a `Component`: the token embedding and the biases.
+    """
 
     name: str
     part: Component | None
@@ -58,29 +66,35 @@ class Contribution:
 def contributions(
     model: Transformer, batch: Batch, position: int, token: int, against: int | None = None
 ) -> list[Contribution]:
-    """How the logit of `token` at an output position of a single sequence is made up, the right answer given; in the order in
-    which the model adds them. They sum to the logit. With `against`, how the logit of `token` less that of `against` is.
+    """Decompose the logit of `token` at an output position of a single sequence.
 
-    A part's own logit: its vector less the vector's mean, over the frozen scale of the final norm, times the norm's weight,
-    times the token's row of the output layer. A logit alone says little, since a constant on all logits changes nothing;
-    differences (`against`) do not depend on it.
+    The contributions are in the order in which the model adds them, and their sum is the logit.
+    With `against`, they decompose the logit of `token` minus that of `against`. The pass is
+    teacher-forced.
+
+    The contribution of a component is its vector minus the vector's mean, divided by the frozen
+    scale of the final norm, times the weight of the norm, times the token's row of the output
+    layer. Logit differences are more informative than logits, because a constant added to all
+    logits changes no probability.
 
     Raises:
-        NotInspectable: for a post-norm model, more than one sequence, or a position or token that there is not.
+        NotInspectable: for a post-norm model, more than one sequence, or an invalid position or
+            token.
     """
     if model.config.norm != "pre":
         raise NotInspectable(
-            "contributions exist in pre-norm models only; in this post-norm one, each sublayer's norm rescales all that came "
-            "before, so the logit is no sum of parts; use the logit lens, ablation or patching"
+            "logit attribution needs a pre-norm model; in this post-norm model each norm rescales "
+            "the sum before it, so the logit is not a sum of components; use the logit lens, "
+            "ablation or activation patching"
         )
     n_rows, n_positions = batch.decoder_input_BT.shape
     if n_rows != 1:
         raise NotInspectable(
-            f"the batch has {n_rows} rows; contributions are for one sequence at a time"
+            f"the batch has {n_rows} sequences; logit attribution takes one sequence at a time"
         )
     if not 0 <= position < n_positions:
         raise NotInspectable(
-            f"position is {position}; this answer has the positions 0 to {n_positions - 1}"
+            f"position is {position}; this target has the positions 0 to {n_positions - 1}"
         )
     for each in (token, against):
         if each is not None and not 0 <= each < model.config.target_vocabulary:
@@ -91,7 +105,7 @@ def contributions(
     with watched(model) as calls:
         model(batch.source_BS, batch.decoder_input_BT)
     norm = cast(nn.LayerNorm | RMSNorm, model.decoder_norm)
-    centres = isinstance(norm, nn.LayerNorm)  # RMSNorm takes the vector as it is
+    centres = isinstance(norm, nn.LayerNorm)  # RMSNorm does not subtract the mean
     last_D = calls["decoder_norm"][-1].given[0][0, position]
     scale = (
         (last_D.var(correction=0) + EPSILON).sqrt()
@@ -112,7 +126,7 @@ def contributions(
 
     embedding = model.target_embedding
     symbol_D = embedding.tokens.weight[batch.decoder_input_BT[0, position]] * embedding.scale
-    found = [Contribution("symbol vector", None, own_logit(symbol_D))]
+    found = [Contribution("token embedding", None, own_logit(symbol_D))]
     positions_TD = embedding.placed(batch.decoder_input_BT)
     if positions_TD is not None:
         found.append(

@@ -1,6 +1,6 @@
-"""Masks by themselves: which positions count, who may look at whom, and what a mask does to a softmax.
+"""Attention masks: the padding mask, the causal mask, and the effect of a mask on a softmax.
 
-Shapes: B rows, S source, T target, H heads, Q queries, M memory, K numbers a head.
+Shapes: B rows, S source, T target, H heads, Q queries, M memory, K head size.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from playground.tasks.task import Batch
 from .components import Component, watched
 from .subject import NotInspectable, Subject
 
-PUBLISHED = {  # a tutorial's rows of scores in which zeros are padding, and what it prints, to four digits
+# Rows of scores from a tutorial, in which zeros are padding, and its results to four digits.
+PUBLISHED = {
     "scores": [[7, 6, 0, 0, 0], [1, 2, 3, 0, 0], [3, 0, 0, 0, 0]],
     "plain": [
         [0.7296, 0.2684, 0.0007, 0.0007, 0.0007],
@@ -28,12 +29,15 @@ PUBLISHED = {  # a tutorial's rows of scores in which zeros are padding, and wha
     ],
     "masked": [[0.7311, 0.2689, 0, 0, 0], [0.0900, 0.2447, 0.6652, 0, 0], [1, 0, 0, 0, 0]],
 }
-MOST_SCORES = 64  # in a row, and rows
+MOST_SCORES = 64  # maximum length of a row, and maximum number of rows
 
 
 @dataclass(frozen=True)
 class MaskedSoftmax:
-    """Rows of scores with zeros as padding: which are real (1) and which padding (0), and their softmax without and with the mask."""
+    """Rows of scores with zeros as padding, and their softmax without and with the mask.
+
+    `real` is 1 for tokens and 0 for padding.
+    """
 
     scores: list[list[float]]
     real: list[list[int]]
@@ -42,20 +46,29 @@ class MaskedSoftmax:
 
 
 def padding(tokens: Sequence[int]) -> list[int]:
-    """1 at real tokens, 0 at padding, which is token 0: [87, 600, 0, 0, 0] -> [1, 1, 0, 0, 0]."""
+    """Return the padding mask: 1 for tokens, 0 for padding, which is token 0.
+
+    Example: [87, 600, 0, 0, 0] -> [1, 1, 0, 0, 0].
+    """
     return padding_mask(torch.tensor([list(tokens)]))[0, 0, 0].int().tolist()
 
 
 def look_ahead(length: int) -> list[list[int]]:
-    """1 where a position (row) may look (column): at itself and at what comes before."""
+    """Return the causal mask: 1 if a query (row) may attend to a key (column).
+
+    A position attends to itself and to earlier positions.
+    """
     return causal_mask(length, torch.device("cpu")).int().tolist()
 
 
 def masked_softmax(scores: Sequence[Sequence[float]]) -> MaskedSoftmax:
-    """What padding does to attention: it takes its share of every row, unless it is masked.
+    """Compute the softmax of scores without and with a padding mask.
+
+    Without the mask, padding gets part of the attention of every row.
 
     Raises:
-        NotInspectable: for no rows, rows of unequal length, a number that is not finite, or a row of zeros alone.
+        NotInspectable: for no rows, rows of unequal length, a score that is not finite, or a row
+            that holds only zeros.
     """
     if (
         not scores
@@ -64,13 +77,14 @@ def masked_softmax(scores: Sequence[Sequence[float]]) -> MaskedSoftmax:
         or len({len(row) for row in scores}) > 1
     ):
         raise NotInspectable(
-            f"type 1 to {MOST_SCORES} rows of equally many scores, at most {MOST_SCORES}, such as 7 6 0 0 0"
+            f"enter 1 to {MOST_SCORES} rows of equal length, each with at most {MOST_SCORES} "
+            "scores, such as 7 6 0 0 0"
         )
     if not all(math.isfinite(score) for row in scores for score in row):
-        raise NotInspectable("a score is not finite; type numbers such as 7 6 0 0 0")
+        raise NotInspectable("a score is not finite; enter numbers such as 7 6 0 0 0")
     if not all(any(row) for row in scores):
         raise NotInspectable(
-            "a row holds zeros alone; zeros are padding here, so give each row a score other than 0"
+            "a row holds only zeros; zeros are padding, so give each row a score other than 0"
         )
     scores_BM = torch.tensor([list(row) for row in scores], dtype=torch.double)
     real_BM = padding_mask(scores_BM)[:, 0, 0]
@@ -85,22 +99,25 @@ def masked_softmax(scores: Sequence[Sequence[float]]) -> MaskedSoftmax:
 
 @torch.no_grad()
 def four_kinds(subject: Subject, batch: Batch, layer: int = 0) -> dict[str, Tensor]:
-    """Four kinds of attention side by side on one sequence, each as weights HQM, with the projections of one layer of the model.
+    """Compute four types of attention on one sequence with the projections of one layer.
 
-    bidirectional   the source looks at the source, everybody at everybody; one head as wide as the model
-    causal          the same queries and keys, but nobody looks ahead
-    cross           the target looks at the source; one head as wide as the model
-    multi-head      the source looks at the source with the heads that the model has
+    Each result is attention weights HQM.
 
-    A bias that each head adds to its scores for distance (ALiBi, T5) is that of no wider head: it is in the last one only.
+    bidirectional   source queries attend to all source positions; one head of size d_model
+    causal          the same queries and keys, with a causal mask
+    cross           target queries attend to the source; one head of size d_model
+    multi-head      source queries attend to the source, with the heads of the model
+
+    A position bias per head (ALiBi, T5) does not exist for a single wide head, so only
+    "multi-head" includes it.
 
     Raises:
-        NotInspectable: for more than one sequence, or a layer that there is not.
+        NotInspectable: for more than one sequence, or a layer that the model does not have.
     """
     family = subject.family
     if len(batch.source_BS) != 1:
         raise NotInspectable(
-            f"the batch has {len(batch.source_BS)} rows; one sequence at a time is shown"
+            f"the batch has {len(batch.source_BS)} sequences; this takes one sequence at a time"
         )
     if not 0 <= layer < family.config.n_layers:
         raise NotInspectable(
@@ -111,7 +128,7 @@ def four_kinds(subject: Subject, batch: Batch, layer: int = 0) -> dict[str, Tens
         family(batch.source_BS, batch.decoder_input_BT)
 
     def weights(module: str, n_heads: int, causal: bool = False) -> Tensor:
-        """The attention of a module on what it was given in the pass, cut into so many heads."""
+        """Return the attention weights of a module on its inputs, split into `n_heads` heads."""
         _, key_BGMK, value_BGMK, may_look = calls[module][-1].given
         query_BQD = calls[f"{module}.query"][-1].result
         attention = cast(MultiHeadAttention, family.get_submodule(module))

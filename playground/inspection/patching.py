@@ -1,5 +1,8 @@
-"""Which head carries a symbol: replace one symbol of the source, then give back one head's output at a time as it was before,
-and see how much of the right answer comes back (activation patching; Meng et al. 2022, Wang et al. 2023).
+"""Activation patching (Meng et al. 2022, Wang et al. 2023).
+
+One token of the clean source is replaced, which gives the corrupted source. The model then runs on
+the corrupted source with one head's output at a time restored from the clean run. The logit
+difference that returns shows which heads carry the token.
 
 Shapes: B batch, T target, V vocabulary.
 """
@@ -14,22 +17,25 @@ from torch import Tensor
 from .components import Component, heads, outputs, replaced, watched
 from .subject import NotInspectable, Subject
 
-SMALLEST = (
-    0.01  # logits; where a replaced symbol makes less difference, a share of it means nothing
-)
+SMALLEST = 0.01  # logits; fractions of a smaller change are not meaningful
 
 
 @dataclass(frozen=True)
 class Patching:
-    """What one replaced symbol changes, and what each head carries of it.
+    """The effect of one replaced token, and the fraction of it that each head restores.
 
-    position     the first place at which the two right answers differ (0: the first symbol of the answer)
-    token        the token that is right there, and `other`, the one that is right after the replacement
-    before       logit of `token` less logit of `other` for the sequence as it was, positive where the model is right
-    after        the same for the changed sequence
-    recovered    for each head, run on the changed sequence with this head's output given back: the share of the way from
-                 `after` to `before`. 0: the head carries nothing; 1: it alone carries all; below 0: it works against it.
-                 Shares need not sum to 1, because heads feed heads
+    source      the clean source
+    changed     the corrupted source
+    position    the first position at which the two targets differ (0: the first target token)
+    token       the target token there for the clean source
+    other       the target token there for the corrupted source
+    before      logit of `token` minus logit of `other` on the clean source; positive if the model
+                prefers the target
+    after       the same logit difference on the corrupted source
+    recovered   for each head, run on the corrupted source with this head's clean output: the
+                fraction of the change from `after` to `before`. 0: no effect; 1: full recovery;
+                below 0: the head opposes it. The fractions need not sum to 1, because the output
+                of a head is an input of later heads
     """
 
     source: list[int]
@@ -44,40 +50,41 @@ class Patching:
 
 @torch.no_grad()
 def patch_heads(subject: Subject, text: str, place: int, symbol: str) -> Patching:
-    """Replace the symbol at `place` (from 0) of a sequence by `symbol`, and give back every head in turn.
+    """Replace the token at `place` (from 0) of a sequence by `symbol`, and patch each head.
 
-    Both times the decoder is given the right answer to the sequence as it was, so that only the source differs.
+    Both runs are teacher-forced with the target of the clean source, so only the source differs.
 
     Raises:
-        UnknownSymbol: for what is no symbol of the task.
-        NotInspectable: for a place outside of the sequence, a replacement that changes nothing or nothing in the answer, one
-            that the model hardly notices, or a sequence whose right answer nobody knows.
+        UnknownSymbol: for a symbol that is not in the task's vocabulary.
+        NotInspectable: for a position outside of the sequence, a replacement that does not change
+            the source, its target or the model's logits, or a sequence without a known target.
     """
     tokens = subject.task.vocabulary.encode(text)
     batch = subject.read(text)
     new = subject.task.vocabulary.encode(symbol)
     if not 0 <= place < len(tokens):
         raise NotInspectable(
-            f"place is {place}; this sequence has the places 0 to {len(tokens) - 1}"
+            f"position is {place}; this sequence has the positions 0 to {len(tokens) - 1}"
         )
     if len(new) != 1 or new[0] == tokens[place]:
         is_there = subject.task.vocabulary.name(tokens[place])
         raise NotInspectable(
-            f"symbol is {symbol[:20]!r}; give one symbol of {subject.task.vocabulary.describe()} other than {is_there}"
+            f"symbol is {symbol[:20]!r}; give one symbol of "
+            f"{subject.task.vocabulary.describe()} other than {is_there}"
         )
     changed = subject.read(" ".join(subject.names([*tokens[:place], *new, *tokens[place + 1 :]])))
     for each in (batch, changed):
         if not each.known:
             asked = " ".join(subject.names(each.source_BS[0, :-1].tolist()))
             raise NotInspectable(
-                f"nobody knows the right answer to {asked[:60]}: no row that is kept here has this source; take a sequence, a place and a "
-                "symbol that have a row before and after"
+                f"the target of {asked[:60]} is unknown: the dataset has no pair with this source; "
+                "choose a sequence, position and symbol so that the dataset has both sources"
             )
     width = min(batch.labels_BT.shape[1], changed.labels_BT.shape[1])
     differ = (batch.labels_BT[0, :width] != changed.labels_BT[0, :width]).nonzero()[:, 0].tolist()
     if not differ:
         raise NotInspectable(
-            f"the right answer does not depend on place {place}; replace another symbol"
+            f"the target does not depend on position {place}; replace another symbol"
         )
     t = differ[0]
     token, other = int(batch.labels_BT[0, t]), int(changed.labels_BT[0, t])
@@ -92,7 +99,8 @@ def patch_heads(subject: Subject, text: str, place: int, symbol: str) -> Patchin
     after = difference(changed.source_BS)
     if abs(before - after) < SMALLEST:
         raise NotInspectable(
-            f"the model hardly notices that {symbol} stands at place {place}; replace another symbol, or train it further"
+            f"{symbol} at position {place} hardly changes the logits; replace another symbol, "
+            "or train the model further"
         )
     recovered = {}
     for head in heads(subject.family.config):

@@ -140,5 +140,5 @@ def test_what_cannot_be_taken_away_is_refused(handmade):
     with pytest.raises(ValueError, match="how is 'half'; choose one of zero, mean"):
         handmade.without([WORKING_HEAD], "half")
     for how in WAYS:
-        with pytest.raises(ValueError, match="there is no cross-attention, layer 3, head 1"):
+        with pytest.raises(ValueError, match="this model has no cross-attention, layer 3, head 1"):
             handmade.without([Component("cross", 2, 0)], how)

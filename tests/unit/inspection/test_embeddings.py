@@ -71,7 +71,7 @@ def test_the_map_keeps_what_lies_in_two_directions():
 def test_a_side_or_symbol_that_there_is_not_is_refused(mixed):
     with pytest.raises(NotInspectable, match="choose source or target"):
         symbol_map(mixed, "left")
-    with pytest.raises(NotInspectable, match="'x' is no symbol of this model; choose one of SOS, EOS, 0, 1"):
+    with pytest.raises(NotInspectable, match="'x' is not a token of this model; choose one of SOS, EOS, 0, 1"):
         neighbours(mixed, "source", "x")
 
 

@@ -84,7 +84,7 @@ def test_every_part_is_there_once():
     )  # fmt: skip
     others = [part.name for part in parts if part.part is None]
     assert others == [
-        "symbol vector", "decoder self-attention, layer 1, bias", "cross-attention, layer 1, bias",
+        "token embedding", "decoder self-attention, layer 1, bias", "cross-attention, layer 1, bias",
         "decoder self-attention, layer 2, bias", "cross-attention, layer 2, bias", "final norm, bias", "output layer, bias",
     ]  # fmt: skip
 
@@ -110,7 +110,7 @@ def test_a_part_that_says_nothing_contributes_nothing():
 
 def test_post_norm_attribution_is_rejected_with_alternatives():
     subject = random_subject(norm="post")
-    with pytest.raises(NotInspectable, match=r"pre-norm models only.*use the logit lens, ablation or patching"):
+    with pytest.raises(NotInspectable, match=r"pre-norm model;.*use the logit lens, ablation or activation patching"):
         contributions(subject.family, subject.read("314"), 0, 5)
 
 
@@ -120,5 +120,5 @@ def test_post_norm_attribution_is_rejected_with_alternatives():
 def test_a_position_or_token_that_there_is_not_is_refused(mixed, position, token, says):
     with pytest.raises(NotInspectable, match=says):
         contributions(mixed.family, mixed.read("314"), position, token)
-    with pytest.raises(NotInspectable, match="the batch has 2 rows"):
+    with pytest.raises(NotInspectable, match="the batch has 2 sequences"):
         contributions(mixed.family, mixed.held_out(2).batch, 0, 5)

@@ -31,13 +31,13 @@ def test_scores_may_be_negative():
 @pytest.mark.parametrize(
     ("scores", "says"),
     [
-        ([], "type 1 to 64 rows"),
-        ([[]], "type 1 to 64 rows"),
-        ([[1, 2], [1]], "equally many"),
+        ([], "enter 1 to 64 rows"),
+        ([[]], "enter 1 to 64 rows"),
+        ([[1, 2], [1]], "equal length"),
         ([[1.0] * 65], "at most 64"),
         ([[1, float("nan")]], "not finite"),
         ([[1, float("inf")]], "not finite"),
-        ([[1, 2], [0, 0]], "zeros alone"),
+        ([[1, 2], [0, 0]], "only zeros"),
     ],
 )
 def test_scores_that_are_none_are_refused(scores, says):
@@ -78,7 +78,7 @@ def test_where_a_model_has_one_head_that_head_is_the_bidirectional_one(one_head)
 
 
 def test_several_sequences_or_a_layer_that_there_is_not_are_refused(mixed):
-    with pytest.raises(NotInspectable, match="the batch has 2 rows"):
+    with pytest.raises(NotInspectable, match="the batch has 2 sequences"):
         four_kinds(mixed, mixed.held_out(2).batch)
     with pytest.raises(NotInspectable, match="the layers 0 to 1"):
         four_kinds(mixed, mixed.read("3"), layer=2)

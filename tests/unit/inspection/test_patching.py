@@ -46,8 +46,8 @@ def test_the_share_is_of_the_way_back_to_the_logit_difference_before(one_head):
 @pytest.mark.parametrize(
     ("place", "symbol", "says"),
     [
-        (3, "7", "place is 3; this sequence has the places 0 to 2"),
-        (-1, "7", "place is -1"),
+        (3, "7", "position is 3; this sequence has the positions 0 to 2"),
+        (-1, "7", "position is -1"),
         (1, "1", "other than 1"),
         (1, "", "give one symbol of 0–9"),
         (1, "23", "give one symbol of 0–9"),
@@ -68,7 +68,7 @@ def test_unknown_symbols_and_sequences_that_cannot_be_read_are_refused(mixed):
 def test_patching_rejects_insensitive_models_and_tasks():
     deaf = random_subject()
     deaf.family.output.weight.data.zero_()
-    with pytest.raises(NotInspectable, match="hardly notices"):
+    with pytest.raises(NotInspectable, match="hardly changes"):
         patch_heads(deaf, "3 1 4", 1, "7")
 
     class Tail(type(deaf.task)):
@@ -78,11 +78,11 @@ def test_patching_rejects_insensitive_models_and_tasks():
             return sequence_BL.roll(-1, dims=1), lengths_B - 1
 
     careless = type(deaf)(deaf.config, deaf.family, Tail())
-    with pytest.raises(NotInspectable, match="does not depend on place 0"):
+    with pytest.raises(NotInspectable, match="does not depend on position 0"):
         patch_heads(careless, "3 1 4", 0, "7")
 
 
 def test_where_nobody_knows_the_right_answer_nothing_is_patched(rowed):
     for text, place, symbol in (("b a", 0, "c"), ("c a", 0, "b")):
-        with pytest.raises(NotInspectable, match="nobody knows the right answer to b a"):
+        with pytest.raises(NotInspectable, match="the target of b a is unknown"):
             patch_heads(rowed, text, place, symbol)

@@ -54,20 +54,20 @@ def test_scores_of_heads_are_those_measured_on_256_held_out_sequences(mixed):
 
 
 def test_working_head_is_described_by_position_from_the_end(handmade, one_head):
-    assert by_name(shown(handmade, "heads")["heads"], "says")[WORKING_HEAD.name] == "looks at its position counted from the end"
+    assert by_name(shown(handmade, "heads")["heads"], "says")[WORKING_HEAD.name] == "attends to its position counted from the end"
     assert shown(one_head, "heads")["heads"][-1]["best"] == "anti-diagonal"
 
 
 @pytest.mark.parametrize(
     ("shares", "says"),
     [
-        ({"previous": 0.9, "uniform": 0.3}, "looks one position back"),
-        ({"previous": 0.2, "uniform": 0.95}, "looks everywhere alike"),
-        ({"first": 0.6, "uniform": 0.8}, "looks at the first symbol"),
-        ({"first": 0.54, "uniform": 0.5}, "no clear pattern; most on first"),  # 0.49 beyond chance
-        ({"first": 0.4, "uniform": 0.5}, "no clear pattern; most on first"),
+        ({"previous": 0.9, "uniform": 0.3}, "attends to the previous position"),
+        ({"previous": 0.2, "uniform": 0.95}, "attends uniformly"),
+        ({"first": 0.6, "uniform": 0.8}, "attends to the first token"),
+        ({"first": 0.54, "uniform": 0.5}, "no clear pattern; nearest: first"),  # 0.49 beyond chance
+        ({"first": 0.4, "uniform": 0.5}, "no clear pattern; nearest: first"),
         ({"first": 0.12, "uniform": 0.5}, "no clear pattern"),
-        ({"diagonal": None, "previous": None, "first": None, "uniform": 0.9}, "too few places to tell"),
+        ({"diagonal": None, "previous": None, "first": None, "uniform": 0.9}, "too few positions to tell"),
     ],
 )
 def test_in_words_a_head_is_what_most_of_its_attention_says(shares, says):
@@ -87,7 +87,7 @@ def test_a_head_with_two_places_to_look_at_is_given_no_pattern(task, flat):
                 layer.self_attention.query.bias.zero_()
     rows = [row for row in shown(subject, "heads", "( )" if task == "brackets" else "1 2")["heads"] if row["kind"] == "decoder"]
     assert rows
-    assert not {row["says"] for row in rows} & (set(LOOKS.values()) - {"looks everywhere alike"})
+    assert not {row["says"] for row in rows} & (set(LOOKS.values()) - {"attends uniformly"})
     assert not {row["best"] for row in rows} & (set(PATTERNS) - {"uniform"})
 
 
@@ -287,7 +287,7 @@ def test_attribution_view_sums_to_logit_and_defaults_to_runner_up(mixed):
 
 def test_a_post_norm_model_has_a_lens_and_for_contributions_a_sentence():
     subject = random_subject(norm="post")
-    assert "contributions exist in pre-norm models only" in show(subject, "contributions", {"text": "314"})["error"]
+    assert "logit attribution needs a pre-norm model" in show(subject, "contributions", {"text": "314"})["error"]
     assert shown(subject, "lens", "314")["layers"][-1] == "layer 2"
 
 

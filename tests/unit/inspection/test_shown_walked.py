@@ -351,7 +351,7 @@ def test_the_typed_softmax_begins_with_the_published_rows():
 
 @pytest.mark.parametrize(
     ("typed", "says"),
-    [("7 x", "'x' is no number"), ("1 2\n3", "equally many"), ("", "type 1 to 64 rows"), ("0 0", "zeros alone"), ("1 nan", "not finite")],
+    [("7 x", "'x' is no number"), ("1 2\n3", "equal length"), ("", "enter 1 to 64 rows"), ("0 0", "only zeros"), ("1 nan", "not finite")],
 )
 def test_invalid_softmax_scores_are_reported_and_the_rest_remains(typed, says):
     found = ask(random_subject(), "sizes", scores=typed)

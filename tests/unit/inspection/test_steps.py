@@ -78,7 +78,7 @@ def test_what_stands_beyond_the_right_answer_has_no_right_token():
 def test_more_than_one_sequence_at_a_time_is_refused(mixed):
     batch = mixed.held_out(2).batch
     for ask in (lambda: forced_steps(mixed.family, batch), lambda: free_steps(mixed.family, batch, 11)):
-        with pytest.raises(ValueError, match="the batch has 2 rows"):
+        with pytest.raises(ValueError, match="the batch has 2 sequences"):
             ask()
     with pytest.raises(ValueError, match="temperature is -1"):
         free_steps(mixed.family, mixed.read("3"), 11, temperature=-1)

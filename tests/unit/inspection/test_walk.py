@@ -235,11 +235,11 @@ def test_what_is_not_there_is_refused(mixed):
     _, _, walk = walked()
     with pytest.raises(KeyError, match="no stage 'colour'"):
         walk.stage("output", "colour")
-    with pytest.raises(NotInspectable, match="there is no cross-attention, layer 3, head 1"):
+    with pytest.raises(NotInspectable, match="this model has no cross-attention, layer 3, head 1"):
         walk.score(Component("cross", 2, 0), 0, 0)
     with pytest.raises(IndexError):
         walk.score(Component("cross", 0, 0), 9, 0)
-    with pytest.raises(NotInspectable, match="the batch has 2 rows"):
+    with pytest.raises(NotInspectable, match="the batch has 2 sequences"):
         Walk(mixed.family, mixed.held_out(2).batch)
 
 
