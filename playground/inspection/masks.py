@@ -77,11 +77,11 @@ def masked_softmax(scores: Sequence[Sequence[float]]) -> MaskedSoftmax:
         or len({len(row) for row in scores}) > 1
     ):
         raise NotInspectable(
-            f"enter 1 to {MOST_SCORES} rows of equal length, each with at most {MOST_SCORES} "
+            f"type 1 to {MOST_SCORES} rows of equal length, each with at most {MOST_SCORES} "
             "scores, such as 7 6 0 0 0"
         )
     if not all(math.isfinite(score) for row in scores for score in row):
-        raise NotInspectable("a score is not finite; enter numbers such as 7 6 0 0 0")
+        raise NotInspectable("a score is not finite; type numbers such as 7 6 0 0 0")
     if not all(any(row) for row in scores):
         raise NotInspectable(
             "a row holds only zeros; zeros are padding, so give each row a score other than 0"

@@ -1,7 +1,8 @@
-"""Where every head looks while a model reads a sequence and writes its answer.
+"""Record the attention weights of every head while a model processes a batch.
 
-Two ways to ask. Teacher-forced: the decoder is given the right answer, shifted right. Free-running: it is given what it
-wrote itself, and each position's row is taken from the very step that wrote it.
+There are two modes. Teacher-forced: the decoder input is the target, shifted right. Free-running:
+the decoder input is the generated tokens, and each row of the attention weights is that of the
+step that generated its token.
 
 Shapes: L layers, B batch, S source, T target, H heads, Q queries, M memory, V vocabulary.
 """
@@ -25,14 +26,14 @@ from .components import ATTENTION, Component, watched
 
 @dataclass(frozen=True)
 class Recording:
-    """One pass over a batch, with all there is to see of its attention.
+    """The attention weights and the logits of one pass over a batch.
 
-    source_BS   what was read, EOS behind it
-    given_BT    what the decoder was given: SOS, then the answer so far
-    logits_BTV  what it made of that
-    attention   for each of "encoder", "decoder" and "cross" the weights LBHQM; rows sum to one
-    possible    for each of them BQM, true where the query may look at all; elsewhere, in the future and on the source's
-                padding, the weight is zero by construction and says nothing about the head
+    source_BS    the source tokens with EOS
+    given_BT     the decoder input: SOS, then the target or the generated tokens
+    logits_BTV   the logits of the decoder
+    attention    for each of "encoder", "decoder" and "cross" the weights LBHQM; rows sum to one
+    possible     for each of them BQM, true if the query may attend to the key; elsewhere, at future
+                 positions and padding, the weight is zero by construction
     """
 
     source_BS: Tensor
@@ -44,7 +45,7 @@ class Recording:
 
 @torch.no_grad()
 def record_forced(family: EncoderDecoder, batch: Batch) -> Recording:
-    """Attention with the right answer given."""
+    """Record the attention weights of a teacher-forced pass."""
     source_BS, given_BT = batch.source_BS, batch.decoder_input_BT
     logits_BTV, record = family.forward_with_attention(source_BS, given_BT)
     attention = {kind: torch.stack(getattr(record, f"{kind}_attention")) for kind in ATTENTION}
@@ -59,11 +60,13 @@ def record_free(
     temperature: float = 0.0,
     seed: int = 0,
 ) -> tuple[Recording, Tensor]:
-    """Attention while the model goes by what it wrote itself, and what it wrote (BT, EOS included, PAD behind it), cut to the
-    longest answer. A temperature above 0 draws the symbols; the same seed draws the same.
+    """Record the attention weights of free-running decoding.
+
+    Returns the recording and the generated tokens (BT, with EOS, then PAD), cut to the longest
+    generated sequence. A temperature above 0 samples the tokens; equal seeds give equal samples.
 
     Raises:
-        ValueError: for a negative temperature, or more tokens than there are positions.
+        ValueError: for a negative temperature, or more tokens than the model has positions.
     """
     generator = torch.Generator(source_BS.device).manual_seed(seed)
     modules = {
@@ -81,7 +84,7 @@ def record_free(
     given_BT = F.pad(written_BT[:, : n - 1], (1, 0), value=SOS)
 
     def rows(module: str, width: int) -> Tensor:
-        """What an attention did at each step, put together: BHQM, zero where there was nothing yet to look at."""
+        """Concatenate the weights of all steps: BHQM, zero at keys of later steps."""
         weights = [call.result[1] for call in calls[module][:n]]
         return torch.cat(
             [F.pad(step_BHQM, (0, width - step_BHQM.shape[-1])) for step_BHQM in weights], dim=2
@@ -99,7 +102,7 @@ def record_free(
 
 
 def possible(source_BS: Tensor, given_BT: Tensor) -> dict[str, Tensor]:
-    """For each kind of attention BQM, true where a query may look."""
+    """Return the attention mask of each type of attention: BQM, True = may attend."""
     (n, s), t = source_BS.shape, given_BT.shape[1]
     real_B1S = padding_mask(source_BS)[:, 0]
     return {

@@ -1,5 +1,6 @@
-"""Everything there is to see of one sequence and one model as plain data: what figures are drawn from, and what is written
-beside them. Every value fits into JSON; tables are lists of rows with the same keys.
+"""All inspection results of one model and one sequence as plain data, for figures and files.
+
+Every value can be serialized as JSON. Tables are lists of rows with the same keys.
 """
 
 from __future__ import annotations
@@ -25,22 +26,22 @@ from .subject import Question, Subject
 DIGITS = 6
 
 
-Answer = tuple[Recording, torch.Tensor]  # a model's own answer, recorded, and its tokens
+Answer = tuple[Recording, torch.Tensor]  # a recorded free-running decoding, and its tokens
 
 
 def own_answer(subject: Subject, batch: Batch) -> Answer:
-    """Generate the model's own answer to one sequence, with its attention recorded."""
+    """Generate the model's output for one sequence, and record its attention weights."""
     return record_free(subject.family, batch.source_BS, subject.max_tokens(batch))
 
 
 def attention(
     subject: Subject, batch: Batch, answer: Answer | None = None
 ) -> dict[str, dict[str, Any]]:
-    """For each kind, where every head looks while the model writes its own answer: `weights` [layer][head][row][column],
-    `possible` [row][column], and the names of `rows` and `columns`.
+    """Return the attention weights of free-running decoding for each type of attention.
 
-    Rows of the decoder and of cross-attention are named after what is written there, columns of the decoder after what it is given.
-    An `answer` that was generated before is taken as it is.
+    `weights` is [layer][head][row][column] and `possible` is [row][column]; `rows` and `columns`
+    are names. The rows of decoder self-attention and cross-attention are the generated tokens. The
+    columns of decoder self-attention are the decoder input. An `answer` from `own_answer` is reused.
     """
     recording, written_BT = answer or own_answer(subject, batch)
     source, given = (
@@ -62,7 +63,7 @@ def attention(
 def head(
     subject: Subject, batch: Batch, part: Component, answer: Answer | None = None
 ) -> dict[str, Any]:
-    """One head of `attention`: `weights` [row][column]."""
+    """Return one head of `attention`: `weights` is [row][column]."""
     whole = attention(subject, batch, answer)[part.kind]
     return whole | {
         "title": part.name,
@@ -73,8 +74,11 @@ def head(
 def cross_attention_by_step(
     subject: Subject, batch: Question, answer: Answer | None = None
 ) -> dict[str, Any]:
-    """For each step of writing the answer what was written, what comes next with which probability, the five likeliest, and
-    where each cross-attention head looks: `weights` [head][column], the heads of all layers one after the other."""
+    """Return each decoding step with its cross-attention weights.
+
+    A step has the prefix (`written`), the next token and its probability, the five most likely
+    tokens, and `weights` [head][column] with the heads of all layers in order.
+    """
     names = subject.names
     steps = [
         {
@@ -96,7 +100,10 @@ def cross_attention_by_step(
 
 
 def ablation_table(effects: Iterable[Effect], n: int) -> list[dict[str, Any]]:
-    """One row for each effect: what was taken away or kept, how, and both measures before and after, over `n` sequences."""
+    """Return one row per effect: the ablation, and both measures before and after it.
+
+    The measures are over `n` sequences.
+    """
     return [
         {
             "name": effect.name,
@@ -114,7 +121,11 @@ def ablation_table(effects: Iterable[Effect], n: int) -> list[dict[str, Any]]:
 
 
 def head_table(scores: Iterable[HeadScore]) -> list[dict[str, Any]]:
-    """One row for each head: its pattern, also in words, its share on each one, entropy, and distance to the ideal alignment."""
+    """Return one row per head.
+
+    A row has the head's pattern and its description, the fraction of attention on each pattern,
+    the entropy, and the distance to the task's alignment.
+    """
     return [
         {
             "name": score.head.name,
@@ -132,13 +143,16 @@ def head_table(scores: Iterable[HeadScore]) -> list[dict[str, Any]]:
 
 
 def heads_over_training(scores: Mapping[int, list[HeadScore]]) -> list[dict[str, Any]]:
-    """The rows of `head_table` at each step, with the step."""
+    """Return the rows of `head_table` for each training step, with the step."""
     return [{"step": step, **row} for step, found in scores.items() for row in head_table(found)]
 
 
 def lens(subject: Subject, batch: Question) -> dict[str, Any]:
-    """The logit lens with the right answer given, the model's own where `known` is false: at each layer ([0] is the embedding) and
-    position the likeliest symbol, its probability, and the probability of the right one."""
+    """Return the logit lens of a teacher-forced pass.
+
+    For each layer ([0] is the embedding) and position: the most likely token, its probability, and
+    the probability of the target. If `known` is false, the model's output replaces the target.
+    """
     probabilities_LTV = logit_lens(subject.family, batch)[:, 0].softmax(-1)
     labels = batch.labels_BT[0]
     best_LT = probabilities_LTV.max(-1)
@@ -159,8 +173,10 @@ def lens(subject: Subject, batch: Question) -> dict[str, Any]:
 def contribution_table(
     subject: Subject, batch: Batch, position: int | None = None
 ) -> list[dict[str, Any]]:
-    """One row for each part of the logit of the likeliest symbol at a position less that of the second; at the position where
-    the two are closest, if none is given."""
+    """Return one row per contribution to the logit difference of the two most likely tokens.
+
+    The default position is the one with the smallest difference.
+    """
     with torch.no_grad():
         best_T2 = subject.family(batch.source_BS, batch.decoder_input_BT)[0].topk(2)
     if position is None:
@@ -180,8 +196,11 @@ def contribution_table(
 
 
 def positions(subject: Subject) -> dict[str, Any] | None:
-    """The position vectors of both sides, [position][dimension], as far as the task's sequences reach; None for a model that
-    adds none. Vectors of a source that are counted from its end stand in that order, its EOS first."""
+    """Return the position vectors of both sides, [position][dimension].
+
+    They cover the lengths of the task's sequences; None for a model that adds no position vectors.
+    Source vectors that are counted from the end are in that order, EOS first.
+    """
     longest = subject.config.task.max_length + 1
     source_PD, target_PD = position_table(subject, "source"), position_table(subject, "target")
     if source_PD is None or target_PD is None:
@@ -196,7 +215,10 @@ def positions(subject: Subject) -> dict[str, Any] | None:
 def sine_waves(
     n_positions: int = 100, d_model: int = 64, dimensions: Sequence[int] = (0, 14, 28, 42)
 ) -> dict[str, Any]:
-    """The paper's sine waves: `matrix` [position][dimension], and some dimensions with the positions after which they repeat."""
+    """Return the paper's sinusoidal position vectors, and the wavelengths of some dimensions.
+
+    `matrix` is [position][dimension].
+    """
     waves = [
         {"dimension": each, "wavelength": round(wavelength(each, d_model), DIGITS)}
         for each in dimensions
@@ -211,11 +233,14 @@ def report(
     history: Mapping[int, Path] | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Everything, by the name of its figure. `n` held-out sequences are asked for the ablations; `history` holds the weights of
-    earlier steps, {step: file}; `tell` is told what is being done.
+    """Return all results by the name of their figure.
+
+    n         held-out sequences for the ablations
+    history   the weights of earlier training steps, {step: file}
+    tell      called with a message at each stage
 
     Raises:
-        UnknownSymbol, NotInspectable: for a sequence that cannot be read.
+        UnknownSymbol, NotInspectable: for an invalid sequence.
     """
     batch = subject.read(text)
     tell("recording attention")
@@ -235,16 +260,16 @@ def report(
     found["head-scores"] = head_table(score_heads(subject))
     ablation = Ablation(subject, n)
     asked = len(ablation.batch.source_BS)
-    tell(f"taking parts away, one by one, and asking {asked:,} held-out sequences each time")
+    tell(f"ablating single components, each on {asked:,} held-out sequences")
     single = {how: ablation.ranking(how) for how in WAYS}
     found["ablation"] = ablation_table([effect for how in WAYS for effect in single[how]], asked)
     most_missed = next(effect for effect in single["zero"] if effect.parts[0].head is not None)
     found["head"] = head(subject, batch, most_missed.parts[0], answer)
-    tell("taking groups away")
+    tell("ablating groups of components")
     found["ablation-groups"] = ablation_table(
         (effect for how in WAYS for effect in ablation.group_ranking(how)), asked
     )
-    tell("leaving heads alone")
+    tell("keeping single heads and groups of heads only")
     found["keep-only"] = ablation_table(
         (effect for how in WAYS for effect in ablation.keep_only_ranking(how)), asked
     )
@@ -266,7 +291,7 @@ def _matrix(recording: Recording, kind: str, rows: list[str], columns: list[str]
 
 
 def _numbers(tensor: torch.Tensor) -> Any:
-    """A tensor as nested lists of numbers with six digits behind the point."""
+    """Convert a tensor to nested lists of numbers with six decimals."""
     return (tensor.double() * 10**DIGITS).round().div(10**DIGITS).tolist()
 
 

@@ -1,5 +1,6 @@
-"""How large a model is, part by part, and what attention costs as sequences grow. Counted and measured, not quoted; where a
-published number differs, it stands beside ours.
+"""Parameter counts by group, and the memory cost of attention at growing sequence lengths.
+
+All numbers are counted or measured. Published numbers are listed for comparison.
 """
 
 from __future__ import annotations
@@ -19,32 +20,34 @@ from playground.models.transformer import Transformer
 
 from .subject import NotInspectable
 
-PARTS = {  # what a parameter belongs to, by its name in our model or in torch's
-    "source symbols": r"source_embedding\.tokens",
-    "target symbols": r"target_embedding\.tokens",
-    "source positions": r"source_embedding\.positions",
-    "target positions": r"target_embedding\.positions",
-    "attention, weights": r"\.(self|cross)_attention\.\w+\.weight|(attn|multihead_attn)\.(in_proj_|out_proj\.)weight",
-    "attention, biases": r"\.(self|cross)_attention\.\w+\.bias|(attn|multihead_attn)\.(in_proj_|out_proj\.)bias",
-    "relative positions": r"\.self_attention\.relation\.",
+# Groups of parameters, by the parameter's name in our model or in PyTorch's.
+PARTS = {
+    "source token embedding": r"source_embedding\.tokens",
+    "target token embedding": r"target_embedding\.tokens",
+    "source position vectors": r"source_embedding\.positions",
+    "target position vectors": r"target_embedding\.positions",
+    "attention, weights": r"\.(self|cross)_attention\.\w+\.weight"
+    r"|(attn|multihead_attn)\.(in_proj_|out_proj\.)weight",
+    "attention, biases": r"\.(self|cross)_attention\.\w+\.bias"
+    r"|(attn|multihead_attn)\.(in_proj_|out_proj\.)bias",
+    "relative position bias": r"\.self_attention\.relation\.",
     "feed-forward": r"feed_forward\.(gate|widen|narrow)|linear[12]\.",
     "norms in the layers": r"around_\w+\.norm\.|\.norm[123]\.",
     "final norms": r"^(en|de)coder[._]norm\.",
     "output layer": r"^output\.",
 }
 PUBLISHED_BASE = {"ours": 100_970_632, "torch": 101_009_544}
-LENGTHS = {
-    512: "1 MB",
-    2_048: "16 MB",
-    8_192: "256 MB",
-    128_000: "64 GB",
-}  # and the published size of a head's weights
+# Sequence lengths, and the published size of the attention weights of one head.
+LENGTHS = {512: "1 MB", 2_048: "16 MB", 8_192: "256 MB", 128_000: "64 GB"}
 LARGEST_MEASURED = 256 * 2**20  # bytes
 
 
 @dataclass(frozen=True)
 class PartCount:
-    """Trainable numbers in one part of the model, of ours and of torch's nn.Transformer, and why they differ if they do."""
+    """Trainable parameters of one group, in our model and in PyTorch's `nn.Transformer`.
+
+    `why` is the reason for a difference, or "".
+    """
 
     part: str
     ours: int
@@ -63,7 +66,10 @@ class TensorShape:
 
 @dataclass(frozen=True)
 class AttentionCost:
-    """The weights of one head over a sequence, in float32: how many and how many bytes; `published` is what a write-up says."""
+    """The number and size of one head's attention weights over a sequence, in float32.
+
+    `published` is the size that a tutorial states.
+    """
 
     length: int
     entries: int
@@ -72,23 +78,39 @@ class AttentionCost:
 
 
 def story_base() -> ModelConfig:
-    """The base model as a write-up counts it: the paper's sizes, vocabularies of 37,000, attention without biases."""
+    """Return the base model as a tutorial counts it.
+
+    It has the paper's sizes, vocabularies of 37,000 tokens, and attention without biases.
+    """
     return ModelConfig(
-        d_model=512, n_heads=8, n_layers=6, d_ff=2048, norm="post", positions="sinusoidal", attention_bias=False,
-        source_vocabulary=37_000, target_vocabulary=37_000, max_positions=5_000,
-    )  # fmt: skip
+        d_model=512,
+        n_heads=8,
+        n_layers=6,
+        d_ff=2048,
+        norm="post",
+        positions="sinusoidal",
+        attention_bias=False,
+        source_vocabulary=37_000,
+        target_vocabulary=37_000,
+        max_positions=5_000,
+    )
 
 
 def count_parameters(config: ModelConfig) -> dict[str, int]:
-    """Trainable numbers part by part, counted on the model itself (built without memory). A table that serves two layers counts
-    once, where it appears first."""
+    """Count the trainable parameters by group, on a model built on the meta device.
+
+    A weight that two layers share counts once, in the group where it appears first.
+    """
     with torch.device("meta"):
         model = Transformer(config)
     return _count((name, weight.numel()) for name, weight in model.named_parameters())
 
 
 def compare_with_torch(config: ModelConfig) -> list[PartCount]:
-    """Ours beside torch's nn.Transformer of the same sizes with the same embeddings and output layer around it."""
+    """Compare the parameter counts with PyTorch's `nn.Transformer` of the same sizes.
+
+    The embeddings and the output layer are the same for both.
+    """
     with torch.device("meta"):
         model = Transformer(config)
         theirs = prebuilt(config)
@@ -106,28 +128,29 @@ def compare_with_torch(config: ModelConfig) -> list[PartCount]:
         config.norm_kind == "layer",
     )
     own_sizes = (
-        "torch's heads are d_model / n_heads wide, here their sizes are others; "
+        "PyTorch's head size is d_model / n_heads, this model's head sizes differ; "
         if set(sizes) != {config.d_model}
         else ""
     )
     fewer = (
-        "torch has keys and values for every head, here heads share them; "
+        "PyTorch has keys and values for every head, here heads share them; "
         if config.key_value_heads < config.n_heads
         else ""
     )
-    no_shift = "" if layer_norm else "torch's layer norms have a shift, RMSNorm has none"
+    no_shift = "" if layer_norm else "PyTorch's layer norms have a bias, RMSNorm has none"
     post = (
         ""
         if config.norm == "pre"
-        else "nn.Transformer ends each stack with a layer norm; the post-norm paper and this model do not"
+        else "nn.Transformer ends each stack with a layer norm; the post-norm paper and "
+        "this model do not"
     )
-    no_biases = "torch's attention has biases in all four projections, here they are turned off"
+    no_biases = "PyTorch's attention has biases in all four projections, this model has none"
     why = {
         "attention, weights": f"{own_sizes}{fewer}".removesuffix("; "),
         "attention, biases": f"{own_sizes}{fewer}".removesuffix("; ")
         if config.bias and config.attention_bias
         else no_biases,
-        "relative positions": "nn.Transformer has no positions in its attention",
+        "relative position bias": "nn.Transformer has no position bias in its attention",
         "feed-forward": "SwiGLU has a gate, a third matrix that nn.Transformer lacks",
         "norms in the layers": no_shift,
         "final norms": post or no_shift,
@@ -141,8 +164,11 @@ def compare_with_torch(config: ModelConfig) -> list[PartCount]:
 
 
 def prebuilt(config: ModelConfig) -> nn.Transformer:
-    """torch's own encoder and decoder stacks of the same sizes, with the final norms that nn.Transformer gives them. Its heads
-    have the size d_model / n_heads; where that is no whole number, it gets one head, which weighs the same."""
+    """Build `nn.Transformer` with the same sizes, including its final norms.
+
+    Its head size is d_model / n_heads. If that is not an integer it has a single head, which has
+    the same number of parameters.
+    """
     n_heads = config.n_heads if config.d_model % config.n_heads == 0 else 1
     sizes: tuple[int, int, int, float] = (config.d_model, n_heads, config.d_ff, config.dropout)
     activation, first, bias = (
@@ -169,7 +195,7 @@ def prebuilt(config: ModelConfig) -> nn.Transformer:
 
 
 def attention_shapes(config: ModelConfig, length: int) -> list[TensorShape]:
-    """The tensors of self-attention over `length` tokens, in order, with the shapes that our code gives them."""
+    """List the tensors of self-attention over `length` tokens, in order, with their shapes."""
     with torch.device("meta"):
         attention = MultiHeadAttention(config)
         x_BQD = torch.empty(1, length, config.d_model)
@@ -185,9 +211,9 @@ def attention_shapes(config: ModelConfig, length: int) -> list[TensorShape]:
         query_BQD = attention.query(x_BQD)
     n_heads, shared = config.n_heads, config.key_value_heads
     cut = (
-        "cut into heads"
+        "split into heads"
         if shared == n_heads
-        else f"cut into {shared} of which each serves {n_heads // shared} heads"
+        else f"split into {shared}, each shared by {n_heads // shared} heads"
     )
     alike = (
         query_BQD.shape[-1]
@@ -206,38 +232,43 @@ def attention_shapes(config: ModelConfig, length: int) -> list[TensorShape]:
     if alike:
         projections = [("W_Q, W_K, W_V", "the three projections", query.shape)]
         keys_and_values = [
-            ("K, V, all heads", "X W_K and X W_V, cut into heads", key_BGMK.shape[1:])
+            ("K, V, all heads", "X W_K and X W_V, split into heads", key_BGMK.shape[1:])
         ]
     rows = [
-        ("X", "what comes in, a row for each token", x_BQD.shape[1:]),
+        ("X", "the input, one row per token", x_BQD.shape[1:]),
         *projections,
         ("Q", "X W_Q", query_BQD.shape[1:]),
         ("Q, one head", f"a slice of Q, {n_heads} in all", (length, config.key_size)),
         *keys_and_values,
-        ("weights, all heads", "softmax(Q Kᵀ / sqrt(size of a head))", weights_BHQM.shape[1:]),
-        ("one head's result", "its weights times its V", (length, config.value_size)),
-        ("concatenation", "the heads' results side by side", joined[0].shape[1:]),
+        ("weights, all heads", "softmax(Q Kᵀ / sqrt(head size))", weights_BHQM.shape[1:]),
+        ("output of one head", "its weights times its V", (length, config.value_size)),
+        ("concatenation", "the outputs of all heads, concatenated", joined[0].shape[1:]),
         ("W_O", "the output projection", attention.output.weight.shape),
-        ("result", "concatenation W_O", result_BQD.shape[1:]),
+        ("output", "concatenation W_O", result_BQD.shape[1:]),
     ]
     return [TensorShape(name, formula, tuple(shape)) for name, formula, shape in rows]
 
 
 def attention_costs(lengths: list[int] | None = None) -> list[AttentionCost]:
-    """The quadratic table: weights of one head in float32 for each length; twice the length takes four times the memory."""
+    """Return the memory of one head's attention weights in float32 for each length.
+
+    It is quadratic: twice the length takes four times the memory.
+    """
     bytes_each = torch.finfo(torch.float32).bits // 8
     return [AttentionCost(n, n * n, n * n * bytes_each, LENGTHS.get(n)) for n in lengths or LENGTHS]
 
 
 def measure_attention(length: int, width: int = 64) -> tuple[int, float]:
-    """Bytes that one head's weights really take on this machine, and the seconds that attention took, for random vectors.
+    """Measure the bytes of one head's attention weights and the seconds of the computation.
+
+    The inputs are random vectors.
 
     Raises:
         NotInspectable: for a length below 1, or one whose weights take more than 256 MB.
     """
     if length < 1 or attention_costs([length])[0].bytes > LARGEST_MEASURED:
         most = int((LARGEST_MEASURED // 4) ** 0.5)
-        raise NotInspectable(f"length is {length:,}; measured are lengths from 1 to {most:,}")
+        raise NotInspectable(f"length is {length:,}; choose lengths from 1 to {most:,}")
     generator = torch.Generator().manual_seed(0)
     query, key, value = (torch.randn(1, 1, length, width, generator=generator) for _ in range(3))
     start = time.perf_counter()
@@ -247,11 +278,15 @@ def measure_attention(length: int, width: int = 64) -> tuple[int, float]:
 
 
 def _count(parameters: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """Numbers by part; a parameter that fits no part or two is a mistake in PARTS."""
+    """Count parameters by group.
+
+    Raises:
+        LookupError: for a parameter that matches no group or several, a mistake in `PARTS`.
+    """
     counts: Counter[str] = Counter(dict.fromkeys(PARTS, 0))
     for name, n in parameters:
         found = [part for part, pattern in PARTS.items() if re.search(pattern, name)]
         if len(found) != 1:
-            raise LookupError(f"parameter {name!r} belongs to {len(found)} parts: {found}")
+            raise LookupError(f"parameter {name!r} matches {len(found)} groups of PARTS: {found}")
         counts[found[0]] += n
     return dict(counts)

@@ -1,7 +1,6 @@
-"""Writing an answer step by step: at each output position what was there before, what the model thinks comes next, and
-where each head looks to think so.
+"""Decoding step by step: the prefix, the next-token distribution and the attention weights.
 
-Shapes: L layers, H heads, S source, T target, V vocabulary; M the target so far.
+Shapes: L layers, H heads, S source, T target, V vocabulary; M positions of the prefix.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ CANDIDATES = 5
 class Step:
     """One output position of one sequence.
 
-    given        the tokens that the decoder is given here: SOS and what is written so far
-    candidates   the most likely next tokens with their probabilities, the likeliest first
-    chosen       the token that goes here: the model's own, or the right one when the answer is given
-    probability  the model's probability of it
-    right        the right token here; None where the right answer has ended
-    decoder_LHM  where each decoder self-attention head looks in what is given
-    cross_LHS    where each cross-attention head looks in the source
+    given         the decoder input up to here: SOS and the prefix
+    candidates    the most likely next tokens with their probabilities, the most likely first
+    chosen        the token at this position: the generated one, or the target if teacher-forced
+    probability   the model's probability of `chosen`
+    right         the target token here; None after the end of the target
+    decoder_LHM   decoder self-attention weights over the decoder input up to here
+    cross_LHS     cross-attention weights over the source
     """
 
     position: int
@@ -44,10 +43,12 @@ class Step:
 
 
 def forced_steps(family: EncoderDecoder, batch: Batch) -> list[Step]:
-    """The steps when the target, shifted right, is given, as in training: each is asked to continue the right answer.
+    """Return the steps of a teacher-forced pass.
+
+    As in training, the decoder input is the target, shifted right.
 
     Raises:
-        ValueError: unless the batch has one row.
+        ValueError: unless the batch has one sequence.
     """
     _one_row(batch)
     return _steps(record_forced(family, batch), _answer(batch), batch, temperature=0.0)
@@ -61,13 +62,15 @@ def free_steps(
     temperature: float = 0.0,
     seed: int = 0,
 ) -> list[Step]:
-    """The steps when the model goes on from what it wrote itself, until its EOS or `max_tokens`.
+    """Return the steps of free-running decoding, until EOS or `max_tokens`.
 
-    Temperature 0 takes the likeliest token (greedy); above 0 tokens are drawn, by the same seed the same, and the
-    probabilities shown are softmax(logits / temperature), those they are drawn from.
+    Temperature 0 is greedy decoding. A temperature above 0 samples the tokens; equal seeds give
+    equal samples. The probabilities are then softmax(logits / temperature), the distribution that
+    the tokens are sampled from.
 
     Raises:
-        ValueError: unless the batch has one row; for a negative temperature, or more tokens than there are positions.
+        ValueError: unless the batch has one sequence; for a negative temperature, or more tokens
+            than the model has positions.
     """
     _one_row(batch)
     recording, written_BT = record_free(
@@ -79,19 +82,19 @@ def free_steps(
 def recorded_steps(
     recording: Recording, written_BT: Tensor, batch: Batch, temperature: float = 0.0
 ) -> list[Step]:
-    """The steps of an answer that `record_free` has recorded."""
+    """Return the steps of a decoding that `record_free` recorded."""
     return _steps(recording, written_BT[0].tolist(), batch, temperature)
 
 
 def _one_row(batch: Batch) -> None:
     if len(batch.source_BS) != 1:
         raise ValueError(
-            f"the batch has {len(batch.source_BS)} rows; steps are shown for one sequence at a time"
+            f"the batch has {len(batch.source_BS)} sequences; steps exist for one sequence at a time"
         )
 
 
 def _answer(batch: Batch) -> list[int]:
-    """The right answer to a batch of one row, EOS included."""
+    """Return the target of a batch of one sequence, with EOS."""
     return [token for token in batch.labels_BT[0].tolist() if token != PAD]
 
 

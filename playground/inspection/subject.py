@@ -1,4 +1,4 @@
-"""A model to look into, together with the task that says what its symbols are and what would be right.
+"""The model under inspection, with the task that defines its vocabulary and its targets.
 
 Shapes: B batch, S source, T target.
 """
@@ -23,21 +23,21 @@ from playground.training.checkpoint import load_model
 from playground.training.config import RunConfig, TaskConfig
 
 MAX_HELD_OUT_SETS = 8
-_held_out_sets: dict[
-    tuple[type[Task], TaskConfig, int], HeldOut
-] = {}  # every view needs one, and it takes 0.15 s to make
+# A cache, because every view needs a held-out set and building one takes 0.15 s.
+_held_out_sets: dict[tuple[type[Task], TaskConfig, int], HeldOut] = {}
 
 
 class NotInspectable(ValueError):
-    """A model or a sequence that cannot be looked into; the message says why and what can be."""
+    """An inspection that is not possible for this model or input; the message states what is."""
 
 
 @dataclass(frozen=True)
 class Question(Batch):
-    """A visitor's sequence as a batch of one row (source 1S, target 1T).
+    """A sequence entered by the user, as a batch of one example (source 1S, target 1T).
 
-    known    whether the target is the right answer. Where nobody knows that, as in a task of rows without this one, the model's own
-             stands in its place, so that there is something to be given to a decoder
+    known   whether the target is known. If it is not, for example because the user's dataset has no
+            pair with this source, the target holds the model's generated tokens, so that there is
+            a decoder input
     """
 
     known: bool
@@ -45,7 +45,7 @@ class Question(Batch):
 
 @dataclass(frozen=True)
 class Subject:
-    """A family in evaluation mode, the settings it was trained with, and its task."""
+    """A model in evaluation mode, its training configuration, and its task."""
 
     config: RunConfig
     model: Family
@@ -53,20 +53,22 @@ class Subject:
 
     @classmethod
     def of(cls, config: RunConfig, family: Family) -> Subject:
-        """A family that is at hand; it is put into evaluation mode, without dropout, and stays there."""
+        """Wrap a model; it is switched to evaluation mode, without dropout, and stays in it."""
         return cls(config, family.eval(), config.task.load())
 
     @property
     def family(self) -> EncoderDecoder:
-        """The encoder-decoder from scratch, whose parts can be taken out one by one.
+        """Return the encoder-decoder from scratch, whose components can be ablated.
 
         Raises:
-            NotInspectable: for another family; where it looks can be seen all the same.
+            NotInspectable: for another architecture, for which only attention weights are
+                available.
         """
         if not isinstance(self.model, Transformer):
             title = FAMILIES[self.config.family].title
             raise NotInspectable(
-                f"this view takes apart the transformer from scratch; of the family {title!r}, see the attention"
+                "this view needs the encoder-decoder transformer from scratch; for the architecture "
+                f"{title!r}, open the attention view"
             )
         return cast(EncoderDecoder, self.model)
 
@@ -75,32 +77,33 @@ class Subject:
         return next(self.model.parameters()).device
 
     def read(self, text: str) -> Question:
-        """A visitor's sequence with its right answer.
+        """Encode a sequence entered by the user, with its target.
 
         Raises:
-            UnknownSymbol: for what is no symbol of the task.
-            NotInspectable: for no symbols at all, or more than the model has positions for.
+            UnknownSymbol: for a symbol that is not in the task's vocabulary.
+            NotInspectable: for an empty sequence, or one with more symbols than the model has
+                positions.
         """
         vocabulary = self.task.vocabulary
         tokens = vocabulary.encode(text)
         if not tokens:
             raise NotInspectable(
-                f"there is no symbol in {text[:20]!r}; type a sequence of {vocabulary.describe()}, as in {self.task.question()}"
+                f"there is no symbol in {text[:20]!r}; type a sequence of "
+                f"{vocabulary.describe()}, as in {self.task.question()}"
             )
         if problem := self.task.problem(tokens):
             raise NotInspectable(problem)
         longest = self.model.config.max_positions - 1
         if max(len(tokens), self.task.answer_length(len(tokens))) > longest:
             raise NotInspectable(
-                f"that is {len(tokens)} symbols; this model has positions for {longest}, so type at most as many"
+                f"the sequence has {len(tokens)} symbols; this model has positions for {longest}, "
+                "so type at most as many"
             )
         source_BS = torch.tensor([[*tokens, EOS]], device=self.device)
         right = self.task.right(tokens)
         if right is None:
             written = self._solved(source_BS, self.longest_answer)
-            answer = written[
-                :-1
-            ]  # without its EOS; where it wrote none, the last symbol makes room for one
+            answer = written[:-1]  # drops EOS, or the last token, so that EOS fits below
         else:
             answer = right
         target_BT = torch.tensor([[SOS, *answer, EOS]], device=self.device)
@@ -109,7 +112,7 @@ class Subject:
         )
 
     def held_out(self, n: int) -> HeldOut:
-        """`n` held-out sequences of the lengths that the model was trained on, the same at every call."""
+        """Return `n` held-out sequences of the training lengths, the same at every call."""
         key = (type(self.task), self.config.task, n)
         found = _held_out_sets.get(key)
         if found is None:
@@ -123,20 +126,26 @@ class Subject:
 
     @property
     def longest_answer(self) -> int:
-        """Tokens of the longest right answer to a sequence of training, EOS included, as far as there are positions."""
+        """Return the maximum target length for training lengths, with EOS.
+
+        It is at most `max_positions`.
+        """
         return min(
             self.task.answer_length(self.config.task.max_length) + 1,
             self.model.config.max_positions,
         )
 
     def max_tokens(self, batch: Batch) -> int:
-        """How many tokens the answer to a sequence may take: `longest_answer`, or its right one and EOS where that is longer."""
+        """Return the maximum number of tokens to generate for a sequence.
+
+        It is `longest_answer`, or the length of the target with EOS if that is longer.
+        """
         return min(
             max(self.longest_answer, batch.labels_BT.shape[1]), self.model.config.max_positions
         )
 
     def written(self, batch: Batch) -> list[str]:
-        """The model's own answer to one sequence, its EOS included where it comes to one."""
+        """Generate the model's output for one sequence, with EOS if it generates one."""
         return self.names(self._solved(batch.source_BS, self.max_tokens(batch)))
 
     def _solved(self, source_BS: Tensor, max_tokens: int) -> list[int]:
@@ -144,15 +153,15 @@ class Subject:
         return tokens[: tokens.index(EOS) + 1] if EOS in tokens else tokens
 
     def names(self, tokens: list[int]) -> list[str]:
-        """Symbols, and the names of special tokens; one name for each token."""
+        """Return the name of each token: a symbol, or the name of a special token."""
         return [self.task.vocabulary.name(token) for token in tokens]
 
 
 def open_subject(folder: Path) -> Subject:
-    """The model of a checkpoint, ready to be looked into.
+    """Load the model of a checkpoint for inspection.
 
     Raises:
-        CheckpointError: for a checkpoint that cannot be used.
+        CheckpointError: for a checkpoint that cannot be loaded.
     """
     manifest, family = load_model(folder)
     return Subject.of(manifest.config, family)

@@ -1,12 +1,12 @@
-"""One sequence through the whole model: every stage with the tensor that it made, the formula, and the line of our code.
+"""A trace of one forward pass: every stage with its tensor, its formula, and its line of code.
 
-The tensors are those of a real pass: what the modules were given and what they returned. Only what a line computes on the
-way, the scores before and after the mask and the scaled symbol vectors, is computed again by the same expression. The lines
-of code are looked up in the functions themselves, so they are right as long as the code is there; a stage whose line is gone
-fails loudly.
+The tensors are the inputs and outputs of the modules in a real pass. Intermediate results of a
+module (the attention scores before and after the mask, the scaled token embeddings) are recomputed
+with the same expression. The lines of code are located in the source of the functions, so they
+follow every edit; a stage whose line is missing raises LookupError.
 
-Shapes: S source, T target, Q queries, M memory, H heads, K numbers a head, D d_model, F d_ff, V vocabulary; one sequence
-has no batch dimension.
+Shapes: S source, T target, Q queries, M memory, H heads, K head size, D d_model, F d_ff,
+V vocabulary; there is no batch dimension for one sequence.
 """
 
 from __future__ import annotations
@@ -34,24 +34,36 @@ from playground.tasks.task import Batch
 from .components import ATTENTION, Call, Component, watched
 from .subject import NotInspectable
 
-ACTIVATIONS = {  # what stands between the two products of the feed-forward network
+# The activation of the feed-forward network: its name and formula.
+ACTIVATIONS = {
     "relu": ("ReLU", "a = max(0, a)"),
-    "gelu": ("GELU", "a = a · P(a standard normal number ≤ a)"),
+    "gelu": ("GELU", "a = a · P(standard normal variable ≤ a)"),
     "swiglu": ("SwiGLU", "a = g · sigmoid(g) · a"),
 }
-BIASES: dict[str, tuple[type[Relation], str]] = {  # what positions add to the scores
-    "alibi": (Alibi, "distance = -slope of the head · |place of the query - place of the key|"),
-    "t5": (Buckets, "distance = a learned number for the head and the bucket of the distance"),
+# The position bias that is added to the attention scores: its class and formula.
+BIASES: dict[str, tuple[type[Relation], str]] = {
+    "alibi": (Alibi, "distance = -slope of the head · |query position - key position|"),
+    "t5": (Buckets, "distance = learned bias of the head for the bucket of the distance"),
 }
 AXES = {
-    "S": "source", "T": "target", "Q": "query", "M": "memory", "H": "head", "K": "size of a head", "D": "d_model", "F": "d_ff",
+    "S": "source",
+    "T": "target",
+    "Q": "query",
+    "M": "memory",
+    "H": "head",
+    "K": "head size",
+    "D": "d_model",
+    "F": "d_ff",
     "V": "vocabulary",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
 class Code:
-    """A line of this project's source: the file from the project's folder on, the line's number from 1, and its text."""
+    """A line of this project's source code.
+
+    `file` is relative to the project's folder, and `line` counts from 1.
+    """
 
     file: str
     line: int
@@ -60,7 +72,10 @@ class Code:
 
 @dataclass(frozen=True)
 class Stage:
-    """One tensor on the way. `shape` has a letter for each of its dimensions (see AXES); `block` is the part of the model."""
+    """One tensor of the forward pass.
+
+    `shape` has one letter per dimension (see `AXES`); `block` is the part of the model.
+    """
 
     block: str
     name: str
@@ -71,15 +86,17 @@ class Stage:
 
     @property
     def size(self) -> str:
-        """The shape in letters and numbers: "H Q M = 4 × 6 × 6"."""
+        """Return the shape in letters and numbers: "H Q M = 4 × 6 × 6"."""
         return f"{' '.join(self.shape)} = {' × '.join(map(str, self.tensor.shape))}"
 
 
 @dataclass(frozen=True)
 class DotProduct:
-    """How one score came about: score = (products_K summed up) / root + bias, and whether the mask lets it through. The bias is
-    what ALiBi or T5's relative positions add for the distance; None where nothing is added. Queries and keys are turned already,
-    where positions are told by turning them."""
+    """The computation of one attention score: score = sum(products_K) / root + bias.
+
+    The bias is that of ALiBi or T5 for the distance, or None. With RoPE, the query and the key are
+    already rotated. `may_look` is false if the mask blocks the score.
+    """
 
     query_K: Tensor
     key_K: Tensor
@@ -92,8 +109,16 @@ class DotProduct:
 
 @dataclass(frozen=True)
 class _Meeting:
-    """What meets in one attention, for every head: queries and keys as they were projected and as the scores see them (turned by
-    their positions, if positions are told so), values, what is added to the scores, and who may look at whom."""
+    """The inputs of one attention, for every head.
+
+    projected_HQK   queries before the rotation of RoPE
+    made_HMK        keys before the rotation of RoPE
+    query_HQK       queries of the scores
+    key_HMK         keys of the scores
+    value_HMK       values
+    bias_HQM        position bias of the scores, or None
+    may_look_QM     attention mask, True = may attend
+    """
 
     projected_HQK: Tensor
     made_HMK: Tensor
@@ -106,7 +131,10 @@ class _Meeting:
 
 @dataclass(frozen=True)
 class WeightedSum:
-    """How one head's output at one position came about: result_K is the sum of the rows of terms_MK, weight times value."""
+    """One head's output at one position: the weighted sum of the values.
+
+    `result_K` is the sum of the rows of `terms_MK`, each a weight times a value.
+    """
 
     weights_M: Tensor
     values_MK: Tensor
@@ -115,7 +143,9 @@ class WeightedSum:
 
 
 class Walk:
-    """All stages of one pass in order; `source` and `given` are the tokens along the axes.
+    """All stages of one forward pass in order.
+
+    `source` and `given` are the tokens of the source and of the decoder input.
 
     Raises:
         NotInspectable: for a batch of several sequences.
@@ -124,7 +154,8 @@ class Walk:
     def __init__(self, model: Transformer, batch: Batch) -> None:
         if len(batch.source_BS) != 1:
             raise NotInspectable(
-                f"the batch has {len(batch.source_BS)} rows; one walks through with one sequence at a time"
+                f"the batch has {len(batch.source_BS)} sequences; a trace takes one sequence at a "
+                "time"
             )
         self.model = model
         self.source, self.given = batch.source_BS[0].tolist(), batch.decoder_input_BT[0].tolist()
@@ -134,14 +165,22 @@ class Walk:
             self.stages = list(self._walk())
 
     def stage(self, block: str, name: str) -> Stage:
-        """One stage by its names. Raises KeyError for one that there is not."""
+        """Return a stage by its names.
+
+        Raises:
+            KeyError: for a stage that the model does not have.
+        """
         for each in self.stages:
             if (each.block, each.name) == (block, name):
                 return each
-        raise KeyError(f"there is no stage {name!r} of {block!r}")
+        raise KeyError(f"there is no stage {name!r} in the block {block!r}")
 
     def score(self, head: Component, query: int, memory: int) -> DotProduct:
-        """Any score as the dot product that made it. Raises IndexError outside of the sequence."""
+        """Return an attention score as a dot product.
+
+        Raises:
+            IndexError: for a position outside of the sequence.
+        """
         found = self._attention(head)
         query_K, key_K = found.query_HQK[head.head, query], found.key_HMK[head.head, memory]
         root = math.sqrt(len(query_K))
@@ -153,7 +192,11 @@ class Walk:
         )
 
     def mix(self, head: Component, query: int) -> WeightedSum:
-        """Any head's output at one position as the weighted sum that it is. Raises IndexError outside of the sequence."""
+        """Return a head's output at one position as a weighted sum.
+
+        Raises:
+            IndexError: for a position outside of the sequence.
+        """
         weights_M = self._call(head.module).result[1][0, head.head, query]
         values_MK = self._attention(head).value_HMK[head.head]
         terms_MK = weights_M[:, None] * values_MK
@@ -172,7 +215,7 @@ class Walk:
     @torch.no_grad()
     def _attention(self, part: Component) -> _Meeting:
         if part.kind not in ATTENTION or part.module not in self._calls:
-            raise NotInspectable(f"there is no {part.name} in this model")
+            raise NotInspectable(f"this model has no {part.name}; choose one of its heads")
         attention = cast(MultiHeadAttention, self.model.get_submodule(part.module))
         _, key_BGMK, value_BGMK, may_look = self._call(part.module).given
         projected_BHQK = attention.split_heads(
@@ -232,7 +275,7 @@ class Walk:
         yield Stage(
             "output",
             "probabilities",
-            "p(v) = exp(logit_v) / sum over all symbols of exp(logit)",
+            "p(v) = exp(logit_v) / sum over all tokens of exp(logit)",
             "TV",
             log_BTV[0].exp(),
             code,
@@ -261,7 +304,7 @@ class Walk:
         yield Stage(
             block,
             "sum",
-            "x = symbols + positions",
+            "x = token embeddings + position vectors",
             f"{letter}D",
             self._call(f"{side}_embedding").result[0],
             code,
@@ -281,7 +324,7 @@ class Walk:
         )
 
     def _sum_before(self, layer: str, part: str) -> Tensor:
-        """What a sublayer of a layer was given, before its norm if that stands first: XD, the result of the sublayer before."""
+        """Return the input of a sublayer (XD), before its norm in a pre-norm model."""
         if self.model.config.norm == "pre":
             return self._call(f"{layer}.around_{part}.norm").given[0][0]
         return self._call(f"{layer}.{part}").given[0][0]
@@ -289,7 +332,10 @@ class Walk:
     def _sublayer(
         self, layer: str, part: str, component: Component, end_XD: Tensor
     ) -> Iterator[Stage]:
-        """What stands around every sublayer, and the sublayer; `end_XD` is what the next one is given."""
+        """Yield the stages of a sublayer with its norm and residual connection.
+
+        `end_XD` is the input of the next sublayer.
+        """
         pre, letter = self.model.config.norm == "pre", component.side[0].upper()
         norm = self._call(f"{layer}.around_{part}.norm")
         shape = f"{letter}D"
@@ -305,7 +351,7 @@ class Walk:
         yield Stage(
             component.name,
             "residual",
-            "x = x + result",
+            "x = x + output",
             shape,
             end_XD if pre else norm.given[0][0],
             code,
@@ -348,14 +394,14 @@ class Walk:
         yield Stage(
             component.name,
             "narrow",
-            "result = a W_2" + self._plus("b_2"),
+            "output = a W_2" + self._plus("b_2"),
             f"{letter}D",
             narrow.result[0],
             code,
         )
 
     def _heads(self, component: Component, pre: bool) -> Iterator[Stage]:
-        """Scaled dot-product attention, all heads at once."""
+        """Yield the stages of scaled dot-product attention, all heads at once."""
         block, across = component.name, component.kind == "cross"
         found = self._attention(component)
         _, weights_BHQM = self._call(component.module).result
@@ -366,11 +412,11 @@ class Walk:
         sharing = config.n_heads // config.key_value_heads
 
         def projection(given: str, letter: str) -> str:
-            shared = f", each for {sharing} heads" if sharing > 1 and letter != "Q" else ""
+            shared = f", each shared by {sharing} heads" if sharing > 1 and letter != "Q" else ""
             return (
                 f"{letter} = {given} W_{letter}"
                 + (f" + b_{letter}" if bias else "")
-                + ", cut into heads"
+                + ", split into heads"
                 + shared
             )
 
@@ -380,7 +426,7 @@ class Walk:
         yield Stage(block, "keys", projection(looked_at, "K"), "HMK", found.made_HMK, code)
         yield Stage(block, "values", projection(looked_at, "V"), "HMK", found.value_HMK, code)
         if config.positions == "rope" and not across:
-            formula = "pairs (i, i + K/2) turned by position · 10000^(-2i/K)"
+            formula = "pairs (i, i + K/2) rotated by position · 10000^(-2i/K)"
             code = line_of(turned, "torch.cat(")
             yield Stage(block, "turned queries", formula, "HQK", found.query_HQK, code)
             yield Stage(block, "turned keys", formula, "HMK", found.key_HMK, code)
@@ -390,7 +436,7 @@ class Walk:
         yield Stage(
             block,
             "scores",
-            "scores = Q Kᵀ / sqrt(size of a head)",
+            "scores = Q Kᵀ / sqrt(head size)",
             "HQM",
             scores_HQM,
             line_of(attend, "scores_BHQM = "),
@@ -411,16 +457,16 @@ class Walk:
             )
         if component.kind == "decoder":
             rule, code = (
-                "a position looks at itself and at its past",
+                "a position attends to itself and to earlier positions",
                 line_of(causal_mask, "tril()"),
             )
         else:
-            rule, code = "nobody looks at padding", line_of(padding_mask, "tokens_BM != 0")
-        yield Stage(block, "mask", f"true where one may look: {rule}", "QM", may_look_QM, code)
+            rule, code = "no query attends to padding", line_of(padding_mask, "tokens_BM != 0")
+        yield Stage(block, "mask", f"true = may attend: {rule}", "QM", may_look_QM, code)
         masked_HQM = scores_HQM.masked_fill(~may_look_QM, -torch.inf)
         code = line_of(attend, "masked_fill")
         yield Stage(
-            block, "masked scores", "-infinity where one may not look", "HQM", masked_HQM, code
+            block, "masked scores", "-infinity where the mask is false", "HQM", masked_HQM, code
         )
         yield Stage(
             block,
@@ -435,12 +481,12 @@ class Walk:
         yield Stage(
             block,
             "weighted sum",
-            "mix = weights V",
+            "weighted sum = weights V",
             "HQK",
             mix_HQK,
             line_of(attend, "weights_BHQM @ value_BHMK"),
         )
-        formula = "result = heads side by side, W_O" + (" + b_O" if bias else "")
+        formula = "output = concatenated heads W_O" + (" + b_O" if bias else "")
         code = line_of(MultiHeadAttention.forward, "self.output(mix_BQD)")
         yield Stage(
             block,
@@ -456,7 +502,10 @@ def _positions_formula(positions: str, side: str) -> str:
     if positions == "from-the-end" and side == "source":
         return "P[i], a learned vector for each position i, counted from the end"
     if positions == "randomised":
-        return "P[i · places / positions], learned vectors, evenly spread out of more than there are positions"
+        return (
+            "P[i · vectors / positions], learned vectors, evenly spaced in a table with more "
+            "vectors than positions"
+        )
     if positions != "sinusoidal":
         return "P[i], a learned vector for each position i"
     return "P[i, 2j] = sin(i / 10000^(2j/d_model)), P[i, 2j+1] = cos(i / 10000^(2j/d_model))"
@@ -464,16 +513,17 @@ def _positions_formula(positions: str, side: str) -> str:
 
 @cache
 def line_of(function: Callable[..., Any], fragment: str) -> Code:
-    """The one line of a function that holds `fragment`.
+    """Return the only line of a function that contains `fragment`.
 
     Raises:
-        LookupError: when no line of the function does, or several do.
+        LookupError: if no line of the function contains it, or several do.
     """
     lines, first = inspect.getsourcelines(function)
     found = [(first + i, line.strip()) for i, line in enumerate(lines) if fragment in line]
     if len(found) != 1:
         raise LookupError(
-            f"{function.__qualname__} has {len(found)} lines with {fragment!r}; the walk-through needs exactly one"
+            f"{function.__qualname__} has {len(found)} lines with {fragment!r}; the trace needs "
+            "exactly one"
         )
     root = Path(playground.__file__).resolve().parent.parent
     file = Path(inspect.getsourcefile(inspect.unwrap(function)) or "").resolve().relative_to(root)

@@ -218,7 +218,7 @@ def test_the_walk_down_to_a_single_number(page):
     expect(page.locator(".walk-name")).not_to_have_text(first)
     page.locator(".walk-steps button").nth(1).click()
     page.locator(".walk-list button", has_text=re.compile("^scores")).first.click()
-    expect(page.locator(".walk-formula")).to_contain_text("sqrt(size of a head)")
+    expect(page.locator(".walk-formula")).to_contain_text("sqrt(head size)")
     page.focus(".walk-map")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")

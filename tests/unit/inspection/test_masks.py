@@ -31,8 +31,8 @@ def test_scores_may_be_negative():
 @pytest.mark.parametrize(
     ("scores", "says"),
     [
-        ([], "enter 1 to 64 rows"),
-        ([[]], "enter 1 to 64 rows"),
+        ([], "type 1 to 64 rows"),
+        ([[]], "type 1 to 64 rows"),
         ([[1, 2], [1]], "equal length"),
         ([[1.0] * 65], "at most 64"),
         ([[1, float("nan")]], "not finite"),

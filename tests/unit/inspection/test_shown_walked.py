@@ -351,7 +351,7 @@ def test_the_typed_softmax_begins_with_the_published_rows():
 
 @pytest.mark.parametrize(
     ("typed", "says"),
-    [("7 x", "'x' is no number"), ("1 2\n3", "equal length"), ("", "enter 1 to 64 rows"), ("0 0", "only zeros"), ("1 nan", "not finite")],
+    [("7 x", "'x' is no number"), ("1 2\n3", "equal length"), ("", "type 1 to 64 rows"), ("0 0", "only zeros"), ("1 nan", "not finite")],
 )
 def test_invalid_softmax_scores_are_reported_and_the_rest_remains(typed, says):
     found = ask(random_subject(), "sizes", scores=typed)
@@ -379,7 +379,7 @@ def test_four_kinds_stand_side_by_side():
 def test_shapes_and_counts_cover_the_model_and_the_published_base():
     subject = random_subject()
     found = ask(subject, "sizes")
-    assert ["weights, all heads", "softmax(Q Kᵀ / sqrt(size of a head))", [4, 4, 4]] in found["shapes"]
+    assert ["weights, all heads", "softmax(Q Kᵀ / sqrt(head size))", [4, 4, 4]] in found["shapes"]
     assert sum(row[1] for row in found["parameters"]["rows"]) == sum(w.numel() for w in subject.family.parameters())
     base = ask(subject, "sizes", of="base")["parameters"]
     assert base["published"] == PUBLISHED_BASE

@@ -46,7 +46,7 @@ def test_the_parts_sum_to_the_model_whatever_its_choices(norm, share, tie, bias)
     assert sum(parts.values()) == config.parameter_count()
     assert (parts["attention, biases"] > 0) == bias
     assert (parts["final norms"] > 0) == (norm == "pre")
-    assert (parts["target symbols"] == 0) == share  # a table that serves both counts once
+    assert (parts["target token embedding"] == 0) == share  # a table that serves both counts once
     assert (parts["output layer"] == 13) == tie
     assert parts["norms in the layers"] == 3 * 5 * 2 * 64
 
@@ -61,15 +61,15 @@ def test_variant_parameter_counts_match_and_differences_have_reasons(part):
     parts = compare_with_torch(config)
     assert sum(count_parameters(config).values()) == sum(each.ours for each in parts) == config.parameter_count()
     assert [each.part for each in parts if bool(each.why) != (each.ours != each.torchs)] == []
-    assert (count_parameters(config)["relative positions"] > 0) == (part["positions"] == "t5")
+    assert (count_parameters(config)["relative position bias"] > 0) == (part["positions"] == "t5")
 
 
 def test_the_shape_table_shows_shared_keys_and_heads_of_other_sizes():
     shapes = {row.name: row.shape for row in attention_shapes(ModelConfig(n_heads=4, kv_heads=2, d_k=6, d_v=5), 7)}
     assert shapes == {
         "X": (7, 64), "W_Q": (24, 64), "W_K": (12, 64), "W_V": (10, 64), "Q": (7, 24), "Q, one head": (7, 6),
-        "K, all heads": (2, 7, 6), "V, all heads": (2, 7, 5), "weights, all heads": (4, 7, 7), "one head's result": (7, 5),
-        "concatenation": (7, 20), "W_O": (64, 20), "result": (7, 64),
+        "K, all heads": (2, 7, 6), "V, all heads": (2, 7, 5), "weights, all heads": (4, 7, 7), "output of one head": (7, 5),
+        "concatenation": (7, 20), "W_O": (64, 20), "output": (7, 64),
     }  # fmt: skip
 
 
@@ -77,7 +77,7 @@ def test_the_shape_table_is_that_of_the_model_at_hand():
     shapes = {row.name: row.shape for row in attention_shapes(ModelConfig(d_model=64, n_heads=4), 7)}
     assert shapes == {
         "X": (7, 64), "W_Q, W_K, W_V": (64, 64), "Q": (7, 64), "Q, one head": (7, 16), "K, V, all heads": (4, 7, 16),
-        "weights, all heads": (4, 7, 7), "one head's result": (7, 16), "concatenation": (7, 64), "W_O": (64, 64), "result": (7, 64),
+        "weights, all heads": (4, 7, 7), "output of one head": (7, 16), "concatenation": (7, 64), "W_O": (64, 64), "output": (7, 64),
     }  # fmt: skip
 
 

@@ -52,7 +52,7 @@ def test_other_architectures_have_attention_and_explain_other_views():
     told = show(subject, "attention", {"text": "3 1 4", "kind": "cross"})
     assert (told["kind"], told["kinds"], told["layers"], told["heads"]) == ("encoder", ["encoder"], 2, 4)
     assert told["rows"][:4] == ["3", "1", "4", "EOS"]
-    with pytest.raises(NotInspectable, match="takes apart the transformer from scratch; of the family 'Encoder only'"):
+    with pytest.raises(NotInspectable, match="needs the encoder-decoder transformer from scratch; for the architecture 'Encoder only'"):
         _ = subject.family
     for view in VIEWS:
         told = show(subject, view, {"text": "3 1 4"})
