@@ -271,7 +271,7 @@ function drawTensor(stage, chosen) {
     {
       weights: chosen.weights,
       rows: chosen.rows,
-      columns: chosen.axes[1].startsWith("numbers")
+      columns: chosen.axes[1].startsWith("dimensions")
         ? spaced(chosen.columns, $v("walk", ".walk-map"))
         : chosen.columns,
       possible: chosen.possible,
@@ -289,8 +289,8 @@ function drawTensor(stage, chosen) {
         " (row " +
         (r + 1) +
         "), " +
-        (chosen.axes[1].startsWith("numbers")
-          ? "number " + chosen.columns[k]
+        (chosen.axes[1].startsWith("dimensions")
+          ? "dimension " + chosen.columns[k]
           : chosen.columns[k] + " (column " + (k + 1) + ")") +
         ": " +
         (chosen.weights[r][k] === null ? "-infinity" : chosen.weights[r][k]) +
@@ -337,7 +337,7 @@ function drawOrigin(stage, chosen) {
     row +
     "), column " +
     (origin.column + 1) +
-    (chosen.axes[1].startsWith("numbers") ? "" : " (" + column + ")");
+    (chosen.axes[1].startsWith("dimensions") ? "" : " (" + column + ")");
   const equation = box.querySelector(".walk-equation"),
     parts = box.querySelector(".walk-parts"),
     terms = box.querySelector(".walk-terms"),

@@ -1,5 +1,7 @@
-"""What a page shows of a model, view by view, as plain numbers. A view is a function of a subject and a request; the request comes
-from anybody's browser and is read with care."""
+"""The views of the Inspect tab as plain data.
+
+A view is a function of a subject and a request. Requests are untrusted input and are validated.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +19,18 @@ from . import looking, proof, walked
 log = logging.getLogger(__name__)
 View = Callable[[Subject, dict[str, Any]], dict[str, Any]]
 VIEWS: dict[str, View] = {**looking.VIEWS, **proof.VIEWS, **walked.VIEWS}
-NEEDS_HISTORY = (
-    "heads-over-training",
-)  # `request["history"]` is {step: file of weights} for these
+# Views for which `request["history"]` is {step: file of weights}.
+NEEDS_HISTORY = ("heads-over-training",)
 
 
 def show(subject: Subject, view: object, request: dict[str, Any]) -> dict[str, Any]:
-    """One view's data; what is wrong with the request comes back as `error`.
+    """Return the data of a view, or an `error` for an invalid request.
 
-    Any other ValueError is a bug: it is logged, and the answer says that it is none of the visitor's mistakes.
+    Any other ValueError is a bug. It is logged, and the error states that the request is not the
+    cause.
     """
     if not isinstance(view, str) or view not in VIEWS:
-        return {"error": f"{str(view)[:40]!r} is no view; there are {', '.join(VIEWS)}"}
+        return {"error": f"{str(view)[:40]!r} is not a view; choose one of {', '.join(VIEWS)}"}
     try:
         return VIEWS[view](subject, request)
     except (UnknownSymbol, NotInspectable, CheckpointError, RowsError) as error:
@@ -36,5 +38,6 @@ def show(subject: Subject, view: object, request: dict[str, Any]) -> dict[str, A
     except ValueError:
         log.exception("view %s failed", view)
         return {
-            "error": f"the view {view!r} failed by a fault of the program, which its log describes; try another view or sequence"
+            "error": f"the view {view!r} failed by a fault of the program; the log has the details; "
+            "try another view or sequence"
         }

@@ -1,4 +1,4 @@
-"""Views that need no pass through the layers: positions and symbols, masks, and what the model and its attention weigh.
+"""Views of embeddings, masks, parameter counts and the memory of attention.
 
 Shapes: B batch, S source, H heads, Q queries, M memory, D d_model, P positions.
 """
@@ -39,35 +39,31 @@ from .looking import said
 from .origin import MOST_COLUMNS, MOST_ROWS
 from .request import numbers, one_of, plain, text, typed, whole
 
-WAVES = {
-    "50 x 64": (50, 64),
-    "200 x 64": (200, 64),
-    "100 x 128": (100, 128),
-}  # positions and d_model of the pictures of write-ups
+# The numbers of positions and d_model in the figures of tutorials.
+WAVES = {"50 x 64": (50, 64), "200 x 64": (200, 64), "100 x 128": (100, 128)}
 SENTENCES = ("The dog bit the man", "The man bit the dog")
-MOST_TOKENS = 32  # where several heatmaps stand side by side
+MOST_TOKENS = 32  # of a heatmap, if several are displayed side by side
 MOST_HEADS = 8
 PADDED_BY = 3
 
 
 def answered(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
-    """The model's own answer to the sequence and the right one, which the page shows beside it whatever the view."""
+    """Return the model's output for the sequence, and the target; every view has both."""
     batch = subject.read(text(request))
     return said(subject, batch, subject.written(batch))
 
 
 @torch.no_grad()
 def symbols(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
-    """What the model at hand knows before any attention, and what sine waves are in general."""
+    """Return the token embeddings and position vectors of the model, and sinusoidal positions."""
     side, picture = (
         one_of(request, "side", ("source", "target")),
         one_of(request, "waves", tuple(WAVES)),
     )
     names, _ = symbol_vectors(subject, side)
     wanted = typed(request, "symbol", 20, "")
-    symbol = (
-        wanted if wanted in names else subject.names([3])[0]
-    )  # the page may have shown another model before
+    # The page may have selected the token for another model.
+    symbol = wanted if wanted in names else subject.names([3])[0]
     n, width = WAVES[picture]
     waves_PD = sinusoid(n, width)
     dimensions = [0, 14, whole(request, "dimension", 0, width - 1, usual=30)]
@@ -123,25 +119,29 @@ def symbols(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _told_positions(subject: Subject, side: str) -> str:
-    """How this side is told where its symbols stand, in a sentence."""
-    inside = "No vector is added to a symbol: "
+    """Describe the position encoding of one side."""
+    inside = "The model adds no position vectors: "
     return {
         "learned": "learned in training",
-        "sinusoidal": "sine waves",
+        "sinusoidal": "sinusoidal",
         "from-the-end": "learned in training, and counted from the end (0 is EOS)"
         if side == "source"
         else "learned in training",
-        "randomised": "learned in training at places drawn at random; these are the ones taken now, evenly spread",
-        "rope": f"{inside}self-attention turns queries and keys by their places (RoPE). The walk-through shows it (turned queries).",
-        "alibi": f"{inside}self-attention lowers scores with the distance (ALiBi). The walk-through shows it (distance).",
-        "t5": f"{inside}self-attention adds to a score a learned number for the distance (T5). The walk-through shows it (distance).",
-        "none": f"{inside}this model is not told where symbols stand. The encoder reads a set; the decoder can still count what is "
-        "before it, because it only looks back.",
+        "randomised": "learned in training at randomly sampled positions; these are the evenly "
+        "spaced ones used at inference",
+        "rope": f"{inside}self-attention rotates queries and keys by their positions (RoPE). "
+        "Activations shows this as the stage “turned queries”.",
+        "alibi": f"{inside}self-attention subtracts a multiple of the distance from the scores "
+        "(ALiBi). Activations shows this as the stage “distance”.",
+        "t5": f"{inside}self-attention adds a learned bias for the distance to the scores (T5). "
+        "Activations shows this as the stage “distance”.",
+        "none": f"{inside}it has no position encoding. The encoder processes a set. The decoder can "
+        "still infer positions from its causal mask.",
     }[subject.family.config.positions]
 
 
 def _word_order(request: dict[str, Any]) -> dict[str, Any]:
-    """A mistake in what was typed stays with the field; the rest of the view does not depend on it."""
+    """Compare two sentences; an invalid sentence gives an error for this field only."""
     sentences = [
         typed(request, "first", 2000, SENTENCES[0]),
         typed(request, "second", 2000, SENTENCES[1]),
@@ -159,7 +159,7 @@ def _word_order(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def sizes(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
-    """Masks on this very sequence, four kinds of attention on it, and what the model and its attention weigh."""
+    """Return masks and four types of attention on the sequence, and the sizes of the model."""
     layer = min(whole(request, "layer", 0, 63), subject.family.config.n_layers - 1)
     which, measure = (
         one_of(request, "of", ("model", "base")),
@@ -203,7 +203,10 @@ def sizes(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
 
 @torch.no_grad()
 def _padded(subject: Subject, batch: Batch) -> dict[str, Any]:
-    """The sequence as it stands in a batch beside a longer one: its tokens, the mask, and what padding changes in the logits."""
+    """Return the sequence with padding, as in a batch with a longer one.
+
+    The result has its tokens, the padding mask, and the change of the logits by padding.
+    """
     room = subject.family.config.max_positions - batch.source_BS.shape[1]
     source_BS = nn.functional.pad(batch.source_BS, (0, min(PADDED_BY, room)), value=PAD)
     tokens = source_BS[0].tolist()
@@ -221,7 +224,10 @@ def _padded(subject: Subject, batch: Batch) -> dict[str, Any]:
 
 
 def _typed_softmax(request: dict[str, Any]) -> dict[str, Any]:
-    """Rows of scores as the visitor typed them, a row a line; what is wrong with them is said beside the field."""
+    """Return the softmax of the rows of scores that the user entered, one row per line.
+
+    Invalid scores give an error for this field only.
+    """
     usual = "\n".join(" ".join(map(str, row)) for row in cast(list[list[int]], PUBLISHED["scores"]))
     scores = typed(request, "scores", 3000, usual)
     lines = [line.replace(",", " ").split() for line in scores.replace(";", "\n").splitlines()]
@@ -247,12 +253,12 @@ def _number(word: str) -> float:
         return float(word)
     except ValueError:
         raise NotInspectable(
-            f"{word[:20]!r} is no number; type rows of scores such as 7 6 0 0 0"
+            f"{word[:20]!r} is not a number; type rows of scores such as 7 6 0 0 0"
         ) from None
 
 
 def _kinds(subject: Subject, batch: Batch, layer: int) -> list[dict[str, Any]]:
-    """Four kinds of attention, of the first tokens and heads where there are many."""
+    """Return four types of attention, cut to the first tokens and heads."""
     source = subject.names(batch.source_BS[0, :MOST_TOKENS].tolist())
     given = subject.names(batch.decoder_input_BT[0, :MOST_TOKENS].tolist())
     return [
@@ -273,7 +279,7 @@ def _kinds(subject: Subject, batch: Batch, layer: int) -> list[dict[str, Any]]:
 
 @cache
 def _measured(length: int) -> list[float] | None:
-    """Bytes and seconds, measured once in this process; None where that is too much to measure."""
+    """Measure bytes and seconds once per process; None for a length that is too long."""
     try:
         measured, seconds = measure_attention(length)
     except NotInspectable:

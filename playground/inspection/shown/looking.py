@@ -1,4 +1,4 @@
-"""Where heads look: all of them on one sequence, and step by step while an answer is written.
+"""Attention views: all heads on one sequence, and decoding step by step.
 
 Shapes: L layers, H heads, Q queries, M memory.
 """
@@ -22,17 +22,20 @@ from playground.tasks import EOS, SOS
 from playground.tasks.task import Batch
 
 WAYS = {
-    "own": "the model's own answer",
-    "right": "the right answer, given",
-    "drawn": "an answer drawn by chance",
+    "own": "free-running, greedy",
+    "right": "teacher-forced",
+    "drawn": "free-running, sampled",
 }
-HOTTEST = 5.0  # temperature
+HOTTEST = 5.0  # maximum temperature
 THOUSANDTHS = 1000
 
 
 def attention(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
-    """Every head of one kind of attention. `weights` holds LHQM thousandths as 16-bit numbers, little end first, in base64: many
-    heads on a long sequence are a million numbers."""
+    """Return the weights of every head of one type of attention.
+
+    `weights` is LHQM in thousandths, as little-endian 16-bit integers in base64, because many heads
+    on a long sequence can have a million weights.
+    """
     kind, way = (
         _one_of(request, "kind", ATTENTION, "cross"),
         _one_of(request, "way", tuple(WAYS), "own"),
@@ -66,10 +69,14 @@ def attention(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
 def _of_any_family(
     subject: Subject, request: dict[str, Any], kind: str, way: str
 ) -> dict[str, Any]:
-    """The same for a family whose parts we do not know: what it tells of one pass over its own answer, or over the right one."""
+    """Return `attention` for an architecture that records only its attention weights.
+
+    The weights are those of one pass over the model's output or over the target.
+    """
     if way == "drawn":
         raise NotInspectable(
-            "answers are drawn by chance with the transformer from scratch only; choose its own answer or the right one"
+            "only the encoder-decoder transformer from scratch supports sampling here; choose "
+            "free-running or teacher-forced"
         )
     question = subject.read(_text(request))
     written_BT = subject.model.solve(question.source_BS, subject.max_tokens(question))
@@ -81,7 +88,7 @@ def _of_any_family(
     kinds = [each for each in ("cross", "encoder", "decoder") if layers[each]]
     if not kinds:
         raise NotInspectable(
-            "this family attends to nothing: it carries what it has read in one vector"
+            "this architecture has no attention; it passes the input on as one vector"
         )
     kind = kind if kind in kinds else kinds[0]
     weights_LHQM = torch.stack([weights_BHQM[0] for weights_BHQM in layers[kind]])
@@ -104,7 +111,10 @@ def _of_any_family(
 
 
 def steps(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
-    """An answer position by position: what was there, what could come next, and where every head looks then (LHM, by step)."""
+    """Return the decoding steps.
+
+    Each has the prefix, the most likely next tokens, and the weights of every head (LHM).
+    """
     way, batch = _one_of(request, "way", tuple(WAYS), "own"), subject.read(_text(request))
     found: list[Step]
     if way == "right":
@@ -146,8 +156,11 @@ def steps(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
 def _recorded(
     subject: Subject, batch: Question, request: dict[str, Any], way: str
 ) -> tuple[Recording, list[str], list[str]]:
-    """A pass, the names of what stands at each output position, and those of what the model wrote: the same, unless it was given the
-    right answer."""
+    """Record a pass.
+
+    Returns the recording, the token names of the output positions, and those of the model's output.
+    Both are the same unless the pass is teacher-forced.
+    """
     if way == "right":
         return (
             record_forced(subject.family, _known(batch)),
@@ -162,25 +175,35 @@ def _recorded(
 
 
 def _known(batch: Question) -> Question:
-    """Raises NotInspectable where there is no right answer to be given."""
+    """Return the batch.
+
+    Raises:
+        NotInspectable: if its target is unknown.
+    """
     if not batch.known:
         raise NotInspectable(
-            "nobody knows the right answer: no row that is kept here has this source; choose the model's own answer"
+            "the target is unknown: the dataset has no pair with this source; choose free-running"
         )
     return batch
 
 
 def said(subject: Subject, batch: Question, written: list[str]) -> dict[str, Any]:
-    """What stands beside the sequence in every view: what the model wrote, and what would be right; None where nobody knows that."""
+    """Return the fields that every view has: the model's output, the target, and a note.
+
+    The target is None if it is unknown.
+    """
     low, high = subject.config.task.min_length, subject.config.task.max_length
     n = batch.source_BS.shape[1] - 1
     notes = (
         []
         if low <= n <= high
-        else [f"{n} symbols: it was trained on {low if low == high else f'{low} to {high}'} only"]
+        else [
+            f"the sequence has {n} symbols; the model was trained on "
+            f"{low if low == high else f'{low} to {high}'} only"
+        ]
     )
     if not batch.known:
-        notes.append("whether this is right is not known: no row that is kept here has this source")
+        notes.append("the target is unknown: the dataset has no pair with this source")
     return {
         "written": written,
         "answer": subject.names(batch.labels_BT[0].tolist()) if batch.known else None,
@@ -198,10 +221,11 @@ def _chance(request: dict[str, Any], way: str) -> dict[str, Any]:
         or not 0 < temperature <= HOTTEST
     ):
         raise NotInspectable(
-            f"temperature is {str(temperature)[:20]}; it must be a number above 0 and up to {HOTTEST:g}"
+            f"temperature is {str(temperature)[:20]}; it must be a number above 0 and at most "
+            f"{HOTTEST:g}"
         )
     if type(seed) is not int or not 0 <= seed < 2**31:
-        raise NotInspectable(f"seed is {str(seed)[:20]}; it must be a whole number from 0 on")
+        raise NotInspectable(f"seed is {str(seed)[:20]}; it must be a whole number, at least 0")
     return {"temperature": float(temperature), "seed": seed}
 
 
@@ -220,7 +244,7 @@ def _one_of(request: dict[str, Any], name: str, choices: tuple[str, ...], usual:
 
 
 def packed(weights: Tensor) -> str:
-    """Weights from 0 to 1 in thousandths, two bytes each, as base64."""
+    """Encode weights from 0 to 1 as thousandths, two bytes each, in base64."""
     return base64.b64encode(
         (THOUSANDTHS * weights).round().to(torch.int16).numpy().astype("<i2").tobytes()
     ).decode()

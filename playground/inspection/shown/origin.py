@@ -1,6 +1,7 @@
-"""Where any single number of the walk-through comes from.
+"""The computation of any single number of a trace.
 
-Shapes: S source, T target, H heads, Q queries, M memory, K numbers a head, D d_model, F d_ff, V vocabulary, X any of these.
+Shapes: S source, T target, H heads, Q queries, M memory, K head size, D d_model, F d_ff,
+V vocabulary, X any of these.
 """
 
 from __future__ import annotations
@@ -23,11 +24,14 @@ from playground.models.rotary import Rotary
 
 from .request import numbers, plain
 
-MOST_ROWS, MOST_COLUMNS = 80, 128  # of a tensor on show
+MOST_ROWS, MOST_COLUMNS = 80, 128  # of a displayed tensor
 
 
 class Origin:
-    """Where the numbers of one stage come from: weights of the model, and tensors of earlier stages of the walk."""
+    """The computation of the numbers of one stage.
+
+    It uses weights of the model, and tensors of earlier stages of the trace.
+    """
 
     def __init__(self, subject: Subject, path: Walk, at: int) -> None:
         self.subject, self.path, self.at = subject, path, at
@@ -44,6 +48,7 @@ class Origin:
         self.part = next((part for part in kinds if part.name == self.stage.block), None)
 
     def of(self, head: int, row: int, column: int) -> dict[str, Any]:
+        """Return the computation of one number of the stage; see `walk_cell` for the fields."""
         name, table = self.stage.name, self.stage.tensor
         value = float((table[head] if self.stage.shape.startswith("H") else table)[row, column])
         if name in ("scores", "scores and distance", "masked scores"):
@@ -52,10 +57,10 @@ class Origin:
             scores_M = self._same("masked scores")[head, row]
             exp_M = (scores_M - scores_M.max()).exp()
             exponents = [
-                ["exp(score − largest of the row)", float(exp_M[column])],
-                ["sum of these over the row", float(exp_M.sum())],
+                ["exp(score − maximum of the row)", float(exp_M[column])],
+                ["sum of the exponentials over the row", float(exp_M.sum())],
             ]
-            return _parts("exp(score − largest) / sum", exponents, value) | {
+            return _parts("exp(score − maximum) / sum", exponents, value) | {
                 "score": self._score(head, row, column, "masked scores")
             }
         if name == "weighted sum":
@@ -79,19 +84,19 @@ class Origin:
         return Component(self.part.kind, self.part.layer, head)
 
     def _same(self, name: str) -> Tensor:
-        """Another stage's tensor of the same block."""
+        """Return the tensor of another stage of the same block."""
         return self.path.stage(self.stage.block, name).tensor
 
     def _given(self) -> Tensor:
-        """What the block was given: the last tensor before it."""
+        """Return the input of the block: the last tensor before it."""
         return self.path.stages[self.begins - 1].tensor
 
     def _asked(self) -> Tensor:
-        """What the sublayer was given, after its norm if that stands first."""
+        """Return the input of the sublayer, after its norm in a pre-norm model."""
         return self._same("norm") if self.config.norm == "pre" else self._given()
 
     def _memory(self) -> Tensor:
-        """What the encoder ends with: the tensor before the target comes in."""
+        """Return the output of the encoder: the tensor before the target embedding."""
         begins = next(
             i for i, stage in enumerate(self.path.stages) if stage.block == "target embedding"
         )
@@ -119,7 +124,7 @@ class Origin:
         return told | {"may_look": found.may_look}
 
     def _turned(self, head: int, row: int, column: int, value: float) -> dict[str, Any]:
-        """RoPE: a number and its partner half a vector away, turned by the angle of their pair at this place."""
+        """RoPE: rotate a pair of numbers, half a vector apart, by its angle at this position."""
         attention, before_K = (
             self._attention(),
             self._same(self.stage.name.removeprefix("turned "))[head, row],
@@ -136,22 +141,22 @@ class Origin:
         return _parts("second · cosine + first · sine", [first, second, *turn], value)
 
     def _distance(self, head: int, row: int, column: int, value: float) -> dict[str, Any]:
-        """What ALiBi or T5 add to a score for how far apart two tokens stand."""
+        """Return the position bias of ALiBi or T5 for the distance of two tokens."""
         relation, table_HQM = self._attention().relation, self.stage.tensor
         if isinstance(relation, Alibi):
             slope = float(relation.slopes(table_HQM.device)[head])
             return _parts(
-                "−slope · places apart",
-                [["slope of this head", slope], ["places apart", abs(column - row)]],
+                "−slope · distance",
+                [["slope of this head", slope], ["distance in positions", abs(column - row)]],
                 value,
             )
         offset = column - row
         number = int(bucket(torch.tensor([[offset]]), cast(Buckets, relation).causal))
-        parts = [["places to the right", offset], ["bucket of this distance", number]]
-        return _parts("learned, for this head and this bucket", parts, value)
+        parts = [["positions to the right", offset], ["bucket of this distance", number]]
+        return _parts("learned bias of this head for this bucket", parts, value)
 
     def _projected(self, head: int, row: int, column: int, value: float) -> dict[str, Any]:
-        """A number of a linear layer: the vector that came in times the layer's row for that number."""
+        """Return an output of a linear layer: its input times the weight row of that output."""
         name = self.stage.name
         if name == "logits":
             layer, given_XD, out = self.family.output, self.path.stages[self.at - 1].tensor, column
@@ -165,20 +170,19 @@ class Origin:
                 if self.part and self.part.kind == "cross" and name != "queries"
                 else self._asked()
             )
+            # Several heads may share the keys and values of one head.
             own = (
                 head
                 if name == "queries"
                 else head * self.config.key_value_heads // self.config.n_heads
-            )  # heads may share
+            )
             out = (
                 own * self.stage.tensor.shape[-1]
                 + column
                 + (self._attention().sizes[0] if name == "values" else 0)
             )
         bias = None if layer.bias is None else float(layer.bias[out])
-        return _product(
-            given_XD[row], layer.weight[out], ["what came in", "weights"], value, bias=bias
-        )
+        return _product(given_XD[row], layer.weight[out], ["input", "weights"], value, bias=bias)
 
     def _layer(self, inside: str) -> nn.Linear:
         assert self.part is not None
@@ -189,7 +193,7 @@ class Origin:
         return cast(MultiHeadAttention, self.family.get_submodule(self.part.module))
 
     def _joined(self, row: int, column: int) -> dict[str, Any]:
-        """The heads' mixes, each through its own columns of the output projection, and the bias, which is nobody's."""
+        """Return the head outputs, each times its columns of the output projection, and the bias."""
         layer, mix_HK = self._layer(".output"), self._same("weighted sum")[:, row]
         weight_HDK = layer.weight.unflatten(1, (self.config.n_heads, -1)).transpose(0, 1)
         terms_XD = torch.einsum("hk,hdk->hd", mix_HK, weight_HDK)
@@ -209,31 +213,31 @@ class Origin:
             given_D = (self._given() if self.config.norm == "pre" else self._same("residual"))[row]
         x, gain = (
             ["x", float(given_D[column])],
-            ["gain, learned", float(cast(nn.LayerNorm | RMSNorm, norm).weight[column])],
+            ["weight, learned", float(cast(nn.LayerNorm | RMSNorm, norm).weight[column])],
         )
         if isinstance(norm, RMSNorm):
-            root = ["root of the mean square", float((given_D.pow(2).mean() + EPSILON).sqrt())]
-            return _parts("x / root · gain", [x, root, gain], value)
+            root = ["root mean square", float((given_D.pow(2).mean() + EPSILON).sqrt())]
+            return _parts("x / RMS · weight", [x, root, gain], value)
         mean = ["mean of the vector", float(given_D.mean())]
         deviation = [
-            "its standard deviation",
+            "standard deviation of the vector",
             float((given_D.var(unbiased=False) + EPSILON).sqrt()),
         ]
         if not self.config.bias:
-            return _parts("(x − mean) / deviation · gain", [x, mean, deviation, gain], value)
-        shift = ["shift, learned", float(cast(nn.LayerNorm, norm).bias[column])]
+            return _parts("(x − mean) / deviation · weight", [x, mean, deviation, gain], value)
+        shift = ["bias, learned", float(cast(nn.LayerNorm, norm).bias[column])]
         return _parts(
-            "(x − mean) / deviation · gain + shift", [x, mean, deviation, gain, shift], value
+            "(x − mean) / deviation · weight + bias", [x, mean, deviation, gain, shift], value
         )
 
     def _pointwise(self, row: int, column: int, value: float) -> dict[str, Any]:
-        """Stages in which a number is made of a few others."""
+        """Return a number that depends on a few other numbers."""
         name, block = self.stage.name, self.stage.block
         if name == "residual":
             result = self._same("narrow" if "feed-forward" in block else "output projection")
             return _parts(
-                "x + result",
-                [["x", float(self._given()[row, column])], ["result", float(result[row, column])]],
+                "x + output",
+                [["x", float(self._given()[row, column])], ["output", float(result[row, column])]],
                 value,
             )
         if name == "ReLU":
@@ -242,10 +246,10 @@ class Origin:
             a = self._same("widen")[row, column]
             if name == "GELU":
                 below = [
-                    "chance that a standard normal number is below a",
+                    "P(standard normal variable ≤ a)",
                     float(torch.special.ndtr(a)),
                 ]
-                return _parts("a · chance", [["a", float(a)], below], value)
+                return _parts("a · probability", [["a", float(a)], below], value)
             g = self._same("gate")[row, column]
             return _parts(
                 "g · sigmoid(g) · a",
@@ -256,18 +260,18 @@ class Origin:
             logits_V = self.path.stage("output", "logits").tensor[row]
             exp_V = (logits_V - logits_V.max()).exp()
             parts = [
-                ["exp(logit − largest of the row)", float(exp_V[column])],
-                ["sum of these over all symbols", float(exp_V.sum())],
+                ["exp(logit − maximum of the row)", float(exp_V[column])],
+                ["sum of the exponentials over all tokens", float(exp_V.sum())],
             ]
-            return _parts("exp(logit − largest) / sum", parts, value)
+            return _parts("exp(logit − maximum) / sum", parts, value)
         if name == "mask":
             if block.startswith("decoder"):
                 return _parts(
                     "1 where column ≤ row", [["row", row + 1], ["column", column + 1]], value
                 )
             return _parts(
-                "1 where the token is not PAD, which is 0",
-                [["token number", self.path.source[column]]],
+                "1 where the token is not PAD (id 0)",
+                [["token id", self.path.source[column]]],
                 value,
             )
         embedding = cast(Embedding, self.family.get_submodule(block.replace(" ", "_")))
@@ -276,16 +280,18 @@ class Origin:
             parts = [
                 [each, float(self._same(each)[row, column])] for each in ("symbols", "positions")
             ]
-            return _parts("symbol + position", parts, value)
+            return _parts("token embedding + position vector", parts, value)
         if name == "symbols":
             learned = ["E, learned", float(embedding.tokens.weight[token, column])]
-            return _parts("E · root", [learned, ["root of d_model", embedding.scale]], value)
+            return _parts(
+                "E · scale", [learned, ["scale: square root of d_model", embedding.scale]], value
+            )
         if self.config.positions != "sinusoidal":
             tokens = self.path.source if block.startswith("source") else self.path.given
             at = embedding.rows(torch.tensor([tokens]))
             place = row if isinstance(at, slice) else int(at.flatten()[row])
             return _parts(
-                "learned, read from the table of positions",
+                "learned, a row of the position table",
                 [["row of the table, from 0", place]],
                 value,
             )
@@ -308,7 +314,7 @@ def _product(
     root: float | None = None,
     bias: float | None = None,
 ) -> dict[str, Any]:
-    """A dot product; of very many terms the largest are shown."""
+    """Return a dot product; only its largest terms if there are very many."""
     products = left * right
     keep = products.abs().argsort(descending=True)[:MOST_COLUMNS].sort().values
     return {
@@ -329,7 +335,11 @@ def _product(
 def _mixed(
     terms: Tensor, result: Tensor, column: int, names: list[str], weights: Tensor | None = None
 ) -> dict[str, Any]:
-    """Rows and their sum; of very many rows those behind the first ones are one row, so that what is shown adds up."""
+    """Return rows and their sum.
+
+    If there are very many rows, the last ones are merged into one, so that the displayed rows add
+    up to the result.
+    """
     others = max(0, len(terms) - MOST_ROWS)
     if others:
         names = [*names[:MOST_ROWS], f"the other {others}"]
@@ -360,10 +370,12 @@ def _parts(equation: str, parts: list[list[Any]], value: float) -> dict[str, Any
 
 
 def asks_source(block: str) -> bool:
+    """Return whether the queries of a block are source positions."""
     return block.startswith(("encoder", "source"))
 
 
 def labels(subject: Subject, path: Walk, block: str, letter: str, n: int) -> list[str]:
+    """Return the labels of a tensor dimension of size `n`, which `letter` names."""
     if letter == "V":
         return subject.names(list(range(n)))
     if letter in "KDF":

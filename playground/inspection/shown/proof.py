@@ -1,5 +1,6 @@
-"""What heads are for, and the proof: scores of every head, what is lost without a part, which head carries a symbol, and what
-each layer and each part says. What is measured on held-out sequences takes no notice of the visitor's own.
+"""Views of head scores, ablation, activation patching, the logit lens and logit attribution.
+
+Results on held-out sequences do not depend on the sequence that the user entered.
 
 Shapes: L layers, B batch, T target, V vocabulary.
 """
@@ -29,17 +30,18 @@ from .request import text as text_of
 
 SETS = ("single", "groups", "keep")
 MOST_STEPS, FEWEST_STEPS = 24, 6
-PATIENCE = 60.0  # seconds that a large model may take; what would take longer is measured on less, and says so
-SHORT_PATIENCE = 2.0  # likewise, where somebody waits for an answer
+PATIENCE = 60.0  # seconds; a large model is measured on fewer sequences, and the result says so
+SHORT_PATIENCE = 2.0  # seconds, for interactive requests
 FEWEST = 32  # sequences
 CANDIDATES = 3
-SPARE = 0.02  # of exact match: a part whose loss costs less than this can be missed
-CLEARLY_MORE = 0.1  # of exact match: parts that cost so much more together than one by one stand in for each other
-LEARNED = 0.5  # exact match, below which a model has little to lose
+SPARE = 0.02  # a smaller drop of exact match is negligible
+# Components are redundant if their joint drop exceeds the sum of the single drops by this.
+CLEARLY_MORE = 0.1
+LEARNED = 0.5  # below this exact match, a drop of exact match is not informative
 
 
 def head_scores(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
-    """Every head's scores over held-out sequences, and in words what it looks like most."""
+    """Return the scores of every head over held-out sequences, and a description of each."""
     batch = subject.held_out(scoring.SEQUENCES).batch
     rows = [
         {
@@ -64,16 +66,17 @@ def head_scores(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def heads_over_training(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
-    """The same scores at up to MOST_STEPS steps of the run (fewer of a model that takes long), close together early on, where
-    most of it happens.
+    """Return the scores at up to `MOST_STEPS` training steps, or fewer for a slow model.
+
+    The steps are log-spaced, because most changes happen early.
 
     Raises:
-        NotInspectable: for a model of which no earlier weights are kept.
+        NotInspectable: for a model without stored weights of earlier steps.
     """
     history: Mapping[int, Path] = request.get("history") or {}
     if len(history) < 2:
         raise NotInspectable(
-            "only runs keep the weights of earlier steps; this model has just the ones it has now"
+            "only runs store the weights of earlier steps; this model has only its current weights"
         )
     batch = subject.held_out(scoring.SEQUENCES).batch
     scoring.score_heads_on(subject, batch)
@@ -107,7 +110,10 @@ def heads_over_training(subject: Subject, request: dict[str, Any]) -> dict[str, 
 
 
 def log_spaced(steps: list[int], most: int) -> list[int]:
-    """At most so many of the steps (in order), the first and the last among them, about evenly spaced in log(1 + step)."""
+    """Select at most `most` of the sorted steps, about evenly spaced in log(1 + step).
+
+    The first and the last step are always included.
+    """
     if len(steps) <= most:
         return steps
     low, high = steps[0] + 1, steps[-1] + 1
@@ -120,8 +126,11 @@ def log_spaced(steps: list[int], most: int) -> list[int]:
 
 
 def away(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
-    """What the model scores without each single part, without each group, or with one head or group of heads kept, on the same
-    held-out sequences; the largest loss first (kept: the smallest), and a sentence on what that means."""
+    """Return the scores of an ablation on the same held-out sequences, with a summary.
+
+    The `set` is each single component, each group, or keeping only one head or one group of heads.
+    The largest drop is first (keep only: the smallest).
+    """
     how, which = one_of(request, "how", WAYS), one_of(request, "set", SETS)
     config = subject.family.config
     passes = (
@@ -160,9 +169,9 @@ def away(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def affordable_sequences(subject: Subject, passes: int, seconds: float) -> int:
-    """SEQUENCES, or fewer (FEWEST at least) where so many passes of the model over them would take longer than that.
+    """Return how many sequences allow `passes` passes of the model within `seconds`.
 
-    The first pass is not timed: it prepares what later passes find ready.
+    It is at most `SEQUENCES` and at least `FEWEST`. The first pass is a warm-up and is not timed.
     """
     ablation = Ablation(subject, FEWEST)
     ablation.score({})
@@ -173,25 +182,42 @@ def affordable_sequences(subject: Subject, passes: int, seconds: float) -> int:
 
 
 def finding(ablation: Ablation, effects: list[Effect], which: str, how: str) -> str:
-    """In words, what a ranking shows. Whether heads that can be missed one at a time stand in for each other or do nothing is
-    measured: they are all taken away together."""
+    """Summarize a ranking in a sentence.
+
+    Heads with a negligible effect are also ablated together, to test whether they are redundant.
+    """
     before = ablation.before
     if before.exact_match < LEARNED:
-        return f"The whole model gets only {percent(before.exact_match)} right, so exact match has little to lose; go by the log-probability."
+        return (
+            f"The intact model has an exact match of only {percent(before.exact_match)}, so a drop "
+            "says little; compare the log-probabilities."
+        )
     least = min(effects, key=lambda effect: effect.exact_match_lost)
     if which == "groups":
         missed = [effect.name for effect in effects if effect.exact_match_lost < SPARE]
         if missed:
-            return f"These groups can be missed as a whole, at less than {percent(SPARE)} of exact match: {'; '.join(missed)}."
-        return f"No group can be missed: without {least.name}, which is missed least, {percent(least.after.exact_match)} stay right."
+            return (
+                f"The ablation of each of these groups lowers exact match by less than "
+                f"{percent(SPARE)}: {'; '.join(missed)}."
+            )
+        return (
+            f"Every group is needed: the smallest drop is that of {least.name}, to an exact match "
+            f"of {percent(least.after.exact_match)}."
+        )
     if which == "keep":
         single = max(
             (e for e in effects if len(e.parts) == 1),
             key=lambda e: (e.after.exact_match, e.after.log_probability),
         )
         if single.exact_match_lost < SPARE:
-            return f"{single.name} suffices: with it alone among the heads, {percent(single.after.exact_match)} stay right."
-        alone = f"No head suffices alone: {percent(single.after.exact_match)} stay right at best, with {single.name}"
+            return (
+                f"{single.name} is sufficient: with this head only, exact match is "
+                f"{percent(single.after.exact_match)}."
+            )
+        alone = (
+            f"No single head is sufficient: the best exact match is "
+            f"{percent(single.after.exact_match)}, with {single.name}"
+        )
         return alone + (
             f"; with {least.name}, {percent(least.after.exact_match)}."
             if len(least.parts) > 1
@@ -200,23 +226,33 @@ def finding(ablation: Ablation, effects: list[Effect], which: str, how: str) -> 
     singles = [effect for effect in effects if effect.parts[0].head is not None]
     worst = max(singles, key=lambda effect: effect.exact_match_lost)
     spare = [effect.parts[0] for effect in singles if effect.exact_match_lost < SPARE]
-    most = f"The head that is missed most is {worst.name}: without it, {percent(worst.after.exact_match)} stay right."
+    most = (
+        f"The head with the largest effect is {worst.name}: without it, exact match is "
+        f"{percent(worst.after.exact_match)}."
+    )
     if not spare and len(singles) > 1:
         least = min(singles, key=lambda effect: effect.exact_match_lost)
-        return f"Every head is needed: without {least.name}, which is missed least, {percent(least.after.exact_match)} stay right."
+        return (
+            f"Every head is needed: the smallest drop is that of {least.name}, to an exact match of "
+            f"{percent(least.after.exact_match)}."
+        )
     together = describe_spare_heads(ablation, singles, how)
     if not together:
         return most
     lead = most if worst.exact_match_lost >= SPARE else "No single head is needed."
-    hint = " Log-probability, groups and keep only tell more." if "redundant" in together else ""
+    hint = (
+        " See also the log-probability, the groups and keep only."
+        if "redundant" in together
+        else ""
+    )
     return f"{lead} {together}{hint}"
 
 
 def describe_spare_heads(ablation: Ablation, singles: list[Effect], how: str) -> str:
-    """Whether heads that can be missed one at a time do nothing, a little, or stand in for each other.
+    """Describe whether heads with a negligible effect are unneeded or redundant.
 
-    `singles` are the effects of every single head. This is measured by one more pass without all of
-    the spare heads together; "" where fewer than two can be missed.
+    `singles` are the effects of every single head. One more pass ablates all heads with a
+    negligible effect together. Returns "" if there are fewer than two of them.
     """
     spare = [effect for effect in singles if effect.exact_match_lost < SPARE]
     if len(spare) < 2:
@@ -224,22 +260,27 @@ def describe_spare_heads(ablation: Ablation, singles: list[Effect], how: str) ->
     together = ablation.without([effect.parts[0] for effect in spare], how)
     added = sum(effect.exact_match_lost for effect in spare)
     each = (
-        f"{len(spare)} of {len(singles)} heads can be missed one at a time, each at less than {percent(SPARE)} of exact match; "
-        f"without all {len(spare)} together, {percent(together.after.exact_match)} stay right"
+        f"{len(spare)} of {len(singles)} heads have a negligible effect one at a time, each a drop "
+        f"of less than {percent(SPARE)}; without all {len(spare)} together, exact match is "
+        f"{percent(together.after.exact_match)}"
     )
     if together.exact_match_lost < SPARE:
-        return f"{each}: what they do, this task does not need."
+        return f"{each}: this task does not need them."
     if together.exact_match_lost < added + CLEARLY_MORE:
-        return f"{each}: about what the single losses add up to, so each of them does a little."
+        return f"{each}: about the sum of the single drops, so each of them contributes a little."
     return (
-        f"{each}, far fewer than the single losses add up to. These heads are redundant: where one is gone, others stand in for it. "
-        "So that a head can be missed does not mean that it does nothing."
+        f"{each}, far less than the sum of the single drops predicts. These heads are redundant: "
+        "other heads compensate for a missing one. A head with a negligible effect may still have "
+        "a function."
     )
 
 
 @torch.no_grad()
 def away_answer(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
-    """The visitor's own sequence, answered with every part in place and without those chosen (or with no heads but those)."""
+    """Return the output for the user's sequence, intact and ablated.
+
+    The ablation is that of the chosen components, or of all heads except the chosen ones.
+    """
     batch, how = subject.read(text_of(request)), one_of(request, "how", WAYS)
     known = {part.name: part for part in components(subject.family.config)}
     names, keep = request.get("parts", []), request.get("keep") is True
@@ -254,7 +295,8 @@ def away_answer(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
     unknown = [name for name in names if name not in known]
     if unknown:
         raise NotInspectable(
-            f"there is no {unknown[0][:60]!r} in this model; its parts are named as in {next(iter(known))!r}"
+            f"there is no {unknown[0][:60]!r} in this model; its components have names such as "
+            f"{next(iter(known))!r}"
         )
     chosen = {known[name] for name in names}
     if keep:
@@ -277,7 +319,7 @@ def away_answer(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _answered(subject: Subject, batch: Batch, values: Mapping[Component, Tensor]) -> dict[str, Any]:
-    """What the model writes with values in the place of parts, and the log-probability of the whole right answer in nats."""
+    """Return the output with replaced components, and the log-probability of the target in nats."""
     with replaced(subject.family, values):
         written = subject.written(batch)
         log_BTV = subject.family(batch.source_BS, batch.decoder_input_BT).log_softmax(-1)
@@ -286,8 +328,10 @@ def _answered(subject: Subject, batch: Batch, values: Mapping[Component, Tensor]
 
 
 def patch(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
-    """One source symbol replaced, and what each head brings back of the right answer. Without a symbol, the next one of the
-    vocabulary is taken."""
+    """Return the activation patching of one source token.
+
+    The default replacement is the next symbol of the vocabulary.
+    """
     text, symbol, vocabulary = text_of(request), request.get("symbol"), subject.task.vocabulary
     tokens = subject.read(text).source_BS[0, :-1].tolist()
     place = whole(request, "place", 0, len(tokens) - 1)
@@ -315,7 +359,7 @@ def patch(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def lens(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
-    """What each decoder layer would answer at each position, the right answer so far given. Layer 0 is the embedding."""
+    """Return the logit lens of a teacher-forced pass; layer 0 is the embedding."""
     batch = subject.read(text_of(request))
     probabilities_LTV = logit_lens(subject.family, batch)[:, 0].softmax(-1)
     best = probabilities_LTV.topk(min(CANDIDATES, probabilities_LTV.shape[-1]))
@@ -344,8 +388,11 @@ def lens(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def contribution(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
-    """What every part adds to the logit of `symbol` (usually the right one) at an output position, less what it adds to that of
-    `against` (usually the likeliest other one; "" for none)."""
+    """Return the direct logit attribution of `symbol` at an output position.
+
+    The default `symbol` is the target. With `against`, it is that of the logit difference; the
+    default `against` is the most likely other token, and "" is none.
+    """
     batch = subject.read(text_of(request))
     names, labels = (
         subject.names(list(range(subject.family.config.target_vocabulary))),
@@ -376,7 +423,7 @@ def contribution(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _which(head: Component) -> dict[str, Any]:
-    """A head as a page names it; layers and heads count from 1, as in its name."""
+    """Return the fields that identify a head; layers and heads count from 1, as in its name."""
     return {
         "name": head.name,
         "kind": head.kind,
@@ -393,7 +440,7 @@ def _score(score: Any) -> dict[str, Any]:
 
 
 def _short(value: float | None) -> float | None:
-    """Six digits are more than anybody reads, and half as long to send."""
+    """Round to six digits, which halves the size of the response."""
     return None if value is None else plain(value)
 
 
@@ -402,12 +449,12 @@ def _short_ones(values: Mapping[str, float | None]) -> dict[str, float | None]:
 
 
 def _lengths(subject: Subject) -> list[int]:
-    """The shortest and the longest of the held-out sequences."""
+    """Return the minimum and maximum length of the held-out sequences."""
     return [subject.config.task.min_length, subject.config.task.max_length]
 
 
 def _token(request: dict[str, Any], name: str, names: list[str], usual: int) -> int:
-    """The number of a token that is given by its name."""
+    """Return the id of a token that the request names; `usual` is the default."""
     value = request.get(name)
     if value is None:
         return usual

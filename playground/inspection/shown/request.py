@@ -1,4 +1,4 @@
-"""What a request may hold, read with care because it comes from anybody's browser, and numbers as the page gets them."""
+"""Validation of the fields of a request, which is untrusted input, and numbers as JSON."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ from playground.inspection.subject import NotInspectable
 
 
 def text(request: dict[str, Any]) -> str:
+    """Return the sequence that the user entered.
+
+    Raises:
+        NotInspectable: for a missing or long text.
+    """
     text = request.get("text")
     if not isinstance(text, str) or len(text) > 2000:
         raise NotInspectable("type a sequence of at most 2,000 characters")
@@ -18,6 +23,11 @@ def text(request: dict[str, Any]) -> str:
 
 
 def typed(request: dict[str, Any], name: str, longest: int, usual: str) -> str:
+    """Return a text field of at most `longest` characters; `usual` is the default.
+
+    Raises:
+        NotInspectable: for another type, or a longer text.
+    """
     value = request.get(name, usual)
     if not isinstance(value, str) or len(value) > longest:
         raise NotInspectable(
@@ -27,6 +37,11 @@ def typed(request: dict[str, Any], name: str, longest: int, usual: str) -> str:
 
 
 def whole(request: dict[str, Any], name: str, low: int, high: int, usual: int = 0) -> int:
+    """Return an integer field from `low` to `high`; `usual` is the default.
+
+    Raises:
+        NotInspectable: for another type, or a number out of range.
+    """
     value = request.get(name, usual)
     if type(value) is not int or not low <= value <= high:
         raise NotInspectable(
@@ -36,7 +51,11 @@ def whole(request: dict[str, Any], name: str, low: int, high: int, usual: int = 
 
 
 def one_of(request: dict[str, Any], name: str, choices: tuple[str, ...]) -> str:
-    """The first choice is the usual one."""
+    """Return a choice field; the first choice is the default.
+
+    Raises:
+        NotInspectable: for any other value.
+    """
     value = request.get(name, choices[0])
     if value not in choices:
         raise NotInspectable(f"{name} is {str(value)[:20]!r}; choose one of {', '.join(choices)}")
@@ -44,12 +63,12 @@ def one_of(request: dict[str, Any], name: str, choices: tuple[str, ...]) -> str:
 
 
 def plain(number: float, digits: int = 6) -> float | None:
-    """A number for JSON, which knows no infinity: None."""
+    """Round a number for JSON; None if it is infinite or NaN, which JSON does not have."""
     return float(f"{number:.{digits}g}") if math.isfinite(number) else None
 
 
 def numbers(values: Tensor, digits: int = 6) -> Any:
-    """A tensor as nested lists of such numbers."""
+    """Convert a tensor to nested lists of such numbers."""
     if values.dim() > 1:
         return [numbers(row, digits) for row in values]
     return [plain(value, digits) for value in values.tolist()]

@@ -1,6 +1,7 @@
-"""One sequence through the model stage by stage: every stage in words, the tensor of one of them, and any number of it in detail.
+"""The view of a trace: all stages of a forward pass, the tensor of one, and any of its numbers.
 
-Shapes: S source, T target, H heads, Q queries, M memory, K numbers a head, D d_model, F d_ff, V vocabulary.
+Shapes: S source, T target, H heads, Q queries, M memory, K head size, D d_model, F d_ff,
+V vocabulary.
 """
 
 from __future__ import annotations
@@ -20,23 +21,34 @@ from .origin import MOST_COLUMNS, MOST_ROWS, Origin, asks_source, labels
 from .request import numbers, plain, text, typed, whole
 
 WORDS = {
-    "S": "source tokens", "T": "target tokens", "Q": "queries", "M": "tokens looked at", "H": "heads", "K": "numbers a head",
-    "D": "numbers", "F": "numbers", "V": "symbols",
-}  # fmt: skip
-STEPS = {  # the six steps, and how the names of the blocks that belong to them begin
-    "Symbol plus position": ("source embedding",),
+    "S": "source tokens",
+    "T": "target tokens",
+    "Q": "queries",
+    "M": "keys",
+    "H": "heads",
+    "K": "dimensions of a head",
+    "D": "dimensions",
+    "F": "hidden dimensions",
+    "V": "tokens of the vocabulary",
+}
+# The six chapters, and the prefixes of the names of their blocks.
+STEPS = {
+    "Token and position embedding": ("source embedding",),
     "Encoder self-attention": ("encoder self-attention",),
-    "The rest of the encoder block": ("encoder feed-forward", "encoder final norm"),
+    "Encoder feed-forward network": ("encoder feed-forward", "encoder final norm"),
     "Masked decoder self-attention": ("target embedding", "decoder self-attention"),
     "Cross-attention": ("cross-attention", "decoder feed-forward"),
-    "Symbols": ("decoder final norm", "output"),
+    "Output tokens": ("decoder final norm", "output"),
 }
 
 
 @torch.no_grad()
 def walk(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
-    """All stages in words, and the tensor of one of them: `stage` is "block/name", `head` counts from 0. What this model does not
-    have, because the page showed another one before, becomes the first stage, and the last head."""
+    """Return all stages, and the tensor of one of them.
+
+    `stage` is "block/name" and `head` counts from 0. If the page selected them for another model
+    and this one does not have them, the first stage and the last head are used.
+    """
     wanted, head = (
         typed(request, "stage", 100, ""),
         min(whole(request, "head", 0, 63), subject.family.config.n_heads - 1),
@@ -56,24 +68,28 @@ def walk(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
 
 @torch.no_grad()
 def walk_cell(subject: Subject, request: dict[str, Any]) -> dict[str, Any]:
-    """How one number of a stage came about, from the numbers on show in the stages before it.
+    """Return the computation of one number of a stage, from the numbers of earlier stages.
 
-    "product": a dot product, a term for each pair of numbers; "mixed": a row as the sum of rows; "parts": anything else, its
-    parts with the equation that joins them. Each says the `value` that comes out.
+    The result has the `value` and a `kind`:
+
+    product   a dot product, with a term for each pair of numbers
+    mixed     a row as the sum of rows
+    parts     any other equation, with the values of its variables
 
     Raises:
-        NotInspectable: for a stage, head or cell that there is not.
+        NotInspectable: for a stage, head or cell that does not exist.
     """
     wanted, head = typed(request, "stage", 100, ""), whole(request, "head", 0, 63)
     row, column = whole(request, "row", 0, 1_000_000), whole(request, "column", 0, 1_000_000)
     path = Walk(subject.family, subject.read(text(request)))
     at = next((i for i, stage in enumerate(path.stages) if _key(stage) == wanted), None)
     if at is None:
-        raise NotInspectable(f"there is no stage {wanted!r} in this model; choose one of the list")
+        raise NotInspectable(f"this model has no stage {wanted!r}; choose one of the list")
     stage = path.stages[at]
     if head >= subject.family.config.n_heads:
         raise NotInspectable(
-            f"there is no head {head + 1}; this model has {subject.family.config.n_heads} in each layer"
+            f"there is no head {head + 1}; this model has {subject.family.config.n_heads} in each "
+            "layer"
         )
     if row >= stage.tensor.shape[-2] or column >= stage.tensor.shape[-1]:
         shape = " x ".join(map(str, stage.tensor.shape[-2:]))
@@ -111,7 +127,7 @@ def _told(stage: Stage) -> dict[str, Any]:
 
 
 def _tensor(subject: Subject, path: Walk, stage: Stage, head: int) -> dict[str, Any]:
-    """The tensor of a stage as a table with labels, of one head where there are heads."""
+    """Return the tensor of a stage as a table with labels; one head if it has heads."""
     table = (stage.tensor[head] if stage.shape.startswith("H") else stage.tensor).float()
     n_rows, n_columns = table.shape
     shown = table[:MOST_ROWS, :MOST_COLUMNS]
@@ -144,27 +160,30 @@ def _tensor(subject: Subject, path: Walk, stage: Stage, head: int) -> dict[str, 
 def _axis(block: str, letter: str) -> str:
     names = {
         "S": "source tokens",
-        "T": "what the decoder is given",
-        "V": "symbols",
-        "K": "numbers of this head",
-        "F": "numbers inside",
+        "T": "decoder input",
+        "V": "tokens",
+        "K": "dimensions of this head",
+        "F": "dimensions of the hidden layer",
     }
     if letter == "Q":
-        return f"who looks ({'source' if asks_source(block) else 'what the decoder is given'})"
+        return f"queries ({'source' if asks_source(block) else 'decoder input'})"
     if letter == "M":
-        return f"who is looked at ({'what the decoder is given' if block.startswith('decoder') else 'source'})"
-    return names.get(letter, "numbers of the vector")
+        return f"keys ({'decoder input' if block.startswith('decoder') else 'source'})"
+    return names.get(letter, "dimensions of the vector")
 
 
 def _steps(subject: Subject, path: Walk, batch: Question, head: int) -> list[dict[str, Any]]:
-    """The six steps, each with the stage and head that tell most about it and a sentence about this very sequence."""
+    """Return the six chapters.
+
+    Each has the most informative stage and head, and a sentence about this sequence.
+    """
     source, given, wanted = (
         subject.names(tokens) for tokens in (path.source, path.given, batch.labels_BT[0].tolist())
     )
     config, number, writes = (
         subject.family.config,
         head + 1,
-        "is to write" if batch.known else "wrote",
+        "target" if batch.known else "generated tokens",
     )
     own_M = path.stage("encoder self-attention, layer 1", "softmax").tensor[head, 0]
     mix = sorted(zip(own_M.tolist(), source, strict=True), key=lambda pair: -pair[0])
@@ -172,42 +191,48 @@ def _steps(subject: Subject, path: Walk, batch: Question, head: int) -> list[dic
     places = path.stage(crossing, "softmax").tensor[walker].argmax(-1) + 1
     written = path.stage("output", "logits").tensor.argmax(-1).tolist()
     last, parts = (
-        ("sum", "the symbol's plus the place's")
+        ("sum", "each a token embedding plus a position vector")
         if config.places
-        else ("symbols", "the symbol's alone: no place is added")
+        else ("symbols", "each a token embedding; the model adds no position vectors")
     )
     told = [
         (
             0,
             f"source embedding/{last}",
-            f"{_row(source)}: {len(source)} vectors of {config.d_model} numbers, {parts}.",
+            f"{_row(source)}: {len(source)} vectors of size {config.d_model}, {parts}.",
         ),
         (
             head,
             "encoder self-attention, layer 1/softmax",
-            f"Each looks at all. In head {number}, {source[0]} looks most at {mix[0][1]}.",
+            f"Every token attends to all tokens. In head {number}, {source[0]} attends most to "
+            f"{mix[0][1]}.",
         ),
         (
             head,
             "encoder feed-forward, layer 1/residual",
-            f"One token, {source[0]}: head {number} mixes {', '.join(f'{weight:.2f} of {name}' for weight, name in mix[:3])}; "
-            f"the token itself is added; then {config.d_model} → {config.d_ff} → {config.d_model}.",
+            f"For {source[0]}, head {number} sums the values "
+            f"{', '.join(f'{weight:.2f} of {name}' for weight, name in mix[:3])}; the residual "
+            "connection adds the input; the feed-forward network maps "
+            f"{config.d_model} → {config.d_ff} → {config.d_model}.",
         ),
         (
             head,
             "decoder self-attention, layer 1/softmax",
-            f"Given {_row(given)}, it {writes} {_row(wanted)}: the target shifted right. Nobody looks ahead.",
+            f"Decoder input {_row(given)}, {writes} {_row(wanted)}: the input is shifted right. "
+            "No position attends to later positions.",
         ),
         (
             walker,
             f"{crossing}/softmax",
-            f"{crossing[0].upper() + crossing[1:]}, head {walker + 1}: symbol by symbol it looks at the source's places "
+            f"{crossing[0].upper() + crossing[1:]}, head {walker + 1}: the output tokens in order "
+            "attend most to the source positions "
             f"{_row([str(place) for place in places.tolist()])}.",
         ),
         (
             0,
             "output/probabilities",
-            f"Of {config.target_vocabulary} symbols the likeliest each time: {_row(subject.names(written))}.",
+            f"The most likely of {config.target_vocabulary} tokens at each position: "
+            f"{_row(subject.names(written))}.",
         ),
     ]
     names = [_key(stage) for stage in path.stages]
@@ -218,8 +243,10 @@ def _steps(subject: Subject, path: Walk, batch: Question, head: int) -> list[dic
 
 
 def _follower(subject: Subject, path: Walk, length: int) -> tuple[str, int]:
-    """The cross-attention block and the head in it that look most where the task says that one should look; the very first where
-    the task does not say."""
+    """Return the cross-attention block and head with the most attention on the task's alignment.
+
+    For a task without a known alignment, it is the first head of the first block.
+    """
     blocks = [Component("cross", layer).name for layer in range(subject.family.config.n_layers)]
     places = subject.task.alignment(length)
     if not places:

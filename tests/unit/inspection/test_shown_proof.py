@@ -116,7 +116,7 @@ def test_scores_over_training_show_when_a_head_became_the_reversing_one(small_ru
 
 def test_a_model_without_earlier_weights_says_that_only_runs_keep_them(mixed):
     for history in ({}, {200: "there.safetensors"}):
-        assert "only runs keep" in show(mixed, "heads-over-training", {"history": history})["error"]
+        assert "only runs store" in show(mixed, "heads-over-training", {"history": history})["error"]
 
 
 def test_log_spaced_steps_are_dense_early_and_include_both_ends():
@@ -141,16 +141,16 @@ def test_ranking_names_the_working_head_and_the_unneeded_heads(handmade):
         assert exact[head.name] == (head != WORKING_HEAD)
     lost = [data["before"]["log_probability"] - row["log_probability"] for row in data["rows"]]
     assert lost == sorted(lost, reverse=True)
-    assert f"missed most is {WORKING_HEAD.name}: without it, 0 % stay right" in data["finding"]
-    assert "without all 11 together, 100 % stay right: what they do, this task does not need" in data["finding"]
+    assert f"the largest effect is {WORKING_HEAD.name}: without it, exact match is 0 %." in data["finding"]
+    assert "without all 11 together, exact match is 100 %: this task does not need them" in data["finding"]
 
 
 def test_jointly_ablated_duplicate_heads_are_called_redundant(doubled):
     data = shown(doubled, "away")
     exact = by_name(data["rows"], "exact_match")
     assert {exact[head.name] for head in heads(doubled.family.config)} == {1}
-    assert data["finding"].startswith("No single head is needed. 12 of 12 heads can be missed one at a time")
-    assert "without all 12 together, 0 % stay right, far fewer" in data["finding"]
+    assert data["finding"].startswith("No single head is needed. 12 of 12 heads have a negligible effect one at a time")
+    assert "without all 12 together, exact match is 0 %, far less" in data["finding"]
     assert "redundant" in data["finding"]
 
 
@@ -159,16 +159,16 @@ def test_groups_and_keep_only_are_ranked_with_a_sentence(handmade, doubled):
     assert by_name(data["rows"], "parts") == {name: [p.name for p in parts] for name, parts in groups(handmade.family.config).items()}
     broken = {name for name, share in by_name(data["rows"], "exact_match").items() if share < 1}
     assert broken == {"cross-attention, layer 1", "cross-attention, every layer"}
-    assert "can be missed as a whole" in data["finding"]
+    assert "each of these groups lowers exact match by less than" in data["finding"]
     assert "cross-attention, layer 2" in data["finding"]
     assert "cross-attention, layer 1" not in data["finding"]
     alone = shown(handmade, "away", set="keep")
-    assert alone["finding"] == f"{WORKING_HEAD.name} suffices: with it alone among the heads, 100 % stay right."
+    assert alone["finding"] == f"{WORKING_HEAD.name} is sufficient: with this head only, exact match is 100 %."
     assert all(row["exact_match"] == (WORKING_HEAD.name in row["parts"]) for row in alone["rows"])
 
 
 def test_ablation_summary_of_untrained_model_has_little_to_lose():
-    assert "has little to lose" in shown(random_subject(max_length=3), "away", set="groups")["finding"]
+    assert "a drop says little" in shown(random_subject(max_length=3), "away", set="groups")["finding"]
 
 
 def test_where_many_passes_would_take_minutes_fewer_sequences_are_asked(handmade):
@@ -212,7 +212,7 @@ def test_internal_view_error_is_logged_and_not_blamed_on_the_user(mixed, monkeyp
 def test_a_share_is_written_as_everywhere_else(handmade, monkeypatch):
     least = dataclasses.replace(Ablation(handmade, 40).before, exact_match=1 / 2000)
     monkeypatch.setattr(Ablation, "before", least)
-    assert "only < 0.1 % right" in shown(handmade, "away", set="groups")["finding"]
+    assert "only < 0.1 %, so" in shown(handmade, "away", set="groups")["finding"]
 
 
 def test_ablated_answer_supports_removed_and_keep_only_heads(handmade):

@@ -105,9 +105,9 @@ def test_the_six_steps_tell_of_this_very_sequence(mixed):
     steps = found["steps"]
     assert len(steps) == 6
     assert [found["stages"][step["stage"]]["step"] for step in steps] == list(range(6))
-    assert "5 3 9 EOS: 4 vectors of 64 numbers" in steps[0]["sentence"]
-    assert "Given SOS 9 3 5, it is to write 9 3 5 EOS" in steps[3]["sentence"]
-    assert "places 3 2 1" in steps[4]["sentence"]  # backwards over the memory
+    assert "5 3 9 EOS: 4 vectors of size 64" in steps[0]["sentence"]
+    assert "Decoder input SOS 9 3 5, target 9 3 5 EOS" in steps[3]["sentence"]
+    assert "positions 3 2 1" in steps[4]["sentence"]  # backwards over the memory
     assert steps[5]["sentence"].endswith("9 3 5 EOS.")
     own = record_forced(mixed.family, mixed.read("5 3 9")).attention["encoder"][0, 0, 0, 0]
     assert f"{float(own.max()):.2f} of " in steps[2]["sentence"]
@@ -171,24 +171,24 @@ def joined(origin, column):
     if "score" in origin:
         assert origin["score"]["kind"] == "product"
     return {
-        "exp(score − largest) / sum": lambda a, b: a / b,
-        "exp(logit − largest) / sum": lambda a, b: a / b,
-        "(x − mean) / deviation · gain + shift": lambda x, mean, deviation, gain, shift: (x - mean) / deviation * gain + shift,
-        "(x − mean) / deviation · gain": lambda x, mean, deviation, gain: (x - mean) / deviation * gain,
-        "x / root · gain": lambda x, root, gain: x / root * gain,
-        "a · chance": lambda a, chance: a * chance,
+        "exp(score − maximum) / sum": lambda a, b: a / b,
+        "exp(logit − maximum) / sum": lambda a, b: a / b,
+        "(x − mean) / deviation · weight + bias": lambda x, mean, deviation, gain, shift: (x - mean) / deviation * gain + shift,
+        "(x − mean) / deviation · weight": lambda x, mean, deviation, gain: (x - mean) / deviation * gain,
+        "x / RMS · weight": lambda x, root, gain: x / root * gain,
+        "a · probability": lambda a, chance: a * chance,
         "g · sigmoid(g) · a": lambda g, sigmoid, a: g * sigmoid * a,
         "first · cosine − second · sine": lambda first, second, cosine, sine: first * cosine - second * sine,
         "second · cosine + first · sine": lambda first, second, cosine, sine: second * cosine + first * sine,
-        "−slope · places apart": lambda slope, apart: -slope * apart,
-        "learned, for this head and this bucket": lambda offset, bucket: origin["value"],
-        "x + result": lambda x, result: x + result,
-        "symbol + position": lambda symbol, position: symbol + position,
+        "−slope · distance": lambda slope, apart: -slope * apart,
+        "learned bias of this head for this bucket": lambda offset, bucket: origin["value"],
+        "x + output": lambda x, result: x + result,
+        "token embedding + position vector": lambda symbol, position: symbol + position,
         "max(0, a)": lambda a: max(0, a),
-        "E · root": lambda entry, root: entry * root,
+        "E · scale": lambda entry, root: entry * root,
         "1 where column ≤ row": lambda row, column: float(column <= row),
-        "1 where the token is not PAD, which is 0": lambda token: float(token != 0),
-        "learned, read from the table of positions": lambda position: origin["value"],
+        "1 where the token is not PAD (id 0)": lambda token: float(token != 0),
+        "learned, a row of the position table": lambda position: origin["value"],
         "factor · sin(2π · position / wavelength)": lambda f, i, wave: f * math.sin(2 * math.pi * i / wave),
         "factor · cos(2π · position / wavelength)": lambda f, i, wave: f * math.cos(2 * math.pi * i / wave),
     }[origin["equation"]](*values)
@@ -281,12 +281,17 @@ def test_positions_neighbours_and_map_use_the_requested_side():
 
 @pytest.mark.parametrize(
     ("kind", "says"),
-    [("none", "reads a set"), ("rope", "turns queries and keys"), ("alibi", "lowers scores"), ("t5", "learned number for the distance")],
+    [
+        ("none", "processes a set"),
+        ("rope", "rotates queries and keys"),
+        ("alibi", "distance from the scores"),
+        ("t5", "learned bias for the distance"),
+    ],
 )
 def test_model_without_position_vectors_describes_its_alternative(kind, says):
     found = ask(random_subject(positions=kind), "symbols")["positions"]
     assert (found["weights"], found["of"], found["loudness"]) == ([], [0, 16], None)
-    assert found["told"].startswith("No vector is added to a symbol: ")
+    assert found["told"].startswith("The model adds no position vectors: ")
     assert says in found["told"]
 
 
@@ -351,7 +356,7 @@ def test_the_typed_softmax_begins_with_the_published_rows():
 
 @pytest.mark.parametrize(
     ("typed", "says"),
-    [("7 x", "'x' is no number"), ("1 2\n3", "equal length"), ("", "type 1 to 64 rows"), ("0 0", "only zeros"), ("1 nan", "not finite")],
+    [("7 x", "'x' is not a number"), ("1 2\n3", "equal length"), ("", "type 1 to 64 rows"), ("0 0", "only zeros"), ("1 nan", "not finite")],
 )
 def test_invalid_softmax_scores_are_reported_and_the_rest_remains(typed, says):
     found = ask(random_subject(), "sizes", scores=typed)

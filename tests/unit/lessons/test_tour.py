@@ -193,10 +193,10 @@ def test_the_head_that_is_missed_most_leads_the_list(trained):
 def test_unneeded_heads_are_distinguished_from_redundant_heads():
     idle, doubled = (MEASURES["most_missed"]([SimpleNamespace(subject=made())], {}) for made in (reversing_subject, doubled_subject))
     assert "redundant" not in idle["says"]
-    assert "11 of 12 heads can be missed one at a time" in idle["says"]
-    assert "without all 11 together, 100\u00a0% stay right: what they do, this task does not need." in idle["says"]
+    assert "11 of 12 heads have a negligible effect one at a time" in idle["says"]
+    assert "without all 11 together, exact match is 100\u00a0%: this task does not need them." in idle["says"]
     assert "These heads are redundant" in doubled["says"]
-    assert "without all 12 together, 0\u00a0% stay right" in doubled["says"]
+    assert "without all 12 together, exact match is 0\u00a0%" in doubled["says"]
 
 
 def test_of_a_model_that_has_learned_nothing_nothing_is_said_of_its_heads():
