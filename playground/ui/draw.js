@@ -74,7 +74,7 @@ function drawFocus() {
   if (hoverCell && hoverCell[0] < rows.length && hoverCell[1] < columns.length) {
     const [r, k] = hoverCell, from = spec().from + " " + (r + 1) + " (" + rows[r] + ")", to = spec().to + " " + (k + 1) + " (" + columns[k] + ")";
     caption.textContent = where + (impossible(r, k) ? from + " cannot look at " + to + ": it lies in the future"
-      : from + " looks at " + to + " with weight " + (weights[r * columns.length + k] / 1000).toFixed(3));
+      : from + " attends to " + to + " with weight " + (weights[r * columns.length + k] / 1000).toFixed(3));
   } else caption.textContent = where + spec().reading + (document.body.classList.contains("dark") ? " Dark is 0, bright is 1." : " White is 0, dark is 1.");
 }
 
@@ -184,7 +184,7 @@ function spell(box, given, answer) {
     symbol.textContent = glyph;
     if (wrong) {
       symbol.className = "wrong";
-      symbol.title = [meaning, answer[i] === undefined ? "one symbol too many" : "should be " + answer[i]].filter(Boolean).join("; ");
+      symbol.title = [meaning, answer[i] === undefined ? "extra token" : "should be " + answer[i]].filter(Boolean).join("; ");
     }
     box.append(symbol, " ");
   }
@@ -231,7 +231,7 @@ function draw() {
     const kinds = Object.keys(shown.attention);
     for (const button of $(".kinds").children) button.hidden = !kinds.includes(button.dataset.kind);
     $(".attention").classList.toggle("none", !kinds.length);
-    if (!kinds.length) { $("figcaption").textContent = "This family attends to nothing: it carries what it has read in one vector."; return; }
+    if (!kinds.length) { $("figcaption").textContent = "This architecture has no attention; it passes the input on as one vector."; return; }
     if (!kinds.includes(kind)) setKind(kinds[0]);
     drawHeads(); drawFocus();
   });

@@ -49,7 +49,7 @@ CHOICE_LABELS = {
     "rows": "rows",
     "pre": "pre-norm", "post": "post-norm", "noam": "noam (paper)", "relu": "ReLU", "gelu": "GELU", "swiglu": "SwiGLU",
     "layer": "LayerNorm", "rms": "RMSNorm", "rope": "RoPE", "alibi": "ALiBi", "t5": "T5 relative", "from-the-end": "from the end",
-    ZERO: "GPU (ZeroGPU slices)", ROWS: "Your own rows", "adam": "Adam", "adamw": "AdamW", "sgd": "SGD",
+    ZERO: "GPU (ZeroGPU slices)", ROWS: "Your own data", "adam": "Adam", "adamw": "AdamW", "sgd": "SGD",
 }  # fmt: skip
 ARROW_STEPS = {
     "dropout": 0.05, "position_scale": 0.5, "learning_rate": 0.001, "final_share": 0.01, "beta1": 0.01, "beta2": 0.01,
@@ -119,7 +119,7 @@ def build_form() -> tuple[dict[str, Any], gr.HTML, gr.HTML]:
     )  # fmt: skip
     choices = [(PRESETS[name].title, name) for name in RECIPES]
     form["preset"] = gr.Radio(
-        choices, value="fast", label="Recipe", info=PRESETS["fast"].sentence, elem_id="field-preset"
+        choices, value="fast", label="Preset", info=PRESETS["fast"].sentence, elem_id="field-preset"
     )
     form["device"] = component_for("device", explain=False)
     with gr.Accordion("Advanced", open=False, elem_id="advanced"):
@@ -164,7 +164,7 @@ def of_rows(values: dict[str, Any]) -> dict[str, Any]:
     content = values.get("rows")
     if not content:
         raise SettingError(
-            "rows", "No rows are chosen yet; bring some below and press Use these rows"
+            "rows", "no dataset is selected; add one below and press Use this dataset"
         )
     try:
         about = kept_about(

@@ -56,10 +56,10 @@ async function who() {
 }
 function sayWho() {
   const words = {
-    oauth: me.signed_in ? "Signed in as " + (me.name || "you") + "." : "Sign in above to publish; looking and fetching need no account.",
-    none: "This Space was set up without signing in, so nothing can be published from it. Download your checkpoints in the Train tab, or duplicate the Space.",
-    machine: account && $(".token").value.trim() ? "Token of " + account.name + (account.writes ? "; it may write." : "; it only reads, publishing needs one that writes.") : me.signed_in ? "This machine is signed in to the Hub" + (account ? " as " + account.name : "") + ". Another token may be typed:" : "This machine is not signed in to the Hub: run hf auth login, or type a token that may write.",
-    typed: account ? "Token of " + account.name + (account.writes ? "; it may write." : "; it only reads, publishing needs one that writes.") : "To publish, type a token of yours that may write. It is used for what you start with it, and kept nowhere else.",
+    oauth: me.signed_in ? "Signed in as " + (me.name || "you") + "." : "Sign in above to publish; browsing and importing need no account.",
+    none: "This Space has no sign-in, so it cannot publish. Download your checkpoints in the Train tab, or duplicate the Space.",
+    machine: account && $(".token").value.trim() ? "Token of " + account.name + (account.writes ? "; it has write access." : "; it is read-only. Publishing needs a token with write access.") : me.signed_in ? "This machine is signed in to the Hub" + (account ? " as " + account.name : "") + ". Another token may be typed:" : "This machine is not signed in to the Hub: run hf auth login, or type a token that may write.",
+    typed: account ? "Token of " + account.name + (account.writes ? "; it has write access." : "; it is read-only. Publishing needs a token with write access.") : "To publish, enter a token with write access. It is used for what you start with it, and kept nowhere else.",
   };
   $(".who").textContent = (words[me.way] || "") + (me.lasting ? "" : " What is here is gone when this Space restarts: publish what you want to keep, or download it in the Train tab.");
 }
@@ -86,12 +86,12 @@ function offer() {
     select.dataset.signature = signature;
     select.replaceChildren(...wanted.map(([value, text]) => new Option(text, value)));
     let onShow = "";
-    try { onShow = localStorage.getItem("transformer-playground-subject") || ""; } catch (error) { /* a browser without a memory */ }
+    try { onShow = localStorage.getItem("transformer-playground-subject") || ""; } catch (error) { /* this browser has no storage */ }
     if (wanted.some(([value]) => value === before)) select.value = before; else { if (wanted.some(([value]) => value === onShow)) select.value = onShow; which(); }
   }
   const can = me.signed_in || $(".token").value.trim();
   $(".look-first").disabled = !can || publishing || !wanted.length;
-  $(".look-first").title = can ? "Nothing is written yet" : me.way === "oauth" ? "Sign in first, above" : me.way === "none" ? "Nothing can be published from this Space" : "Type a token first, above";
+  $(".look-first").title = can ? "Writes nothing yet" : me.way === "oauth" ? "Sign in above first" : me.way === "none" ? "This Space cannot publish" : "Enter a token above first";
   const run = runs.find((each) => each.subject === select.value);
   show($(".keep"), Boolean(keeping) || (run && GOING.includes(run.status)));
   drawKeep();
@@ -151,13 +151,13 @@ async function lookFirst() {
   if (!$(".repo").value.trim()) {
     if (!account && me.way !== "oauth") await check();
     propose();
-    if (!$(".repo").value.trim()) { $(".repo").focus(); note($(".publish-note"), "Name it first: user/name.", "error"); return; }
+    if (!$(".repo").value.trim()) { $(".repo").focus(); note($(".publish-note"), "Enter a repository name first: user/name.", "error"); return; }
   }
   const wish = wishes();
   forget(); show($(".published"), false);
   publishing = true; offer();
   try { planned = { wish, ...(await visibly({ kind: "plan", ...wish, retry: lookFirst }, $(".progress"), $(".publish-note"), $(".publish .cancel"))) }; drawPlan(); }
-  catch (error) { /* it is said where one looks */ }
+  catch (error) { /* the note above shows the error */ }
   publishing = false; offer();
 }
 function drawPlan() {
@@ -173,7 +173,7 @@ function drawPlan() {
   $(".files tbody").replaceChildren(...plans.flatMap((p) => [...(data ? [tableRow([[p.kind === "dataset" ? "the dataset" : "the model", "group"]])] : []), ...p.changes.map((c) => tableRow([[c.path], [bytes(c.size), "number tight"], [c.what, c.what]]))]));
   $(".card-preview pre").textContent = planned.card;
   if (!writes) $(".what").textContent = model.repo + " holds exactly this already, step " + planned.step.toLocaleString("en") + ".";
-  show($(".go"), writes); $(".not-now").textContent = writes ? "Not now" : "Close";
+  show($(".go"), writes); $(".not-now").textContent = writes ? "Cancel" : "Close";
   show($(".plan"), true);
 }
 async function publish() {
@@ -241,7 +241,7 @@ async function gallery(again = true, tries = 0) {
     if (mine === galleries && element.isConnected) gallery(true, tries + 1);
     return;
   }
-  $(".gallery-words").textContent = models.length ? plural(models.length, "model") + " with the playground's tag" : "None yet with the playground's tag. Publish the first.";
+  $(".gallery-words").textContent = models.length ? plural(models.length, "model") + " with the playground's tag" : "No model has the playground's tag yet. Publish the first one.";
   drawGallery();
 }
 function drawGallery() {
@@ -318,7 +318,7 @@ async function measure() {
     if (mine !== opened) return;
     drawScores(told.measured);
     const same = told.card && Math.abs(told.card.exact_match - told.measured.exact_match) < 0.5 / told.measured.n;
-    $(".verdict").textContent = !told.card ? "Its card gives no score to compare with." : same ? "The same, as it should be: " + duration(told.measured_seconds) + " here." : "Not the same: the card may be of other weights, or of another way to score.";
+    $(".verdict").textContent = !told.card ? "Its model card has no score to compare with." : same ? "The scores are equal. Measured in " + duration(told.measured_seconds) + " here." : "Not the same: the card may be of other weights, or of another way to score.";
   } catch (error) { /* said */ }
 }
 async function bring() {

@@ -115,7 +115,7 @@ function open(wanted) {
   // Two runs that were compared stay compared, whichever of them is on show.
   if (overlays.has(wanted) && left.startsWith("run:") && left !== wanted) { const place = overlays.get(wanted).place; overlays.delete(wanted); overlays.set(left, { place, curve: null }); }
   subject = wanted || ""; fresh = true;
-  try { if (!subject.startsWith("watch:")) localStorage.setItem("transformer-playground-subject", subject); } catch (error) { /* a browser without a memory */ }
+  try { if (!subject.startsWith("watch:")) localStorage.setItem("transformer-playground-subject", subject); } catch (error) { /* this browser has no storage */ }
   if (/[?&](watch|model)=/.test(location.search) && subject !== linked) history.replaceState(null, "", location.pathname);
   offer();
   if (!subject) { begin(); last = {}; status = "empty"; say(); draw(); return; }
@@ -136,7 +136,7 @@ function returnToTab() {
   if (window.playground.returned) return;
   window.playground.returned = true;
   let tab = "";
-  try { tab = localStorage.getItem(LAST_TAB) || ""; } catch (error) { /* a browser without a memory */ }
+  try { tab = localStorage.getItem(LAST_TAB) || ""; } catch (error) { /* this browser has no storage */ }
   const asked = new URLSearchParams(location.search);
   if (tab && tab !== "Train" && !LINKS.some((name) => asked.has(name))) setTimeout(() => openTab(tab), 0);
   document.addEventListener("click", (event) => {
@@ -173,7 +173,7 @@ function attach() {
   if (elsewhere && !window.playground.linked) { window.playground.linked = true; setTimeout(() => goTo(elsewhere), 0); }
   returnToTab();
   let remembered = "";
-  try { remembered = localStorage.getItem("transformer-playground-subject") || ""; } catch (error) { /* a browser without a memory */ }
+  try { remembered = localStorage.getItem("transformer-playground-subject") || ""; } catch (error) { /* this browser has no storage */ }
   if (value.subject) { if (!value.subject.startsWith("run:")) linked = value.subject; open(value.subject); list(); return; }
   listed().then((yes) => { if (yes) { open(known(remembered) ? remembered : known(first) ? first : offered()[0] || ""); layAll(laidBefore()); } });
 }

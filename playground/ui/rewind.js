@@ -64,8 +64,8 @@ function drawRewind() {
   slider.max = most;
   if (document.activeElement !== slider || viewed !== null || !slider.matches(":active")) slider.value = at;
   slider.setAttribute("aria-valuetext", "step " + at);
-  $(".viewing").textContent = viewed === null ? (canRewind() ? plural(recorded.length, "recorded step") + " to go back to" : status === "checkpoint" ? "Of this checkpoint only the last step is kept" : "")
-    : "Looking at step " + viewed.toLocaleString("en") + " of " + (last.step || 0).toLocaleString("en");
+  $(".viewing").textContent = viewed === null ? (canRewind() ? plural(recorded.length, "recorded step") + " to replay" : status === "checkpoint" ? "This checkpoint has only its last step" : "")
+    : "Showing step " + viewed.toLocaleString("en") + " of " + (last.step || 0).toLocaleString("en");
   $(".now").hidden = viewed === null;
   $(".branch").hidden = !last.own || !count || (viewed === null && !["paused", "done", "stopped", "failed"].includes(status));
   $(".branch").textContent = "Continue from step " + at.toLocaleString("en") + " as a new run";

@@ -1,5 +1,5 @@
 // The panel for rows of one's own. What is typed or chosen is read by the server, which says what is in it or what is wrong;
-// "Use these rows" keeps them there and fills the form.
+// "Use this dataset" keeps them there and fills the form.
 let owner = "", inForm = null, way = "text", file = null, found = null, sending = null, typing;
 const root = $(".bring");
 const show = (selector, yes) => { $(selector).hidden = !yes; };
@@ -34,7 +34,7 @@ async function read() {
     reply = answer.headers.get("content-type")?.includes("json") ? await answer.json() : { error: await answer.text() };
   } catch (error) {
     if (mine.signal.aborted) return;
-    reply = { error: error.name === "TimeoutError" ? "it took too long; bring fewer rows" : "no answer from the server, or the file changed meanwhile; try again" };
+    reply = { error: error.name === "TimeoutError" ? "reading took too long; upload a smaller file" : "no answer from the server, or the file changed meanwhile; try again" };
   }
   if (mine === sending) { sending = null; draw(reply); }
 }
@@ -70,7 +70,7 @@ function counts(report) {
     ["vocabulary", report.symbols.toLocaleString("en") + " different " + (report.words ? "words: " : "characters: ") + alphabet, "Of sources and targets together"],
     ["sources", span(report.source), "Shortest and longest"], ["targets", span(report.target), "Shortest and longest"],
     ["held out", report.held_out === null ? "one in sixteen" : report.held_out.toLocaleString("en"), "Never train the model; a hash of the source chooses them"],
-    report.duplicates && ["repeated", plural(report.duplicates, "row") + ", left out", "The same source and target stood there before"],
+    report.duplicates && ["repeated", plural(report.duplicates, "row") + ", left out", "An earlier line has the same source and target"],
     report.contradictions && ["contradicting", plural(report.contradictions, "row") + ", left out: line " + report.contradicted.map((n) => n.toLocaleString("en")).join(", ") + (report.contradictions > report.contradicted.length ? " and more" : ""), "Their source stood there before with another target; the first is kept"],
   ].filter(Boolean);
   $(".counts").replaceChildren(...pairs.flatMap(([name, value, title]) => [el("dt", { textContent: name, title }), el("dd", { textContent: value, title })]));
@@ -79,18 +79,18 @@ function counts(report) {
 function settle() {
   const same = found && found.content === inForm;
   $(".use").disabled = !found || same;
-  $(".use").textContent = same ? "The form has these rows" : "Use these rows";
-  say(same ? "" : inForm && found ? "The form has other rows." : "");
+  $(".use").textContent = same ? "The form uses this dataset" : "Use this dataset";
+  say(same ? "" : inForm && found ? "The form uses another dataset." : "");
 }
 
 // ---------------------------------------------------------------- using and keeping
 async function use() {
-  $(".use").disabled = true; say("Keeping the rows");
+  $(".use").disabled = true; say("Saving the dataset");
   let reply;
   try {
     reply = await call("rows", { do: "use", owner, content: found.content }, 60000);
     if (reply.again) { await read(); if (!found) return; reply = await call("rows", { do: "use", owner, content: found.content }, 60000); }
-    if (reply.again) reply = { error: "the server has lost these rows; give them again" };
+    if (reply.again) reply = { error: "the server no longer has this dataset; upload it again" };
   } catch (error) { reply = { error: "no answer from the server; try again" }; }
   if (reply.error) { draw({ ...found, error: reply.error }); return; }
   trigger("select", { index: 0, value: { rows: found.content, min_length: found.source[0], max_length: found.source[1] } });
@@ -101,11 +101,11 @@ async function shelve() {
   let kept;
   try { kept = (await call("rows", { do: "list", owner })).kept || []; } catch (error) { return; }
   show(".shelf", kept.length > 0);
-  $(".shelf summary").textContent = plural(kept.length, "set") + " of rows kept here";
+  $(".shelf summary").textContent = plural(kept.length, "dataset") + " on this server";
   $(".shelf ul").replaceChildren(...kept.map((each) => {
     const words = each.rows.toLocaleString("en") + " rows of " + each.vocabulary.join(" ") + (each.symbols > each.vocabulary.length ? " …" : "");
     const pick = el("button", { type: "button", className: "pick", textContent: words, title: plural(each.symbols, "symbol") + " · " + bytes(each.bytes) + " · " + each.content.slice(0, 12) });
-    const remove = el("button", { type: "button", className: "quiet", textContent: "Remove", title: "Takes them off this server" });
+    const remove = el("button", { type: "button", className: "quiet", textContent: "Remove", title: "Removes it from this server" });
     pick.addEventListener("click", () => look(each.content));
     remove.addEventListener("click", async () => {
       remove.disabled = true;

@@ -405,7 +405,7 @@ def _written(path: Path) -> float:
 
 def missing(content: object) -> str:
     """What a visitor is told where rows that a link or a run is made of are not here."""
-    return f"The rows of this task ({str(content)[:12]}…) are not kept here; bring them below, they are known by their content"
+    return f"This dataset ({str(content)[:12]}…) is not on this server; upload it below. Its content hash identifies it"
 
 
 def panel_value(owner: str, rows: Any) -> str:

@@ -65,7 +65,7 @@ function offer() {
   if (select.value !== subject) select.value = subject;
 }
 
-const STATES = { waiting: "in line", starting: "starting", training: "training", paused: "paused", stopping: "stopping", done: "done", stopped: "stopped", failed: "failed" };
+const STATES = { waiting: "queued", starting: "starting", training: "training", paused: "paused", stopping: "stopping", done: "done", stopped: "stopped", failed: "failed" };
 function drawRuns() {
   const body = $(".runs tbody"), visible = runs.filter((r) => !r.deleted && (showHidden || !r.hidden));
   const rows = new Map([...body.children].map((row) => [row.dataset.subject, row]));
@@ -73,7 +73,7 @@ function drawRuns() {
   $(".no-runs").hidden = visible.length > 0;
   $(".runs table").hidden = !visible.length;
   $(".show-hidden").hidden = !hidden;
-  $(".show-hidden").textContent = showHidden ? "Leave out the hidden ones" : "Show " + plural(hidden, "hidden run");
+  $(".show-hidden").textContent = showHidden ? "Hide hidden runs" : "Show " + plural(hidden, "hidden run");
   const wanted = visible.map((r) => {
     const row = rows.get(r.subject) || newRow(r.subject), cell = (name, text) => { const c = row.querySelector("." + name); if (c.textContent !== text) c.textContent = text; return c; };
     rows.delete(r.subject);
@@ -88,7 +88,7 @@ function drawRuns() {
     cell("age", ago(serverNow - r.created));
     const box = row.querySelector(".lay"), on = overlays.has(r.subject), self = r.subject === subject;
     box.checked = on || self; box.disabled = self || (!on && overlays.size >= OVERLAY.length);
-    box.title = self ? "On show" : box.disabled ? "Eight curves are as many as can be told apart" : "Lay its curves over those on show";
+    box.title = self ? "Shown" : box.disabled ? "At most eight curves can be overlaid" : "Overlay its curves on those shown";
     row.style.setProperty("--colour", self ? "var(--pg-accent)" : on ? overlayColour(overlays.get(r.subject).place) : "transparent");
     row.querySelector("[data-do=hide]").textContent = r.hidden ? "Show again" : "Hide";
     row.querySelector("[data-do=resume]").hidden = !["paused", "stopped", "failed"].includes(r.status);
@@ -101,7 +101,7 @@ function drawRuns() {
   $(".undo").hidden = !deleted.length;
   if ($(".undo").dataset.of !== deleted.map((r) => r.subject).join()) {
     $(".undo").dataset.of = deleted.map((r) => r.subject).join();
-    $(".undo").replaceChildren("Deleted, and gone for good after ten minutes: ", ...deleted.map((r) => {
+    $(".undo").replaceChildren("Deleted; removed permanently after ten minutes: ", ...deleted.map((r) => {
       const button = document.createElement("button");
       button.type = "button"; button.className = "quiet"; button.textContent = "Undo “" + r.name + "”";
       button.addEventListener("click", async () => { await doing({ do: "undelete" }, r.subject); await list(); open(r.subject); });
@@ -182,7 +182,7 @@ async function overlay(now = false) {
   const goesOn = (s, o) => !ENDED.includes(o.status) || runs.some((r) => r.subject === s && r.status !== o.status);
   const wanted = [...overlays].filter(([s, o]) => s !== subject && (now || !o.curve || goesOn(s, o))).map(([s]) => s);
   overlays.delete(subject);
-  if (recalled || overlays.size) try { localStorage.setItem(LAID, JSON.stringify([...overlays.keys()])); } catch (error) { /* a browser without a memory */ }
+  if (recalled || overlays.size) try { localStorage.setItem(LAID, JSON.stringify([...overlays.keys()])); } catch (error) { /* this browser has no storage */ }
   if (wanted.length) {
     let told;
     try { told = await call("curves", { owner, subjects: wanted }); } catch (error) { return; }
@@ -239,7 +239,7 @@ function drawHand() {
   if (own && document.activeElement !== $(".speed") && GOING.includes(status)) set($(".speed"), last.speed || 0);
   $(".resume-here").hidden = !own || !["stopped", "failed", "done"].includes(status);
   $(".resume-here").textContent = status === "done" ? "Train on" : "Resume";
-  $(".speed").title = "Slow motion, to watch single steps. A new run begins with it too.";
+  $(".speed").title = "Slow motion shows single steps. New runs start at this speed.";
   $(".keep").hidden = !own || !["training", "paused"].includes(status) || !last.live;
   $(".share").disabled = !subject || status === "gone";
   $(".saved").hidden = !own;
@@ -278,7 +278,7 @@ async function drawSaved() {
     if (c.resumable) add("Continue as a new run", async () => { const reply = await doing({ do: "branch", step: c.step }); if (reply.subject) { await list(); open(reply.subject); } });
     let sure = false;
     add("Delete", async (event) => {
-      if (!sure) { sure = true; event.target.textContent = "Delete for good"; return; }
+      if (!sure) { sure = true; event.target.textContent = "Delete permanently"; return; }
       sure = false; event.target.textContent = "Delete";
       await doing({ do: "remove", checkpoint: c.name }, subject, $(".saved-note"));
       await drawSaved();
@@ -312,8 +312,8 @@ $(".file").addEventListener("change", async (event) => {
 // ---- sharing
 async function use(of) {
   const told = await about(of);
-  if (told.settings && told.settings.task === "rows" && !told.settings.rows) note($(".runs-note"), "It is made of rows that somebody brought, and those are its owner's: choose Your own rows as the task and bring some.", "error");
-  else if (told.settings) { trigger("select", { index: 0, value: told.settings }); note($(".runs-note"), "Its settings are in the form now; press Train to start from them."); }
+  if (told.settings && told.settings.task === "rows" && !told.settings.rows) note($(".runs-note"), "This run uses a dataset of its owner. Select Your own data as the task and add your own.", "error");
+  else if (told.settings) { trigger("select", { index: 0, value: told.settings }); note($(".runs-note"), "The form now has its settings. Press Train to start a run."); }
   else note($(".runs-note"), sentenceOf(told.error || ""), "error");
 }
 const page = () => location.origin + location.pathname;

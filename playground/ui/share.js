@@ -63,7 +63,7 @@ async function share() {
   const watched = told.watch || (subject.startsWith("watch:") ? subject.slice(6) : "");
   const named = watched ? { watch: watched } : { model: subject.split(":")[1] }, query = viewNow(named).toString();
   $(".watch-link").value = page() + "?" + query;
-  $(".link-means").textContent = watched ? "Link to watch it as you see it now; whoever has it can look and go back in time, not pause, stop or delete" : "Link to this model as you see it now";
+  $(".link-means").textContent = watched ? "Link to this view of the run. Viewers can replay it, but cannot pause, stop or delete it." : "Link to this view of the model";
   $(".settings-link").value = page() + "?settings=" + encodeURIComponent(JSON.stringify(told.settings));
   $(".settings-json").value = JSON.stringify(told.settings, null, 1);
   $(".program").value = program(watched ? "watch:" + watched : subject, told.settings);

@@ -133,7 +133,7 @@ def test_names_symbols_and_errors_on_the_train_tab(page):
     assert shown(page, ".live .samples")
     page.focus(".focus-map")
     page.keyboard.press("ArrowRight")
-    wait_until(page, "/looks at/.test(document.querySelector('.live figcaption').textContent)")
+    wait_until(page, "/attends to/.test(document.querySelector('.live figcaption').textContent)")
     assert shown(page, ".live figcaption")
     page.fill(".live .sequence", " ".join(PAYLOADS[:2]))
     wait_until(page, "/pwn/.test(document.querySelector('.live .answer').textContent)")
@@ -171,7 +171,7 @@ def test_a_link_that_says_so(page, app):
 def test_rows_that_somebody_brings(page):
     page.wait_for_selector(".live:not([data-status=opening])")
     page.click("#field-task input")
-    page.get_by_role("option", name="Your own rows", exact=True).click()
+    page.get_by_role("option", name="Your own data", exact=True).click()
     expect(page.locator(".bring")).to_be_visible()
     lines = "\n".join(f"{one} {other}\t{other}" for one in PAYLOADS for other in PAYLOADS[:9])
     page.fill(".bring .text", lines + f"\n{'y' * 40}{PAYLOADS[2]}\tx")

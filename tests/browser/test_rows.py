@@ -13,7 +13,7 @@ TEXT = "\n".join(f"{word}\t{word[::-1]}" for word in WORDS)
 
 def open_panel(page: Page) -> None:
     shows(page, "checkpoint", "done")
-    choose_task(page, "Your own rows")
+    choose_task(page, "Your own data")
     expect(page.locator(".bring")).to_be_visible()
 
 
@@ -29,7 +29,7 @@ def count(page: Page, name: str) -> str:
 
 def use(page: Page) -> None:
     page.click(".bring .use:enabled")
-    expect(page.locator(".bring .use")).to_have_text("The form has these rows")
+    expect(page.locator(".bring .use")).to_have_text("The form uses this dataset")
 
 
 def test_pasted_rows_become_a_task_that_is_trained_tried_and_shared(app, open_page):
@@ -68,8 +68,8 @@ def test_pasted_rows_become_a_task_that_is_trained_tried_and_shared(app, open_pa
     expect(page.locator(".sharing .settings-link")).to_have_value(re.compile("settings="))
     other = open_page(page.input_value(".sharing .settings-link"))
     says(other, "#size", "parameters")
-    expect(other.locator("#field-task input")).to_have_value("Your own rows")
-    expect(other.locator(".bring .use")).to_have_text("The form has these rows")
+    expect(other.locator("#field-task input")).to_have_value("Your own data")
+    expect(other.locator(".bring .use")).to_have_text("The form uses this dataset")
     assert count(other, "rows") == "216"
 
 
@@ -77,12 +77,12 @@ def test_pasted_rows_become_a_task_that_is_trained_tried_and_shared(app, open_pa
 def test_rows_that_are_not_here_are_asked_for(app, open_page):
     fields = {"task": "rows", "rows": "0" * 64, "vocabulary": "a b", "min_length": 2, "max_length": 5, "longest_answer": 3}
     page = open_page(f"{app.url}/?settings={quote(json.dumps(fields))}")
-    expect(page.locator(".bring .problem")).to_contain_text("are not kept here")
+    expect(page.locator(".bring .problem")).to_contain_text("is not on this server")
     says(page, "#problem", "bring them below")
     page.click("#train")
     page.wait_for_timeout(500)
     assert page.locator(".runs tbody tr").count() == 0
-    assert page.text_content("#problem").strip().startswith("The rows of this task (000000000000…) are not kept here")
+    assert page.text_content("#problem").strip().startswith("This dataset (000000000000…) is not on this server")
 
 
 def test_tab_key_separates_source_and_target_and_tasks_have_examples(app, open_page):
@@ -105,7 +105,7 @@ def test_tab_key_separates_source_and_target_and_tasks_have_examples(app, open_p
     expect(page.locator("#field-max_length input")).to_have_value("16")
     choose_task(page, "addition")
     expect(page.locator("#field-max_length input")).to_have_value("10")
-    choose_task(page, "Your own rows")
+    choose_task(page, "Your own data")
     assert page.input_value(".bring .text") == "ab\tba"  # what was typed is still there
 
 

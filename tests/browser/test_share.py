@@ -74,7 +74,7 @@ def test_a_link_shows_what_its_sender_saw(app, open_page):
     page.focus(".scrub")
     page.press(".scrub", "ArrowLeft")
     page.press(".scrub", "ArrowLeft")
-    says(page, ".viewing", "Looking at step")
+    says(page, ".viewing", "Showing step")
     link, seen = shared(page, ".watch-link"), page.text_content(".viewing")
     other = open_page(link, width=1200)
     says(other, ".viewing", seen)

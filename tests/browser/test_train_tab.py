@@ -64,7 +64,7 @@ def test_kinds_heads_and_cells_can_be_chosen_by_keyboard(page):
     expect(page.locator("figcaption")).to_contain_text("it lies in the future")
     page.keyboard.press("ArrowLeft")
     expect(page.locator("figcaption")).to_have_text(
-        re.compile(r"Layer 1, head 3\. Answer position 1 \(\d\) looks at given position 1 \(SOS\) with weight 1\.000")
+        re.compile(r"Layer 1, head 3\. Target position 1 \(\d\) attends to target position 1 \(SOS\) with weight 1\.000")
     )
     page.focus(".loss-chart")
     page.keyboard.press("ArrowLeft")

@@ -86,7 +86,7 @@ def test_dataset_is_previewed_stored_on_use_and_listed_per_owner(app):
     assert 0 < told["held_out"] < 216
     content = told["content"]
     assert not (app.checkpoints / "rows" / content).exists()  # only looked at so far
-    assert "not kept here" in ask(app, "show", owner, content)["error"]
+    assert "not on this server" in ask(app, "show", owner, content)["error"]
     assert ask(app, "use", other, content) == {"again": True}  # nobody else has sent them
     assert ask(app, "use", owner, content) == {}
     assert (app.checkpoints / "rows" / content / "rows.safetensors").is_file()
@@ -388,9 +388,9 @@ def test_the_form_trains_on_rows_that_are_kept_here(kept):
     ("rows", "says"),
     [
         ("", "No rows are chosen yet"),
-        ("0" * 64, "are not kept here; bring them below"),
-        ("../x", "are not kept here"),
-        (5, "not kept here"),
+        ("0" * 64, "is not on this server; upload it below"),
+        ("../x", "is not on this server"),
+        (5, "not on this server"),
     ],
 )
 def test_rows_that_are_not_here_are_explained(kept, rows, says):
