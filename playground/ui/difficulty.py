@@ -42,7 +42,7 @@ def in_words(row: dict[str, Any]) -> str:
     """A row of the benchmark as a sentence."""
     seeds, steps = row["seeds"], row["steps"]
     low, high = row.get("lengths", [1, 10])
-    where = f"fast recipe over {row['budget']} steps, lengths {low} to {high}, {seeds} seed{'s' * (seeds != 1)}"
+    where = f"fast preset over {row['budget']} steps, lengths {low} to {high}, {seeds} seed{'s' * (seeds != 1)}"
     if len(steps) == seeds:
         return f"Measured: 99 % exact match after {median(steps):g} steps ({where})."
     lowest = int(1000 * min(row["scores"])) / 10

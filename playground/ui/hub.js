@@ -58,7 +58,7 @@ function sayWho() {
   const words = {
     oauth: me.signed_in ? "Signed in as " + (me.name || "you") + "." : "Sign in above to publish; browsing and importing need no account.",
     none: "This Space has no sign-in, so it cannot publish. Download your checkpoints in the Train tab, or duplicate the Space.",
-    machine: account && $(".token").value.trim() ? "Token of " + account.name + (account.writes ? "; it has write access." : "; it is read-only. Publishing needs a token with write access.") : me.signed_in ? "This machine is signed in to the Hub" + (account ? " as " + account.name : "") + ". Another token may be typed:" : "This machine is not signed in to the Hub: run hf auth login, or type a token that may write.",
+    machine: account && $(".token").value.trim() ? "Token of " + account.name + (account.writes ? "; it has write access." : "; it is read-only. Publishing needs a token with write access.") : me.signed_in ? "This machine is signed in to the Hub" + (account ? " as " + account.name : "") + ". Another token may be typed:" : "This machine is not signed in to the Hub: run hf auth login, or enter a token with write access.",
     typed: account ? "Token of " + account.name + (account.writes ? "; it has write access." : "; it is read-only. Publishing needs a token with write access.") : "To publish, enter a token with write access. It is used for what you start with it, and kept nowhere else.",
   };
   $(".who").textContent = (words[me.way] || "") + (me.lasting ? "" : " What is here is gone when this Space restarts: publish what you want to keep, or download it in the Train tab.");

@@ -166,7 +166,7 @@ class HubPage:
                 return errand, lambda job: self._arrived(job, into, owner, name)
             case "plan" | "push":
                 if not token:
-                    raise Refused("sign in first: publishing needs a token of yours that may write")
+                    raise Refused("sign in first: publishing needs a token with write access")
                 checkpoint, run = self._checkpoint(what)
                 form_of(read_manifest(checkpoint).config.family)
                 seen = _text(what, "expected") if "expected" in what else None
@@ -245,7 +245,7 @@ class HubPage:
                     token_of, what, request.scope.get("session", {}), self.local
                 )
                 if not token:
-                    raise Refused("sign in first: publishing needs a token of yours that may write")
+                    raise Refused("sign in first: publishing needs a token with write access")
                 minutes: Any = what.get("minutes")
                 repo = _text(what, "repo").strip()
                 form_of(run.config.family)
