@@ -425,7 +425,7 @@ def test_the_line_under_a_task_shows_its_example(task):
 
 def test_how_hard_a_task_is_comes_from_the_measurements():
     row = {"task": "x", "seeds": 3, "budget": 600, "steps": [40, 60, 50], "scores": [0.991, 0.999, 0.995]}
-    assert difficulty.in_words(row) == "Measured: 99 % exact match after 50 steps (fast recipe over 600 steps, lengths 1 to 10, 3 seeds)."
+    assert difficulty.in_words(row) == "Measured: 99 % exact match after 50 steps (fast preset over 600 steps, lengths 1 to 10, 3 seeds)."
     assert "2 of 3 runs reach 99 %" in difficulty.in_words(row | {"steps": [40, 60], "scores": [0.991, 0.999, 0.5]})
     assert "the worst ends at 50 %" in difficulty.in_words(row | {"steps": [40], "scores": [0.991, 0.7, 0.5]})
     alone = {"seeds": 1, "steps": [], "scores": [0.0049]}
