@@ -1,8 +1,8 @@
-"""Train a model on a playground that is served, watch it learn, and ask it:
+"""Train a model on a running playground, follow its progress, and run it:
 
     python playground/examples/train_and_ask.py http://127.0.0.1:7860
 
-gradio_client comes with gradio. The address may be that of a Space, as user/space.
+gradio_client is installed with gradio. The address can also be a Space, as user/space.
 """
 
 import sys
@@ -23,10 +23,8 @@ def main(address: str) -> None:
         "until": 0.999,
     }
     run = playground.predict(settings=settings, name="from a program", api_name="/start")
-    mine = {
-        "model": run["run"],
-        "owner": run["owner"],
-    }  # the key is secret: whoever has it may stop the run
+    # The owner key is a secret, because it permits stopping the run.
+    mine = {"model": run["run"], "owner": run["owner"]}
     while (told := playground.predict(**mine, api_name="/status"))["status"] in (
         "waiting",
         "starting",
@@ -37,15 +35,16 @@ def main(address: str) -> None:
     scores = playground.predict(**mine, n=500, api_name="/evaluate")
     low, high = scores["interval"]
     print(
-        f"{told['status']} at step {told['step']}: exact match {scores['exact_match']:.1%} of {scores['n']} ({low:.1%} to {high:.1%})"
+        f"{told['status']} at step {told['step']}: exact match {scores['exact_match']:.1%} of "
+        f"{scores['n']} ({low:.1%} to {high:.1%})"
     )
     answer = playground.predict(**mine, sequence="3 1 4", api_name="/predict")
     print("3 1 4 ->", " ".join(answer["given"]))
     looks = playground.predict(**mine, sequence="3 1 4", kind="cross", api_name="/attention")
     for row, weights in zip(looks["rows"], looks["weights"][0][0], strict=True):
         seen = max(zip(weights, looks["columns"], strict=True))
-        print(f"writing {row}, head 1 of layer 1 looks at {seen[1]} with weight {seen[0]:.2f}")
-    print("watch it:", f"{playground.src.rstrip('/')}/?watch={run['watch'].removeprefix('watch:')}")
+        print(f"{row}: head 1 of layer 1 attends to {seen[1]} with weight {seen[0]:.2f}")
+    print("view it:", f"{playground.src.rstrip('/')}/?watch={run['watch'].removeprefix('watch:')}")
 
 
 if __name__ == "__main__":

@@ -1,1 +1,5 @@
-"""Figures for cards, exports and reports: plain numbers in, matplotlib figures out. No pyplot, no torch, nothing kept between calls."""
+"""Figures for cards, exports and reports: matplotlib figures of plain numbers.
+
+No module uses pyplot, and only the export and the report import torch. No state is kept between
+calls.
+"""

@@ -1,5 +1,7 @@
-"""Every figure of a model and a sequence in one folder, for print and with its data beside it: from the command line, and for the
-page as one zip file, in a process of its own; for the page also those of an experiment."""
+"""Export of all figures of a model and a sequence, or of an experiment, with their data.
+
+The command line writes them to a folder. The page gets them as a zip file from a separate process.
+"""
 
 from __future__ import annotations
 
@@ -36,14 +38,18 @@ def draw_all(
     history: Mapping[int, Path] | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> tuple[dict[str, Any], list[Path]]:
-    """Write every figure into `out` as PNG, SVG and PDF, with its data. `lines` are the metrics until now, `scores` those of its
-    checkpoint (measured here where there are none), `history` the weights of earlier steps, {step: file}.
+    """Write every figure to `out` as PNG, SVG and PDF, with its data.
 
-    Returns the data by the figure's name, and the files.
+    lines     the metrics up to this step
+    scores    the scores of the checkpoint; computed if None
+    history   the weights of earlier training steps, {step: file}
+    tell      called with a message at each stage
+
+    Returns the data by the name of the figure, and the files.
 
     Raises:
-        UnknownSymbol, NotInspectable: for a sequence that cannot be read.
-        OSError: where the folder cannot be written.
+        UnknownSymbol, NotInspectable: for an invalid sequence.
+        OSError: if the folder cannot be written.
     """
     from playground.evaluation import evaluate
     from playground.inspection.report import report
@@ -52,18 +58,21 @@ def draw_all(
     subject = Subject.of(config, family)
     found = report(subject, sequence, n, history, tell)
     if scores is None:
-        tell("asking held-out sequences")
+        tell("evaluating on held-out sequences")
         scores = dataclasses.asdict(evaluate(family, subject.held_out(2000)))
     found["exact-match-by-length"] = scores
     if lines:
         found["loss"] = [{name: line.get(name) for name in CURVE} for line in lines]
-    tell("drawing")
+    tell("drawing figures")
     out.mkdir(parents=True, exist_ok=True)
     return found, [path for name, data in found.items() for path in write(out, name, data)]
 
 
 def work(pipe: Connection, what: dict[str, Any], sequence: str, n: int) -> None:
-    """The entry of the page's process: answers with {"zip": base64} or {"error": sentence}. `what` is as for the inspector."""
+    """Run the export process of the page; send {"zip": base64} or {"error": message}.
+
+    `what` identifies the model, as for the inspector.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     import torch
 
@@ -108,7 +117,10 @@ def work(pipe: Connection, what: dict[str, Any], sequence: str, n: int) -> None:
 
 
 def work_lab(pipe: Connection, found: Mapping[str, Mapping[str, Any]]) -> None:
-    """The same for an experiment: `found` is the data of each figure of the Lab, by the figure's name."""
+    """Run the export process of an experiment; send {"zip": base64} or {"error": message}.
+
+    `found` is the data of each figure by the name of the figure.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         with tempfile.TemporaryDirectory() as scratch:
@@ -129,7 +141,7 @@ def work_lab(pipe: Connection, found: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def packed(files: Sequence[Path]) -> str:
-    """These files as one zip file, in base64."""
+    """Pack files into one zip file, encoded in base64."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in files:

@@ -1,7 +1,8 @@
-"""What every figure here shares (`blank`, `panel`, `heatmap`, `save`, the colours), and the figures of a trained model.
+"""Style and helpers of all figures, and the figures of a trained model.
 
-A figure is made from measured numbers alone, is sized in inches for reading at 150 dots an inch, and says in words what lies
-along its axes. Shapes of arrays: L layers, H heads, T target positions, S source positions.
+The helpers are `blank`, `panel`, `heatmap`, `save` and the colors. A figure shows measured numbers
+only, has its size in inches for 150 dots per inch, and labels its axes in words. Shapes of arrays:
+L layers, H heads, T target positions, S source positions.
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from playground.statistics import wilson
 
 INK, QUIET, GRID = "#1c2530", "#565d69", "#dfe3e8"
-ACCENT, SECOND = "#1f6fb2", "#b35c00"  # told apart without colour vision, and by their dashes
-MONO = "DejaVu Sans Mono"  # comes with matplotlib, so a figure looks the same on every machine
+ACCENT, SECOND = "#1f6fb2", "#b35c00"  # distinguishable without color vision, and by dashes
+MONO = "DejaVu Sans Mono"  # part of matplotlib, so a figure looks the same on every machine
 DPI = 150
 
-# From paper to ink in steps of equal lightness (CIELAB L* falls by 10.3 at each), so that equal differences look equal.
+# From paper to ink in equal steps of lightness (CIELAB L* decreases by 10.3 per step), so that
+# equal differences look equal.
 RAMP = LinearSegmentedColormap.from_list(
     "paper to ink",
     [
@@ -44,25 +46,27 @@ RAMP = LinearSegmentedColormap.from_list(
 )
 SHARE = Normalize(0, 1)
 
-CAPTION = "down: the symbol that is written    across: the source it is read from\ndarker: more attention, from 0 to 1; every row sums to 1"
+CAPTION = (
+    "rows: generated tokens (queries)    columns: source tokens (keys)\n"
+    "darker: more attention, from 0 to 1; every row sums to 1"
+)
 WIDEST_PANEL, NARROWEST_PANEL, LARGEST_CELL = 4.0, 1.25, 0.36  # inches
-LABEL_ROOM = 0.145  # inches that a symbol needs along an axis
+LABEL_ROOM = 0.145  # inches per label along an axis
 
-_saving = (
-    threading.Lock()
-)  # the salt of SVG names can only be given through matplotlib's global settings
+# The salt of SVG ids is a global setting of matplotlib.
+_saving = threading.Lock()
 
 
-# What every figure shares
+# Helpers of all figures
 
 
 def blank(width: float, height: float) -> Figure:
-    """An empty white figure of so many inches."""
+    """Create an empty white figure; sizes are in inches."""
     return Figure(figsize=(width, height), dpi=DPI, facecolor="white")
 
 
 def panel(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:
-    """Axes at a place given in inches from the figure's lower left corner, with a quiet frame."""
+    """Add axes with a thin frame; the position is in inches from the lower left corner."""
     whole_width, whole_height = figure.get_size_inches()
     axes = figure.add_axes(
         (left / whole_width, bottom / whole_height, width / whole_width, height / whole_height)
@@ -75,7 +79,7 @@ def panel(figure: Figure, left: float, bottom: float, width: float, height: floa
 def chart(
     figure: Figure, left: float, bottom: float, width: float, height: float, title: str
 ) -> Axes:
-    """A panel for curves: a title over its left corner, light lines behind, open to the right and above."""
+    """Add a panel for curves, with a title, grid lines, and no frame at the top and right."""
     axes = panel(figure, left, bottom, width, height)
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", color=GRID, linewidth=0.7)
@@ -93,7 +97,10 @@ def heatmap(
     label_rows: bool,
     label_columns: bool,
 ) -> None:
-    """Shares from 0 to 1 as cells. Labels that have no room are thinned out evenly, the first always shown."""
+    """Draw fractions from 0 to 1 as cells.
+
+    If not all labels fit, evenly spaced ones are drawn, always with the first.
+    """
     axes.imshow(
         np.asarray(weights_TS, dtype=float),
         cmap=RAMP,
@@ -119,7 +126,7 @@ def heatmap(
 
 
 def colour_bar(figure: Figure, left: float, bottom: float, height: float) -> None:
-    """The scale of `heatmap`."""
+    """Add the color scale of `heatmap`."""
     axes = panel(figure, left, bottom, 0.11, height)
     bar = figure.colorbar(ScalarMappable(SHARE, RAMP), cax=axes, ticks=[0, 0.5, 1])
     bar.outline.set(edgecolor=QUIET, linewidth=0.6)
@@ -127,10 +134,12 @@ def colour_bar(figure: Figure, left: float, bottom: float, height: float) -> Non
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure as .png (150 dots an inch), .svg or .pdf; the same figure gives the same bytes, today and tomorrow.
+    """Write a figure as .png (150 dots per inch), .svg or .pdf.
+
+    The files have no date, so equal figures give equal bytes.
 
     Raises:
-        ValueError: for any other kind of file.
+        ValueError: for any other file type.
     """
     dateless: dict[str, dict[str, Any]] = {
         "png": {"Software": None},
@@ -140,7 +149,8 @@ def save(figure: Figure, path: Path) -> None:
     kind = path.suffix.lower().removeprefix(".")
     if kind not in dateless:
         raise ValueError(
-            f"{path.name} is no kind of figure that is written here; end the name in {', '.join('.' + k for k in dateless)}"
+            f"{path.name} is not a supported file type for figures; choose a name that ends in "
+            f"{', '.join('.' + k for k in dateless)}"
         )
     with _saving, matplotlib.rc_context({"svg.hashsalt": "transformer-playground"}):
         figure.savefig(path, format=kind, dpi=DPI, metadata=dateless[kind])
@@ -150,11 +160,12 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def training_curve(lines: Sequence[Mapping[str, Any]]) -> Figure:
-    """Loss over the steps, and below it exact match and token accuracy where held-out sequences were looked at. `lines` are those
-    of metrics.jsonl.
+    """Draw the loss over the steps, and exact match and token accuracy at the evaluated steps.
+
+    `lines` are those of metrics.jsonl.
 
     Raises:
-        ValueError: without a line there is nothing to draw.
+        ValueError: for no lines.
     """
     if not lines:
         raise ValueError(
@@ -191,16 +202,16 @@ def training_curve(lines: Sequence[Mapping[str, Any]]) -> Figure:
     if scored:
         asked = {line.get("scored") for line in scored} - {None}
         title = (
-            f"Right, of {asked.pop():,} held-out sequences"
+            f"Accuracy on {asked.pop():,} held-out sequences"
             if len(asked) == 1
-            else "Right, of held-out sequences"
+            else "Accuracy on held-out sequences"
         )
         bottom = chart(figure, 0.65, 0.5, width - 0.9, 1.3, title)
         styles: list[tuple[str, str, dict[str, Any]]] = [
-            ("exact_match", "whole answers", {"color": ACCENT, "linewidth": 1.6, "zorder": 3}),
+            ("exact_match", "exact match", {"color": ACCENT, "linewidth": 1.6, "zorder": 3}),
             (
                 "token_accuracy",
-                "single symbols",
+                "token accuracy",
                 {"color": SECOND, "linewidth": 1.2, "linestyle": (0, (4, 2))},
             ),
         ]
@@ -217,8 +228,14 @@ def training_curve(lines: Sequence[Mapping[str, Any]]) -> Figure:
         bottom.set_yticks([0, 0.5, 1])
         bottom.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         bottom.legend(
-            loc="lower right", bbox_to_anchor=(1.01, 1.0), ncols=2, borderaxespad=0.1, frameon=False, fontsize=8.5, labelcolor=INK
-        )  # fmt: skip
+            loc="lower right",
+            bbox_to_anchor=(1.01, 1.0),
+            ncols=2,
+            borderaxespad=0.1,
+            frameon=False,
+            fontsize=8.5,
+            labelcolor=INK,
+        )
     for axes in figure.axes:
         axes.set_xlim(0, last * 1.01)
         axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, steps=[1, 2, 5, 10]))
@@ -230,16 +247,18 @@ def training_curve(lines: Sequence[Mapping[str, Any]]) -> Figure:
 
 
 def cross_attention(weights_LHTS: Any, rows: Sequence[str], columns: Sequence[str]) -> Figure:
-    """A heatmap for each head, layers downwards and heads across. `rows` are the T symbols that are written, `columns` the S
-    source symbols.
+    """Draw a heatmap for each head, with one row of heatmaps per layer.
+
+    `rows` are the T generated tokens, `columns` the S source tokens.
 
     Raises:
-        ValueError: where the labels do not fit the weights.
+        ValueError: if the labels do not fit the weights.
     """
     weights = np.asarray(weights_LHTS, dtype=float)
     if weights.ndim != 4 or weights.shape[2:] != (len(rows), len(columns)) or not weights.size:
         raise ValueError(
-            f"weights of shape {weights.shape} do not fit {len(rows)} rows and {len(columns)} columns; give layers × heads × rows × columns"
+            f"weights of shape {weights.shape} do not fit {len(rows)} rows and {len(columns)} "
+            "columns; give layers × heads × rows × columns"
         )
     layers, heads = weights.shape[:2]
     widest = max(NARROWEST_PANEL, min(WIDEST_PANEL, 2 * WIDEST_PANEL / heads))
@@ -293,11 +312,12 @@ def cross_attention(weights_LHTS: Any, rows: Sequence[str], columns: Sequence[st
 
 
 def exact_match_by_length(scores: Mapping[str, Any]) -> Figure:
-    """Exact match at each length with its 95 % interval, and the number of held-out sequences behind it. `scores` are those of a
-    checkpoint's manifest, or `dataclasses.asdict` of an Evaluation.
+    """Draw exact match by length with 95 % intervals and the number of held-out sequences.
+
+    `scores` are those of a checkpoint's manifest, or `dataclasses.asdict` of an `Evaluation`.
 
     Raises:
-        ValueError: for scores without a length.
+        ValueError: for scores without lengths.
     """
     lines = scores["by_length"]
     if not lines:
@@ -330,7 +350,5 @@ def exact_match_by_length(scores: Mapping[str, Any]) -> Figure:
         [line["length"] for line in shown], [f"{line['length']}\n{line['n']:,}" for line in shown]
     )
     axes.set_xlim(lines[0]["length"] - 0.6, lines[-1]["length"] + 0.6)
-    axes.set_xlabel(
-        "length, and under it how many held-out sequences were asked", fontsize=9, color=INK
-    )
+    axes.set_xlabel("length, and the number of held-out sequences", fontsize=9, color=INK)
     return figure

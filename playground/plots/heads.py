@@ -1,7 +1,8 @@
-"""The figures of looking into a model: where heads look, what is lost without them, what they look like over training, what
-positions are. Each takes the plain data that `python -m playground inspect` writes beside it.
+"""The figures of inspection: attention, ablation, head patterns, logit lens, position vectors.
 
-Shapes of arrays: L layers, H heads, Q rows (queries), M columns (what is looked at), P positions, D dimensions.
+Each takes the plain data that `python -m playground inspect` writes next to it.
+
+Shapes of arrays: L layers, H heads, Q queries (rows), M keys (columns), P positions, D dimensions.
 """
 
 from __future__ import annotations
@@ -44,43 +45,44 @@ from .figures import (
 
 Row = Mapping[str, Any]
 
-# Eight colours that are told apart without full colour vision (Okabe and Ito 2008, yellow left out on white).
+# Eight colors that are distinguishable without full color vision (Okabe and Ito 2008, without yellow,
+# which is hard to see on white).
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#1c2530", "#8a919c")
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)))
 
-# From below zero over white to above, equally dark at equal distance.
+# A diverging colormap with white at zero, equally dark at equal distance from it.
 SIGNED = LinearSegmentedColormap.from_list(
     "signed", ["#5e3000", "#b35c00", "#e6b680", "#ffffff", "#8fbfdf", "#1f6fb2", "#0b3a66"]
 )
 
 SAYS = {
-    "encoder": "down: the position that looks    across: where it looks",
-    "decoder": "down: the symbol that is written    across: what was given to write it from; the future is hatched",
-    "cross": "down: the symbol that is written    across: the source it is read from",
+    "encoder": "rows: source tokens (queries)    columns: source tokens (keys)",
+    "decoder": "rows: generated tokens (queries)    columns: decoder input (keys); "
+    "masked positions are hatched",
+    "cross": "rows: generated tokens (queries)    columns: source tokens (keys)",
 }
 DARKER = "darker: more attention, from 0 to 1; every row sums to 1"
-MOST_BARS, MOST_LAYERS, MOST_HEADS, MOST_STEPS, MOST_ROWS, MOST_PLACES, MOST_PARTS = (
-    24,
-    8,
-    16,
-    24,
-    96,
-    40,
-    60,
-)  # that one figure draws
-CAPTION_ROOM = 5.6  # inches that the longest line below a figure needs
+# The most that one figure draws.
+MOST_BARS = 24
+MOST_LAYERS = 8
+MOST_HEADS = 16
+MOST_STEPS = 24
+MOST_ROWS = 96
+MOST_PLACES = 40
+MOST_PARTS = 60
+CAPTION_ROOM = 5.6  # inches that the longest line of a caption needs
 
 
-# Where heads look
+# Attention
 
 
 def attention_grid(data: Row) -> Figure:
-    """A heatmap for each head of one kind, layers downwards and heads across; cells that nobody could look at are hatched.
+    """Draw a heatmap for each head of one type of attention, with one row of heatmaps per layer.
 
-    `data`: kind, title, rows, columns, weights LHQM, possible QM.
+    Masked cells are hatched. `data`: kind, title, rows, columns, weights LHQM, possible QM.
 
     Raises:
-        ValueError: where the labels do not fit the weights.
+        ValueError: if the labels do not fit the weights.
     """
     every, rows, columns = _fitting(data, 4)
     weights = every[:MOST_LAYERS, :MOST_HEADS]
@@ -129,10 +131,12 @@ def attention_grid(data: Row) -> Figure:
 
 
 def head_large(data: Row) -> Figure:
-    """One head with room for its numbers. `data`: kind, title, rows, columns, weights QM, possible QM.
+    """Draw one head as a large heatmap with its numbers.
+
+    `data`: kind, title, rows, columns, weights QM, possible QM.
 
     Raises:
-        ValueError: where the labels do not fit the weights.
+        ValueError: if the labels do not fit the weights.
     """
     weights, rows, columns = _fitting(data, 2)
     cell = max(0.2, min(0.52, 6.0 / max(len(rows), len(columns))))
@@ -166,16 +170,17 @@ def head_large(data: Row) -> Figure:
 
 
 def cross_attention_by_step(data: Row) -> Figure:
-    """For each symbol that is written, where every cross-attention head looks at that step, heads of all layers downwards.
+    """Draw the cross-attention weights of every head at each decoding step.
 
-    `data`: columns, heads (names), and steps with written, next, right, probability, weights [head][column].
+    The rows are the heads of all layers. `data`: columns, heads (names), and steps with written,
+    next, right, probability, weights [head][column].
 
     Raises:
-        ValueError: without a step.
+        ValueError: for no steps.
     """
     steps, heads, columns = data["steps"][:MOST_STEPS], data["heads"][:MOST_ROWS], data["columns"]
     if not steps:
-        raise ValueError("no symbol was written, so there is no step to draw")
+        raise ValueError("no token was generated, so there is no step to draw")
     cell = min(0.24, 2.6 / len(columns))
     line = min(0.24, 3.2 / len(heads))
     beside = max(cell * len(columns), 1.45)
@@ -183,9 +188,8 @@ def cross_attention_by_step(data: Row) -> Figure:
     down = math.ceil(len(steps) / across)
     tall = line * len(heads)
     left, gap, head_room = 0.3 + 0.068 * max(map(len, heads)), 0.3, 0.5
-    below = 0.5 + (
-        max(0.0, 0.8 - tall) if down == 1 else 0.0
-    )  # the scale needs room beside a single low panel
+    # The color scale needs space next to a single low panel.
+    below = 0.5 + (max(0.0, 0.8 - tall) if down == 1 else 0.0)
     width = max(left + CAPTION_ROOM, left + across * beside + (across - 1) * gap + 0.75)
     height = below + down * (tall + head_room + 0.2) + 0.35
     figure = blank(width, height)
@@ -206,7 +210,7 @@ def cross_attention_by_step(data: Row) -> Figure:
             text.set(fontfamily="DejaVu Sans", fontsize=8)
         written = " ".join(step["written"][-6:])
         cut = "… " if len(step["written"]) > 6 else ""
-        mark = "" if step["right"] in (None, step["next"]) else f", right: {step['right']}"
+        mark = "" if step["right"] in (None, step["next"]) else f", target: {step['right']}"
         _over(axes, f"{cut}{written}", QUIET, 14, MONO)
         _over(
             axes,
@@ -230,26 +234,26 @@ def cross_attention_by_step(data: Row) -> Figure:
     _caption(
         figure,
         left,
-        "above: what is written so far, and what the model writes next with which probability",
+        "above: the prefix, and the next generated token with its probability",
         DARKER + cut,
     )
     return figure
 
 
-# What is lost without them
+# Ablation
 
 
 def ablation_ranking(rows: Sequence[Row], title: str = "") -> Figure:
-    """What the right answer loses without each part (or with it alone): log-probability on the left, exact match on the right,
-    with the part's output set to zero and to its mean. At most 24 parts, in the order of `rows`.
+    """Draw the effects of ablations: the drop in log-probability, and the exact match.
 
+    Zero and mean ablation have different markers. At most 24 components are drawn, in the order of
     `rows`: name, how, kept, n, exact_match, exact_match_before, log_probability_lost.
 
     Raises:
-        ValueError: without a row.
+        ValueError: for no rows.
     """
     if not rows:
-        raise ValueError("there are no effects to draw; take a part away first")
+        raise ValueError("there are no effects to draw; run an ablation first")
     every = list(dict.fromkeys(row["name"] for row in rows))
     names = every[:MOST_BARS]
     kept = rows[0]["kept"]
@@ -259,7 +263,7 @@ def ablation_ranking(rows: Sequence[Row], title: str = "") -> Figure:
     _title(
         figure,
         0.2,
-        title or ("Heads left alone among the heads" if kept else "What is lost without each part"),
+        title or ("Keep-only ablation of heads" if kept else "Ablation of each component"),
     )
     lost = chart(figure, left, below, 2.6, bar * len(names), "")
     exact = chart(figure, left + 2.9, below, 1.75, bar * len(names), "")
@@ -303,11 +307,11 @@ def ablation_ranking(rows: Sequence[Row], title: str = "") -> Figure:
     ]
     lost.set_xticks(ticks, [f"{tick:g}".replace("-", "−") for tick in ticks])
     lost.xaxis.set_minor_locator(NullLocator())
-    lost.set_xlabel("log-probability lost, in nats", fontsize=9, color=INK)
+    lost.set_xlabel("drop in log-probability, in nats", fontsize=9, color=INK)
     exact.set_xlim(-0.03, 1.05)
     exact.set_xticks([0, 0.5, 1])
     exact.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    exact.set_xlabel("exact match then", fontsize=9, color=INK)
+    exact.set_xlabel("exact match", fontsize=9, color=INK)
     lost.legend(
         loc="lower left",
         bbox_to_anchor=(-0.02, 1.0),
@@ -320,24 +324,35 @@ def ablation_ranking(rows: Sequence[Row], title: str = "") -> Figure:
     before = rows[0]["exact_match_before"]
     exact.axvline(before, color=QUIET, linewidth=0.9, linestyle=(0, (3, 2)), zorder=1)
     exact.text(
-        before, -0.75, f"whole: {percent(before)}", fontsize=8, color=QUIET, ha="right", va="bottom"
+        before,
+        -0.75,
+        f"intact: {percent(before)}",
+        fontsize=8,
+        color=QUIET,
+        ha="right",
+        va="bottom",
     )
-    rest = f"; the {len(names)} first of {len(every)}" if len(every) > len(names) else ""
-    replaced = "all other heads' output" if kept else "the part's output"
-    says = f"{replaced} set to zero, or to its mean at each position, on {rows[0]['n']:,} held-out sequences{rest}"
+    rest = f"; the first {len(names)} of {len(every)}" if len(every) > len(names) else ""
+    replaced = "outputs of all other heads" if kept else "output"
+    says = (
+        f"{replaced} replaced by zero, or by the mean at each position; "
+        f"{rows[0]['n']:,} held-out sequences{rest}"
+    )
     _caption(figure, 0.2, says)
     return figure
 
 
-# What heads look like
+# Head patterns
 
 
 def head_scores(rows: Sequence[Row]) -> Figure:
-    """A table: for each head the share of its attention on each pattern, its entropy, and how far off the task's alignment it
-    looks. `rows` as in `heads_over_training`, without the step.
+    """Draw a table of the head scores.
+
+    For each head: the fraction of its attention on each pattern, its entropy, and its distance to
+    the task's alignment. `rows` are those of `heads_over_training`, without the step.
 
     Raises:
-        ValueError: without a row.
+        ValueError: for no rows.
     """
     if not rows:
         raise ValueError("there are no heads to draw")
@@ -356,7 +371,7 @@ def head_scores(rows: Sequence[Row]) -> Figure:
     left, below, above = 0.3 + 0.066 * max(len(row["name"]) for row in rows), 0.62, 1.0
     width, height = left + cell * (len(patterns) + 2) + 0.3, below + bar * len(rows) + above
     figure = blank(width, height)
-    _title(figure, 0.2, "What every head looks like")
+    _title(figure, 0.2, "Attention patterns of all heads")
     axes = panel(figure, left, below, cell * len(patterns), bar * len(rows))
     _hatched(axes)
     table = np.array(
@@ -397,17 +412,20 @@ def head_scores(rows: Sequence[Row]) -> Figure:
                 va="center",
             )
     _caption(
-        figure, 0.2, "percent of attention on the pattern; aligned: on the symbol that the task copies; hatched: cannot be",
-        "entropy in nats, 0 looks at one place; distance to the task's symbol in positions"
+        figure,
+        0.2,
+        "percent of attention on the pattern; aligned: on the token to copy; hatched: impossible",
+        "entropy in nats, 0: one position only; distance to the token to copy, in positions"
         + (f"; the first {len(rows)} heads of {len(every)}" if len(rows) < len(every) else ""),
-    )  # fmt: skip
+    )
     return figure
 
 
 def heads_over_training(rows: Sequence[Row]) -> Figure:
-    """For each kind of attention, how the pattern that a head ends up with grew over the steps of a run; a line for each head.
+    """Draw how the final pattern of each head develops over the steps of a run.
 
-    `rows`: step, name ("..., layer 1, head 2"), kind, best, and a share for each pattern.
+    There is one panel per type of attention and one line per head. `rows`: step, name ("..., layer
+    1, head 2"), kind, best, and a fraction for each pattern.
 
     Raises:
         ValueError: for fewer than two steps.
@@ -441,11 +459,16 @@ def heads_over_training(rows: Sequence[Row]) -> Figure:
             ]
             layer, head = (int(word.split()[-1]) - 1 for word in final["name"].split(", ")[-2:])
             named = at < 8
+            label = f"layer {layer + 1}, head {head + 1}: {final['best'] or 'too few positions'}"
             axes.plot(
-                steps, line, color=COLOURS[head % len(COLOURS)] if named else GRID, linestyle=DASHES[layer % len(DASHES)],
-                linewidth=1.5 if named else 0.8, zorder=3 if named else 1,
-                label=f"layer {layer + 1}, head {head + 1}: {final['best'] or 'too few places'}" if named else None,
-            )  # fmt: skip
+                steps,
+                line,
+                color=COLOURS[head % len(COLOURS)] if named else GRID,
+                linestyle=DASHES[layer % len(DASHES)],
+                linewidth=1.5 if named else 0.8,
+                zorder=3 if named else 1,
+                label=label if named else None,
+            )
         axes.set_ylim(-0.03, 1.05)
         axes.set_yticks([0, 0.5, 1])
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
@@ -466,19 +489,20 @@ def heads_over_training(rows: Sequence[Row]) -> Figure:
     _caption(
         figure,
         0.6,
-        "percent of a head's attention on the pattern that it shows most beyond chance at the end; dashes tell layers apart",
+        "percent of a head's attention on its best pattern at the end, relative to uniform "
+        "attention; dashes: layers",
     )
     return figure
 
 
-# What each layer and part says
+# Logit lens and logit attribution
 
 
 def logit_lens(data: Row) -> Figure:
-    """What each decoder layer would write at each position, read as if it were the last; the right answer is given.
+    """Draw the logit lens: the prediction of each decoder layer at each position, teacher-forced.
 
-    `data`: layers, known, columns (the right symbols, or the model's own unless known), symbols [layer][position], probability
-    [layer][position].
+    `data`: layers, known, columns (the target tokens, or the generated ones unless known), symbols
+    [layer][position], probability [layer][position].
     """
     layers, columns = data["layers"], data["columns"][:MOST_PLACES]
     probability = np.asarray(data["probability"], dtype=float)[:, :MOST_PLACES]
@@ -486,7 +510,7 @@ def logit_lens(data: Row) -> Figure:
     width = max(left + CAPTION_ROOM, left + cell * len(columns) + 0.75)
     height = below + 0.42 * len(layers) + above
     figure = blank(width, height)
-    _title(figure, left, "What each layer would write")
+    _title(figure, left, "Logit lens: the prediction of each layer")
     axes = panel(figure, left, below, cell * len(columns), 0.42 * len(layers))
     upwards = slice(None, None, -1)  # the embedding at the bottom, as models are drawn
     heatmap(
@@ -520,10 +544,10 @@ def logit_lens(data: Row) -> Figure:
                     )
                 )
     colour_bar(figure, left + cell * len(columns) + 0.15, below, 0.42 * len(layers))
-    right = "the right symbol" if data["known"] else "what it wrote itself"
-    says = f"across: {right}    in the cell: the likeliest, framed where it is another"
+    right = "target tokens" if data["known"] else "generated tokens"
+    says = f"columns: {right}    cells: the most likely token, framed if it differs"
     cut = (
-        f"; the first {len(columns)} places of {len(data['columns'])}"
+        f"; the first {len(columns)} positions of {len(data['columns'])}"
         if len(columns) < len(data["columns"])
         else ""
     )
@@ -532,11 +556,12 @@ def logit_lens(data: Row) -> Figure:
 
 
 def contributions(rows: Sequence[Row]) -> Figure:
-    """What each part adds to the logit of the likeliest symbol less that of the second, and their sum. `rows`: name, position,
-    token, against, logit.
+    """Draw the contributions to the logit difference of the two most likely tokens.
+
+    The last bar is their sum. `rows`: name, position, token, against, logit.
 
     Raises:
-        ValueError: without a row.
+        ValueError: for no rows.
     """
     if not rows:
         raise ValueError("there are no contributions to draw")
@@ -545,7 +570,7 @@ def contributions(rows: Sequence[Row]) -> Figure:
     total = sum(row["logit"] for row in rows)
     if len(shown) < len(rows):
         shown.append(
-            (f"{len(rows) - len(shown)} more parts", total - sum(value for _, value in shown))
+            (f"{len(rows) - len(shown)} more components", total - sum(value for _, value in shown))
         )
     names, values = [*(name for name, _ in shown), "sum"], [*(value for _, value in shown), total]
     left, bar, below, above = 0.35 + 0.066 * max(map(len, names)), 0.22, 0.75, 0.5
@@ -555,7 +580,7 @@ def contributions(rows: Sequence[Row]) -> Figure:
     _title(
         figure,
         0.2,
-        f"Why {token} and not {against} at place {rows[0]['position'] + 1} of the answer",
+        f"Logit attribution: {token} against {against} at position {rows[0]['position'] + 1}",
     )
     axes = chart(figure, left, below, 4.0, bar * len(names), "")
     axes.grid(axis="y", visible=False)
@@ -574,16 +599,19 @@ def contributions(rows: Sequence[Row]) -> Figure:
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.set_yticks(range(len(names)), names)
     axes.tick_params(axis="y", length=0)
-    told = f"logit of {token} less logit of {against}, the final norm's scale held fixed"
+    told = f"logit of {token} minus logit of {against}, with a frozen scale of the final norm"
     axes.set_xlabel(told, fontsize=9, color=INK, parse_math=False)
     return figure
 
 
-# What positions are
+# Position vectors
 
 
 def positions(data: Row) -> Figure:
-    """The position vectors of source and target as heatmaps, below zero in orange, above in blue. `data`: kind, source PD, target PD."""
+    """Draw the position vectors of source and target as heatmaps, negative orange, positive blue.
+
+    `data`: kind, source PD, target PD.
+    """
     sides = {
         "source": np.asarray(data["source"], dtype=float),
         "target": np.asarray(data["target"], dtype=float),
@@ -593,7 +621,7 @@ def positions(data: Row) -> Figure:
     width, below, gap, above = 7.2, 0.5, 0.75, 0.5
     height = below + sum(tall) + gap + above
     figure = blank(width, height)
-    kind = "sine waves" if data["kind"] == "sinusoidal" else "learned vectors"
+    kind = "sinusoidal" if data["kind"] == "sinusoidal" else "learned"
     bottom = height - above
     for (side, matrix), each in zip(sides.items(), tall, strict=True):
         bottom -= each
@@ -603,7 +631,7 @@ def positions(data: Row) -> Figure:
             ", counted from the end" if data["kind"] == "from-the-end" and side == "source" else ""
         )
         axes.set_title(
-            f"Positions of the {side}: {kind}{counted}",
+            f"Position vectors of the {side}: {kind}{counted}",
             loc="left",
             fontsize=9.5,
             color=INK,
@@ -617,7 +645,7 @@ def positions(data: Row) -> Figure:
 
 
 def sine_waves(data: Row) -> Figure:
-    """The sine waves as a heatmap, and below it single dimensions as waves, each with the positions after which it repeats.
+    """Draw the sinusoidal position vectors, and some dimensions as curves with their wavelengths.
 
     `data`: matrix PD, d_model, waves with dimension and wavelength.
     """
@@ -628,7 +656,7 @@ def sine_waves(data: Row) -> Figure:
     figure = blank(width, height)
     axes = panel(figure, 0.65, height - above - map_height, width - 1.45, map_height)
     _signed(axes, matrix.T, 1.0, down="dimension")
-    title = f"Sine waves of {n} positions in {data['d_model']} dimensions"
+    title = f"Sinusoidal position vectors: {n} positions, {data['d_model']} dimensions"
     axes.set_title(title, loc="left", fontsize=9.5, color=INK, fontweight="bold", pad=6)
     _signed_bar(figure, width - 0.65, height - above - map_height, map_height, 1.0)
     for i, wave in enumerate(data["waves"]):
@@ -665,7 +693,7 @@ def sine_waves(data: Row) -> Figure:
     return figure
 
 
-# Writing them down
+# Files
 
 
 FIGURES: dict[str, Callable[[Any], Figure]] = {
@@ -675,7 +703,7 @@ FIGURES: dict[str, Callable[[Any], Figure]] = {
     "head": head_large,
     "cross-attention-by-step": cross_attention_by_step,
     "ablation": ablation_ranking,
-    "ablation-groups": lambda rows: ablation_ranking(rows, "What is lost without each group"),
+    "ablation-groups": lambda rows: ablation_ranking(rows, "Ablation of each group"),
     "keep-only": ablation_ranking,
     "head-scores": head_scores,
     "heads-over-training": heads_over_training,
@@ -691,7 +719,10 @@ FIGURES: dict[str, Callable[[Any], Figure]] = {
 
 
 def write(folder: Path, name: str, data: Any) -> list[Path]:
-    """Draw the figure of this name as .png, .svg and .pdf, and put its data beside it: tables as .csv, the rest as .json."""
+    """Draw the figure of this name as .png, .svg and .pdf, and write its data.
+
+    Tables are written as .csv, other data as .json.
+    """
     figure = FIGURES[name](data)
     paths = [folder / f"{name}.{kind}" for kind in ("png", "svg", "pdf")]
     for path in paths:
@@ -709,7 +740,7 @@ def write(folder: Path, name: str, data: Any) -> list[Path]:
 
 
 def _fitting(data: Row, dimensions: int) -> tuple[Any, Sequence[str], Sequence[str]]:
-    """Weights as an array, with the labels of its last two dimensions."""
+    """Return the weights as an array, and the labels of its last two dimensions."""
     weights, rows, columns = np.asarray(data["weights"], dtype=float), data["rows"], data["columns"]
     if (
         weights.ndim != dimensions
@@ -717,8 +748,8 @@ def _fitting(data: Row, dimensions: int) -> tuple[Any, Sequence[str], Sequence[s
         or not weights.size
     ):
         raise ValueError(
-            f"weights of shape {weights.shape} do not fit {len(rows)} rows and {len(columns)} columns; give {dimensions} dimensions, "
-            "the last two rows × columns"
+            f"weights of shape {weights.shape} do not fit {len(rows)} rows and {len(columns)} "
+            f"columns; give {dimensions} dimensions, the last two rows × columns"
         )
     return weights, rows, columns
 
@@ -741,43 +772,61 @@ def _title(figure: Figure, left: float, text: str) -> None:
 def _caption(figure: Figure, left: float, *lines: str) -> None:
     width, height = figure.get_size_inches()
     figure.text(
-        left / width, 0.1 / height, "\n".join(lines), fontsize=8, color=QUIET, ha="left", va="bottom", linespacing=1.4, parse_math=False
-    )  # fmt: skip
+        left / width,
+        0.1 / height,
+        "\n".join(lines),
+        fontsize=8,
+        color=QUIET,
+        ha="left",
+        va="bottom",
+        linespacing=1.4,
+        parse_math=False,
+    )
 
 
 def _over(axes: Axes, text: str, colour: str, points: float, family: str) -> None:
-    """A line of text so many points above the left corner of a panel."""
+    """Add a line of text, `points` above the left corner of a panel."""
     axes.annotate(
-        text, (0, 1), xytext=(0, points), xycoords="axes fraction", textcoords="offset points", fontsize=8, color=colour, family=family,
-        ha="left", va="bottom", parse_math=False, annotation_clip=False,
-    )  # fmt: skip
+        text,
+        (0, 1),
+        xytext=(0, points),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        fontsize=8,
+        color=colour,
+        family=family,
+        ha="left",
+        va="bottom",
+        parse_math=False,
+        annotation_clip=False,
+    )
 
 
 def _number(axes: Axes, x: float, y: float, text: str, share: float) -> None:
-    """A number in a cell of `heatmap`, white where the cell is dark."""
+    """Add a number to a cell of `heatmap`, in white if the cell is dark."""
     axes.text(
         x, y, text, fontsize=7.5, color="white" if share > 0.5 else INK, ha="center", va="center"
     )
 
 
 def _hatched(axes: Axes) -> None:
-    """What shows where a heatmap has no number."""
+    """Hatch the background, which is visible in cells without a number."""
     axes.patch.set(facecolor="white", hatch="//////", edgecolor="#c3c9d1", linewidth=0)
 
 
 def _label_room(labels: Sequence[str]) -> float:
-    """Inches that the longest of the labels down the side needs."""
+    """Return the inches that the longest row label needs."""
     return 0.075 * max(map(len, labels))
 
 
 def _tick_room(labels: Sequence[str]) -> float:
-    """Inches that the labels below need; long ones stand upright."""
+    """Return the inches that the column labels need; long labels are vertical."""
     longest = max(map(len, labels))
     return 0.18 if longest <= 3 else 0.08 * longest
 
 
 def _signed(axes: Axes, matrix: Any, reach: float, down: str = "position") -> None:
-    """Numbers from -reach to reach as cells."""
+    """Draw numbers from -reach to reach as cells."""
     axes.imshow(
         matrix, cmap=SIGNED, norm=Normalize(-reach, reach), aspect="auto", interpolation="nearest"
     )
@@ -787,7 +836,7 @@ def _signed(axes: Axes, matrix: Any, reach: float, down: str = "position") -> No
 
 
 def _signed_bar(figure: Figure, left: float, bottom: float, height: float, reach: float) -> None:
-    """The scale of `_signed`."""
+    """Add the color scale of `_signed`."""
     axes = panel(figure, left, bottom, 0.11, height)
     bar = figure.colorbar(
         ScalarMappable(Normalize(-reach, reach), SIGNED), cax=axes, ticks=[-reach, 0, reach]

@@ -1,6 +1,6 @@
-"""The figures of the Lab: what an experiment found over its seeds, and what is answered right at each length.
+"""The figures of experiments: results over seeds, and exact match by length.
 
-Each takes the plain data of playground/lab/: `Laboratory.results` or `Laboratory.lengths`.
+Each takes the plain data of `Laboratory.results` or `Laboratory.lengths` in playground/lab.
 """
 
 from __future__ import annotations
@@ -19,17 +19,19 @@ from .heads import COLOURS, DASHES
 
 Row = Mapping[str, Any]
 WIDTH = 7.6  # inches
-LINE = 0.16  # inches of a line of words
+LINE = 0.16  # inches per line of text
 MOST_CURVES = len(COLOURS) * 2
-LETTERS = 112  # of a sentence in one line below a figure
+LETTERS = 112  # maximum characters per line of a caption
 
 
 def experiment(found: Row) -> Figure:
-    """Exact match over the steps, median and full range over seeds, and below it when 99 % was reached; an open end says that it was
-    not reached in time. `found`: fields, cells, sentence.
+    """Draw exact match over the steps, and the steps to 99 % exact match.
+
+    Curves are the median and the full range over seeds. An open marker means that 99 % was not
+    reached. `found`: fields, cells, sentence.
 
     Raises:
-        ValueError: before a run has finished.
+        ValueError: if no run has finished.
     """
     cells = [cell for cell in found["cells"] if cell["n"]]
     if not cells:
@@ -46,7 +48,7 @@ def experiment(found: Row) -> Figure:
         height - 0.35 - 2.1,
         WIDTH - 0.9,
         2.1,
-        f"Right, of held-out sequences: {_over(cells)}",
+        f"Exact match on held-out sequences: {_over(cells)}",
     )
     for at, cell in enumerate(drawn):
         curve, style = cell["curve"], _style(at)
@@ -97,9 +99,15 @@ def experiment(found: Row) -> Figure:
                 clip_on=False,
             )
             bars.annotate(
-                f"{missed} of {len(times)} not", (cell["steps"], y), (-7, 0), textcoords="offset points", fontsize=8, color=QUIET,
-                ha="right", va="center",
-            )  # fmt: skip
+                f"{missed} of {len(times)} not reached",
+                (cell["steps"], y),
+                (-7, 0),
+                textcoords="offset points",
+                fontsize=8,
+                color=QUIET,
+                ha="right",
+                va="center",
+            )
     bars.set_ylim(-0.6, len(cells) - 0.4)
     bars.set_yticks(range(len(cells)), [cell["label"] for cell in reversed(cells)])
     bars.tick_params(axis="y", length=0)
@@ -112,19 +120,20 @@ def experiment(found: Row) -> Figure:
 
 
 def answers_by_length(found: Row) -> Figure:
-    """Exact match at each length for every scheme: the median over seeds in its full range, or a single run in its 95 % interval.
+    """Draw exact match by length for every position encoding.
+
+    Curves are the median with the full range over seeds, or a single run with its 95 % interval.
     `found`: trained, longest, asked, rows, sentence.
 
     Raises:
-        ValueError: before a run was asked.
+        ValueError: if no run has been evaluated.
     """
     rows = [row for row in found["rows"] if row["n"]]
     if not rows:
         raise ValueError("no run has been asked yet, so there is nothing to draw")
     words = _wrapped(f"{found['sentence']} {_asked(found, rows)}")
-    each = 0.7 + 0.076 * max(
-        len(row["label"]) for row in rows
-    )  # inches of a line of the legend, its dash and the gap behind it
+    # Inches of a legend entry: its dash, its label and a gap.
+    each = 0.7 + 0.076 * max(len(row["label"]) for row in rows)
     columns = max(1, min(3, int((WIDTH - 0.65) / each)))
     legend = LINE * 1.25 * -(-len(rows) // columns)
     below = 0.62 + LINE * len(words)
@@ -156,9 +165,15 @@ def answers_by_length(found: Row) -> Figure:
     axes.xaxis.set_major_locator(MaxNLocator(10, integer=True, steps=[1, 2, 5, 10]))
     axes.set_xlabel("length of the sequence", fontsize=9, color=INK)
     axes.legend(
-        loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=columns, frameon=False, fontsize=8.5, labelcolor=INK, borderaxespad=0.2,
+        loc="lower left",
+        bbox_to_anchor=(-0.01, 1.0),
+        ncols=columns,
+        frameon=False,
+        fontsize=8.5,
+        labelcolor=INK,
+        borderaxespad=0.2,
         handlelength=2.6,
-    )  # fmt: skip
+    )
     figure.text(
         0.65 / width,
         1 - 0.1 / height,
@@ -174,11 +189,12 @@ def answers_by_length(found: Row) -> Figure:
 
 
 def lengths_heatmap(found: Row) -> Figure:
-    """The same medians as cells: schemes downwards, lengths across; white on hatching where nothing is held out. `found` is as for
-    `answers_by_length`.
+    """Draw the same medians as a heatmap: one row per position encoding, one column per length.
+
+    Lengths without held-out sequences are hatched. `found` is as for `answers_by_length`.
 
     Raises:
-        ValueError: before a run was asked.
+        ValueError: if no run has been evaluated.
     """
     rows = [row for row in found["rows"] if row["n"]]
     if not rows:
@@ -188,15 +204,21 @@ def lengths_heatmap(found: Row) -> Figure:
     for at, row in enumerate(rows):
         for length, share in zip(row["lengths"], row["median"], strict=True):
             shares[at, length - 1] = share
-    words = _wrapped(f"darker: more answers exactly right, from 0 to 100 %. {_asked(found, rows)}")
+    words = _wrapped(f"darker: higher exact match, from 0 to 100 %. {_asked(found, rows)}")
     left = 0.35 + 0.082 * max(len(row["label"]) for row in rows)
     below, tall = 0.62 + LINE * len(words), 0.3 * len(rows)
     width, height = max(WIDTH, left + 4.5), below + tall + 0.4
     figure = blank(width, height)
     figure.text(
-        left / width, 1 - 0.1 / height, "Exact match by length, median over seeds", fontsize=10.5, color=INK, fontweight="bold",
-        ha="left", va="top",
-    )  # fmt: skip
+        left / width,
+        1 - 0.1 / height,
+        "Exact match by length, median over seeds",
+        fontsize=10.5,
+        color=INK,
+        fontweight="bold",
+        ha="left",
+        va="top",
+    )
     axes = panel(figure, left, below, width - left - 0.75, tall)
     axes.patch.set(hatch="////", edgecolor="#cfd5dc", facecolor="white")
     heatmap(
@@ -208,7 +230,11 @@ def lengths_heatmap(found: Row) -> Figure:
         label_columns=True,
     )
     axes.axvline(found["trained"][1] - 0.5, color=COLOURS[1], linewidth=1.4)
-    axes.set_xlabel("length of the sequence; the line ends what was trained", fontsize=9, color=INK)
+    axes.set_xlabel(
+        "length of the sequence; the line marks the maximum training length",
+        fontsize=9,
+        color=INK,
+    )
     colour_bar(figure, width - 0.6, below, tall)
     _words(figure, words)
     return figure
@@ -225,8 +251,8 @@ def write(folder: Path, name: str, found: Row) -> list[Path]:
     """Draw the figure of this name as .png, .svg and .pdf.
 
     Raises:
-        ValueError: where there is nothing to draw yet.
-        OSError: where the folder cannot be written.
+        ValueError: if there are no results yet.
+        OSError: if the folder cannot be written.
     """
     figure = FIGURES[name](found)
     paths = [folder / f"{name}.{kind}" for kind in ("png", "svg", "pdf")]
@@ -253,12 +279,12 @@ def _over(cells: Sequence[Row]) -> str:
 
 def _asked(found: Row, rows: Sequence[Row]) -> str:
     tables = [row["untrained"] for row in rows if row["untrained"]]
-    told = f"Up to {found['asked']:,} held-out sequences of each length."
+    told = f"Up to {found['asked']:,} held-out sequences per length."
     if tables:
         sides = ", ".join(
             f"{first} to {last} of the {side}" for side, (first, last) in tables[0].items()
         )
-        told += f" Learned tables: no step trained rows {sides} (counted from 0)."
+        told += f" Learned encodings have untrained positions: {sides} (counted from 0)."
     return told
 
 

@@ -1,7 +1,10 @@
-"""A run's report: one HTML file that holds everything it shows, asks no server for anything and runs no script. Scores with their
-intervals, curves, where the heads look, answers, settings, and the command that trains the model again. Every number was measured.
+"""The report of a run: one self-contained HTML file without requests and scripts.
 
-Whatever people wrote (names, rows of their own) is escaped; a Content-Security-Policy in the file forbids the rest.
+It has scores with intervals, curves, attention weights, sample outputs, settings, and the command
+that repeats the training. Every number is measured.
+
+User input (names, datasets) is escaped. A Content-Security-Policy in the file blocks everything
+else.
 """
 
 from __future__ import annotations
@@ -36,29 +39,41 @@ from playground.training.trainer import CONFIRMING_N
 
 STYLE = Path(__file__).with_suffix(".css")
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-COLUMNS = 300  # stretches of a curve, of each of which the lowest and the highest point are drawn
-MOST_LAYERS, MOST_HEADS = 6, 8  # of one kind
+COLUMNS = 300  # bins of a curve; the minimum and the maximum of each bin are drawn
+MOST_LAYERS, MOST_HEADS = 6, 8  # of one type of attention
 KINDS = {
-    "cross": ("Cross-attention", "Down: what is written. Across: the source that it looks at"),
-    "encoder": ("Encoder self-attention", "Down and across: the source"),
-    "decoder": ("Decoder self-attention", "Down: what is written. Across: what was written before"),
+    "cross": (
+        "Cross-attention",
+        "Rows: generated tokens (queries). Columns: source tokens (keys)",
+    ),
+    "encoder": ("Encoder self-attention", "Rows and columns: source tokens"),
+    "decoder": (
+        "Decoder self-attention",
+        "Rows: generated tokens (queries). Columns: decoder input (keys)",
+    ),
 }
-IN_ONE_ROW = {  # a family with one stack has the sequence and the answer in one row; by its kind of attention, or its name
-    "encoder": "Down and across: the sequence, in whose places the answer is written (SOS: blanks where it is longer)",
-    "bert": "Down and across: the sequence, then the blanks (SOS) that the answer is written into",
-    "decoder": "Down and across: the sequence, then the answer so far",
+# An architecture with one stack has source and target in one sequence. The keys are types of
+# attention or names of architectures.
+IN_ONE_ROW = {
+    "encoder": "Rows and columns: the source, whose positions predict the target (SOS: positions "
+    "beyond the source)",
+    "bert": "Rows and columns: the source, then the masked positions (SOS) that predict the target",
+    "decoder": "Rows and columns: the source, then the target so far",
 }
 
 
 def write_report(
     checkpoint: Path, run: Path | None = None, name: str = "", for_viewer: bool = False
 ) -> str:
-    """The report of a checkpoint, as HTML. `run`: the folder that holds its run's metrics, where they are not beside it; `name`: what
-    its owner calls it; `for_viewer`: leave out the name of the owner's dataset, with which others could use it.
+    """Return the report of a checkpoint as HTML.
+
+    run          the folder with the metrics of its run, if it is not `checkpoint`
+    name         the name that the owner gave it
+    for_viewer   omit the id of the owner's dataset, with which others could use the dataset
 
     Raises:
         CheckpointError: for a checkpoint or metrics that cannot be read.
-        RowsError: where the rows of its task are not kept here.
+        RowsError: if the dataset of its task is not stored here.
     """
     manifest, family = load_model(checkpoint)
     lines = [line for line in read_lines(run or checkpoint) if line["step"] <= manifest.step]
@@ -81,7 +96,10 @@ def html(
     name: str,
     for_viewer: bool = False,
 ) -> str:
-    """The same from what was read. `scores` are those of `evaluate`, `lines` those of metrics.jsonl."""
+    """Return the report as HTML, from loaded data.
+
+    `scores` are those of `evaluate`, `lines` those of metrics.jsonl.
+    """
     view = View(manifest.config.task.load(), manifest.config, torch.device("cpu"))
     snapshot, stage = view.snapshot(family.eval(), manifest.step), view.stage(family)
     parts = [
@@ -95,11 +113,16 @@ def html(
     ]
     title = escape(f"{name}: {task_in_words(manifest.config)}")
     head = (
-        f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{POLICY}">'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{title}</title>'
+        '<meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{title}</title>"
     )
     style, body = STYLE.read_text(encoding="utf-8"), "\n".join(filter(None, parts))
-    return f'<!doctype html>\n<html lang="en"><head>{head}\n<style>\n{style}</style></head>\n<body><main>\n{body}\n</main></body></html>\n'
+    return (
+        f'<!doctype html>\n<html lang="en"><head>{head}\n<style>\n{style}</style></head>\n'
+        f"<body><main>\n{body}\n</main></body></html>\n"
+    )
 
 
 # The sections
@@ -109,13 +132,14 @@ def _head(manifest: Manifest, scores: Mapping[str, Any], name: str) -> str:
     config, n = manifest.config, scores["n"]
     low, high = wilson(round(scores["exact_match"] * n), n) if n else (0.0, 1.0)
     family = FAMILIES[config.family].title
-    where = "a processor" if manifest.device == "cpu" else "a GPU"
+    where = "a CPU" if manifest.device == "cpu" else "a GPU"
     return f"""<header><h1>{escape(name)}</h1>
-<p class="quiet">{escape(family)} of {config.model.parameter_count():,} parameters, trained from scratch on the task \
-{escape(task_in_words(config))}</p>
-<p>Exact match <strong>{_percent(scores["exact_match"])}</strong> of {n:,} held-out sequences (95 % interval {_percent(low)} to \
-{_percent(high)}), after {_plural(manifest.step, "step")} in {manifest.seconds:,.1f} s on {where}. An answer counts when every symbol \
-and its end are right, written by the model from its own earlier symbols. No held-out sequence ever trained it.</p></header>"""
+<p class="quiet">{escape(family)} with {config.model.parameter_count():,} parameters, trained from \
+scratch on the task {escape(task_in_words(config))}</p>
+<p>Exact match <strong>{_percent(scores["exact_match"])}</strong> of {n:,} held-out sequences \
+(95 % interval {_percent(low)} to {_percent(high)}), after {_plural(manifest.step, "step")} in \
+{manifest.seconds:,.1f} s on {where}. An output is correct if all its tokens, with EOS, equal the \
+target in free-running generation. Held-out sequences are never used for training.</p></header>"""
 
 
 def _curves(points: Points) -> str:
@@ -142,9 +166,9 @@ def _curves(points: Points) -> str:
         key = '<i class="key"></i>exact match<i class="key second"></i>token accuracy, '
         shares = [(0.0, "0 %"), (0.5, "50 %"), (1.0, "100 %")]
         charts.append(
-            _figure(_chart(series, last, shares), f"{key}on held-out sequences while it trained")
+            _figure(_chart(series, last, shares), f"{key}on held-out sequences during training")
         )
-    return "<h2>How it learned</h2>\n" + "\n".join(charts)
+    return "<h2>Training curves</h2>\n" + "\n".join(charts)
 
 
 def _by_length(scores: Mapping[str, Any]) -> str:
@@ -167,8 +191,15 @@ def _by_length(scores: Mapping[str, Any]) -> str:
                 tokens,
             ]
         )
-    heads = ["length", "asked", "held out in all", "exact match", "95 % interval", "token accuracy"]
-    return "<h2>How well, by length</h2>\n" + _table(
+    heads = [
+        "length",
+        "evaluated",
+        "held out in total",
+        "exact match",
+        "95 % interval",
+        "token accuracy",
+    ]
+    return "<h2>Accuracy by length</h2>\n" + _table(
         heads, [[escape(cell) for cell in row] for row in rows], numbers=True
     )
 
@@ -178,9 +209,10 @@ def _samples(samples: Sequence[Mapping[str, Any]]) -> str:
     for sample in samples:
         right = sample["given"] == sample["answer"]
         verdict = (
-            "right"
+            "correct"
             if right
-            else f'<span class="wrong">wrong</span>: <span class="symbols">{_symbols(sample["answer"])}</span>'
+            else '<span class="wrong">wrong</span>, target: '
+            f'<span class="symbols">{_symbols(sample["answer"])}</span>'
         )
         rows.append(
             [
@@ -189,7 +221,7 @@ def _samples(samples: Sequence[Mapping[str, Any]]) -> str:
             ]
             + [verdict]
         )
-    return "<h2>What it answers</h2>\n" + _table(["held-out sequence", "its answer", ""], rows)
+    return "<h2>Sample outputs</h2>\n" + _table(["held-out sequence", "output", ""], rows)
 
 
 def _attention(
@@ -197,7 +229,10 @@ def _attention(
     axes: Mapping[str, Sequence[Sequence[str]]],
     family: str,
 ) -> str:
-    """A map for each head; `attention` is [kind][layer][head] row by row, in thousandths."""
+    """Return a heatmap for each head.
+
+    `attention` is [kind][layer][head], each flattened by rows, in thousandths.
+    """
     sections = []
     for kind, (title, along) in KINDS.items():
         layers = attention.get(kind)
@@ -207,19 +242,21 @@ def _attention(
             along = IN_ONE_ROW.get(family, IN_ONE_ROW[kind])
         rows, columns = axes[kind]
         maps = [
-            f'<div><div class="kind">layer {i + 1}, head {j + 1}</div>{_map(weights, rows, columns)}</div>'
+            f'<div><div class="kind">layer {i + 1}, head {j + 1}</div>'
+            f"{_map(weights, rows, columns)}</div>"
             for i, heads in enumerate(layers[:MOST_LAYERS])
             for j, weights in enumerate(heads[:MOST_HEADS])
         ]
         there = sum(map(len, layers))
-        cut = f"; {len(maps)} of {there} heads are shown" if len(maps) < there else ""
+        cut = f"; {len(maps)} of {there} heads are displayed" if len(maps) < there else ""
         width = max(150, min(320, 16 * len(columns)))
         sections.append(
-            f'<h3>{title}</h3>\n<p class="kind">{along}. The fuller a cell, the more attention; every row sums to one{cut}.</p>\n'
+            f'<h3>{title}</h3>\n<p class="kind">{along}. Stronger color: more attention; '
+            f"every row sums to 1{cut}.</p>\n"
             f'<div class="heads" style="--width: {width}px">\n' + "\n".join(maps) + "\n</div>"
         )
-    intro = '<p class="quiet">The trained model on one held-out sequence, given the right answer so far.</p>\n'
-    return "<h2>Where it looks</h2>\n" + intro + "\n".join(sections) if sections else ""
+    intro = '<p class="quiet">The trained model on one held-out sequence, teacher-forced.</p>\n'
+    return "<h2>Attention</h2>\n" + intro + "\n".join(sections) if sections else ""
 
 
 def _again(manifest: Manifest) -> str:
@@ -228,7 +265,7 @@ def _again(manifest: Manifest) -> str:
     versions = ", ".join(
         f"{escape(name)} {escape(value)}" for name, value in manifest.versions.items()
     )
-    told = ("steps",) if command else ()  # by the command itself
+    told = ("steps",) if command else ()  # the command itself includes these
     changed = [
         each
         for each in manifest.changes
@@ -244,15 +281,19 @@ def _again(manifest: Manifest) -> str:
     if command:
         how = f"<pre>{escape(command)}</pre>"
     else:
-        how = "<p>No single command trains it again: bring its rows, or use its settings below in the page.</p>"
+        how = (
+            "<p>No single command repeats this training. Add its dataset, or use the settings "
+            "below on the page.</p>"
+        )
     noted = (
-        f"<p>Changed on the way, which the command does not repeat: {escape(by_hand)}.</p>"
+        f"<p>Changes during the run that the command does not repeat: {escape(by_hand)}.</p>"
         if by_hand
         else ""
     )
     return (
-        f"<h2>Train it again</h2>\n{how}\n{noted}<p>Seed {training.seed}; {versions}. The same seed gives the same model, to the bit, "
-        f"on the same kind of processor and with the same versions.</p>\n{sums}"
+        f"<h2>Repeat the training</h2>\n{how}\n{noted}<p>Seed {training.seed}; {versions}. "
+        "The same seed gives bit-identical weights on the same type of processor with the same "
+        f"versions.</p>\n{sums}"
     )
 
 
@@ -262,7 +303,9 @@ def _settings(manifest: Manifest, for_viewer: bool) -> str:
         name: value for name, value in manifest.config.to_fields().items() if name not in hidden
     }
     meanings = {
-        name: "what kind of model learns" if name == "family" else setting_of(name).metadata["help"]
+        name: "Architecture of the model."
+        if name == "family"
+        else setting_of(name).metadata["help"]
         for name in fields
     }
     rows = [
@@ -272,7 +315,7 @@ def _settings(manifest: Manifest, for_viewer: bool) -> str:
     return "<h2>Settings</h2>\n" + _table(["setting", "value", "meaning"], rows, kind="settings")
 
 
-# What they are made of
+# Elements
 
 
 def _chart(
@@ -281,7 +324,10 @@ def _chart(
     ticks: Sequence[tuple[float, str]],
     logarithmic: bool = False,
 ) -> str:
-    """Curves over the steps, the first one plain and the second dashed; `ticks` are values with what stands beside them."""
+    """Return a chart of curves over the steps, the first solid and the second dashed.
+
+    `ticks` are values with their labels.
+    """
     width, height, left, right, above, below = 800, 220, 56, 12, 10, 30
     scale = math.log10 if logarithmic else float
     low, high = scale(ticks[0][0]), scale(ticks[-1][0])
@@ -312,13 +358,14 @@ def _chart(
                 f'<circle class="dot" cx="{places[0][0]:.1f}" cy="{places[0][1]:.1f}" r="3"/>'
             )
         drawn.append(
-            f'<polyline class="{style}" points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in places)}"/>'
+            f'<polyline class="{style}" '
+            f'points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in places)}"/>'
         )
     return "".join(drawn) + "</svg>"
 
 
 def _decades(values: Sequence[float]) -> list[tuple[float, str]]:
-    """Powers of ten around some positive values, as ticks of a logarithmic axis."""
+    """Return powers of ten around positive values, as ticks of a logarithmic axis."""
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
     high = max(high, low + 1)
     every = max(1, math.ceil((high - low) / 6))
@@ -329,14 +376,15 @@ def _decades(values: Sequence[float]) -> list[tuple[float, str]]:
 
 
 def _map(weights: Sequence[int], rows: Sequence[str], columns: Sequence[str]) -> str:
-    """A head's weights as cells, with the symbols along both sides where they have room."""
+    """Return the weights of a head as a heatmap with row and column labels."""
     room = 7 * max((len(name) for name in (*rows, *columns)), default=1) + 8
     cell = 16
     width, height = room + cell * len(columns) + 1, room + cell * len(rows) + 1
     drawn = [f'<svg viewBox="0 0 {width} {height}" role="img">']
     for q, name in enumerate(rows):
         drawn.append(
-            f'<text class="symbol" x="{room - 5}" y="{room + cell * q + 12}" text-anchor="end">{escape(name)}</text>'
+            f'<text class="symbol" x="{room - 5}" y="{room + cell * q + 12}" text-anchor="end">'
+            f"{escape(name)}</text>"
         )
     for m, name in enumerate(columns):
         x = room + cell * m + 8
@@ -346,17 +394,20 @@ def _map(weights: Sequence[int], rows: Sequence[str], columns: Sequence[str]) ->
             else ' text-anchor="middle"'
         )
         drawn.append(
-            f'<text class="symbol" x="{x + (4 if len(name) > 1 else 0)}" y="{room - 6}"{turned}>{escape(name)}</text>'
+            f'<text class="symbol" x="{x + (4 if len(name) > 1 else 0)}" y="{room - 6}"{turned}>'
+            f"{escape(name)}</text>"
         )
     for at, weight in enumerate(weights):
-        if weight >= 5:  # half a percent: less cannot be seen
+        if weight >= 5:  # half a percent; smaller weights are not visible
             q, m = divmod(at, len(columns))
             place = f'x="{room + cell * m + 0.5}" y="{room + cell * q + 0.5}"'
             drawn.append(
-                f'<rect class="cell" {place} width="15" height="15" fill-opacity="{weight / 1000:g}"/>'
+                f'<rect class="cell" {place} width="15" height="15" '
+                f'fill-opacity="{weight / 1000:g}"/>'
             )
     drawn.append(
-        f'<rect class="frame" x="{room}" y="{room}" width="{cell * len(columns)}" height="{cell * len(rows)}"/>'
+        f'<rect class="frame" x="{room}" y="{room}" width="{cell * len(columns)}" '
+        f'height="{cell * len(rows)}"/>'
     )
     return "".join(drawn) + "</svg>"
 
@@ -368,13 +419,16 @@ def _figure(drawing: str, caption: str) -> str:
 def _table(
     heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: bool = False, kind: str = ""
 ) -> str:
-    """A table of cells that are HTML already."""
+    """Return a table; its cells are HTML."""
     style = ' class="number"' if numbers else ""
     head = "".join(f"<th{style}>{head}</th>" for head in heads)
     body = "\n".join(
         "<tr>" + "".join(f"<td{style}>{cell}</td>" for cell in row) + "</tr>" for row in rows
     )
-    return f'<div class="wide"><table class="{kind}"><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></div>'
+    return (
+        f'<div class="wide"><table class="{kind}"><thead><tr>{head}</tr></thead><tbody>\n'
+        f"{body}\n</tbody></table></div>"
+    )
 
 
 def _symbols(names: Sequence[str]) -> str:
@@ -382,7 +436,7 @@ def _symbols(names: Sequence[str]) -> str:
 
 
 def _percent(share: float) -> str:
-    """With one decimal; only all is 100 % and only none is 0 %."""
+    """Format a fraction with one decimal; only 1 is 100 % and only 0 is 0 %."""
     text = f"{100 * share:.1f}"
     if text == "100.0":
         return "100 %" if share > 1 - 1e-9 else "over 99.9 %"
@@ -396,7 +450,7 @@ def _plural(n: int, noun: str) -> str:
 
 
 def work(pipe: Connection, checkpoint: str, run: str, name: str, for_viewer: bool = False) -> None:
-    """The entry of the page's process: answers with {"html": text} or {"error": sentence}."""
+    """Run the report process of the page; send {"html": text} or {"error": message}."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
     try:

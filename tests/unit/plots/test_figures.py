@@ -108,7 +108,7 @@ def test_a_png_has_150_dots_an_inch(tmp_path):
 
 
 def test_another_kind_of_file_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"a\.jpg is no kind .* \.png, \.svg, \.pdf"):
+    with pytest.raises(ValueError, match=r"a\.jpg is not a supported .* \.png, \.svg, \.pdf"):
         save(FIGURES["lengths"](), tmp_path / "a.jpg")
 
 
@@ -154,7 +154,7 @@ def test_a_heatmap_shows_its_weights_on_a_scale_from_0_to_1():
     written = [text for text, _ in texts(figure)]
     assert {"head 3", "layer 2", "d", "z"} <= set(written)
     assert written.count("a") == 2
-    assert any("down:" in text and "across:" in text for text in written)
+    assert any("rows:" in text and "columns:" in text for text in written)
 
 
 def test_labels_that_do_not_fit_the_weights_are_refused():

@@ -181,7 +181,7 @@ def test_a_step_that_goes_wrong_is_marked():
     figure = cross_attention_by_step(by_step(1, 1, ["3", "1", "EOS"]))
     said = [text.get_text() for text in figure.findobj(Annotation)]
     assert "→ 1  99.9 %" in said
-    assert "→ 3  99.9 %, right: 1" in said
+    assert "→ 3  99.9 %, target: 1" in said
     assert "SOS 1 3" in said
 
 
@@ -211,7 +211,7 @@ def test_what_falls_short_of_all_is_not_written_as_all():
         for figure in (cross_attention_by_step(steps), ablation_ranking(rows), head_scores(table))
         for text in figure.findobj(Text)
     }
-    assert {"→ 3  99.9 %", "whole: 99.9 %", "99", "100"} <= said
+    assert {"→ 3  99.9 %", "intact: 99.9 %", "99", "100"} <= said
 
 
 def test_head_curve_is_the_score_of_its_final_best_pattern():
@@ -237,7 +237,7 @@ def test_of_many_contributions_the_smallest_are_drawn_together():
     assert len(bars) == 60 + 2
     assert bars[-2] == pytest.approx(12 * 0.01)
     assert bars[-1] == pytest.approx(sum(values))
-    assert "12 more parts" in [label.get_text() for label in axes.get_yticklabels()]
+    assert "12 more components" in [label.get_text() for label in axes.get_yticklabels()]
 
 
 def test_wrong_symbols_of_the_lens_are_framed():
@@ -246,8 +246,8 @@ def test_wrong_symbols_of_the_lens_are_framed():
 
 
 def test_symbols_that_nobody_knows_to_be_right_are_not_called_so():
-    (caption,) = (text.get_text() for text in logit_lens(lens(["4", "EOS"], 1) | {"known": False}).texts if "across:" in text.get_text())
-    assert caption.startswith("across: what it wrote itself ")
+    (caption,) = (text.get_text() for text in logit_lens(lens(["4", "EOS"], 1) | {"known": False}).texts if "columns:" in text.get_text())
+    assert caption.startswith("columns: generated tokens ")
 
 
 @pytest.mark.parametrize(

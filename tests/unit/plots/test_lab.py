@@ -44,7 +44,7 @@ def test_experiment_figure_has_summary_dot_per_seed_and_censoring():
     assert [line.get_xdata().tolist() for line in curves.lines] == [list(range(10, 201, 10))] * 2
     dots = [line for line in bars.lines if line.get_marker() == "o"]
     assert [line.get_xdata().tolist() for line in dots] == [[100, 110, 120], [100, 110]]
-    assert "1 of 3 not" in [text.get_text() for text in bars.texts]
+    assert "1 of 3 not reached" in [text.get_text() for text in bars.texts]
 
 
 def test_medians_are_drawn_in_their_range_and_a_single_run_in_its_interval():
@@ -54,7 +54,7 @@ def test_medians_are_drawn_in_their_range_and_a_single_run_in_its_interval():
         assert axes.lines[0].get_xdata().tolist() == list(range(2, 13))  # of length 1 none is held out
         band = axes.collections[0].get_paths()[0].vertices
         assert min(y for x, y in band if x == 2) == pytest.approx(low)
-        assert "no step trained rows 5 to 12 of the source" in words(figure).replace("\n", " ")
+        assert "untrained positions: 5 to 12 of the source" in words(figure).replace("\n", " ")
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ def test_report_command_has_new_steps_and_lists_unrepeated_changes(small_run, tm
     save_checkpoint(tmp_path / "longer", trainer, [*lines, trainer.step()])
     text = Seen(write_report(tmp_path / "longer")).text
     assert "--steps 4" in text
-    assert "which the command does not repeat: from step 4 on, learning_rate was 0.0001." in text
+    assert "Changes during the run that the command does not repeat: from step 4 on, learning_rate was 0.0001." in text
 
 
 def test_a_model_that_attends_to_nothing_and_has_no_curve_has_a_report_too(small_run, tmp_path):
@@ -113,8 +113,8 @@ def test_a_model_that_attends_to_nothing_and_has_no_curve_has_a_report_too(small
     save_checkpoint(tmp_path / "plain", trainer, [])
     written = write_report(tmp_path / "plain")
     assert Seen(written).open == []
-    assert "Where it looks" not in written
-    assert "How it learned" not in written
+    assert "<h2>Attention</h2>" not in written
+    assert "Training curves" not in written
 
 
 def test_wrong_answers_are_told_with_the_right_ones(ages, small_run):
@@ -127,7 +127,7 @@ def test_wrong_answers_are_told_with_the_right_ones(ages, small_run):
     assert text.count('<span class="wrong">wrong</span>') == 8
     assert "none held out" in text
     assert "0 %" in text
-    assert "No single command trains it again" in text
+    assert "No single command repeats this training" in text
 
 
 def test_the_command_writes_it_whole_or_not_at_all(tmp_path, capsys):
@@ -153,10 +153,10 @@ def test_a_broken_checkpoint_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("family", "says"),
     [
-        ("transformer", "Down: what is written. Across: what was written before"),
-        ("encoder-only", "the sequence, in whose places the answer is written"),
-        ("bert", "the sequence, then the blanks (SOS) that the answer is written into"),
-        ("gpt2", "the sequence, then the answer so far"),
+        ("transformer", "Rows: generated tokens (queries). Columns: decoder input (keys)"),
+        ("encoder-only", "the source, whose positions predict the target"),
+        ("bert", "the source, then the masked positions (SOS) that predict the target"),
+        ("gpt2", "the source, then the target so far"),
     ],
 )
 def test_the_axes_of_a_family_with_one_stack_are_its_one_row(small_run, family, says):
@@ -167,4 +167,4 @@ def test_the_axes_of_a_family_with_one_stack_are_its_one_row(small_run, family, 
     scores = {"n": 0, "exact_match": 0.0, "by_length": []}
     text = html(Manifest(config, 0, 0.0, "cpu"), load_family(family)(config.model), scores, [], "untrained")
     assert says in text
-    assert ("Down: " in text) == (family == "transformer")
+    assert ("Rows: " in text) == (family == "transformer")
