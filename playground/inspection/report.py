@@ -41,7 +41,8 @@ def attention(
 
     `weights` is [layer][head][row][column] and `possible` is [row][column]; `rows` and `columns`
     are names. The rows of decoder self-attention and cross-attention are the generated tokens. The
-    columns of decoder self-attention are the decoder input. An `answer` from `own_answer` is reused.
+    columns of decoder self-attention are the decoder input. An `answer` from `own_answer` is
+    reused.
     """
     recording, written_BT = answer or own_answer(subject, batch)
     source, given = (

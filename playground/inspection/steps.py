@@ -89,7 +89,7 @@ def recorded_steps(
 def _one_row(batch: Batch) -> None:
     if len(batch.source_BS) != 1:
         raise ValueError(
-            f"the batch has {len(batch.source_BS)} sequences; steps exist for one sequence at a time"
+            f"the batch has {len(batch.source_BS)} sequences; this takes one sequence at a time"
         )
 
 

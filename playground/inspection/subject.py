@@ -67,8 +67,8 @@ class Subject:
         if not isinstance(self.model, Transformer):
             title = FAMILIES[self.config.family].title
             raise NotInspectable(
-                "this view needs the encoder-decoder transformer from scratch; for the architecture "
-                f"{title!r}, open the attention view"
+                "this view needs the encoder-decoder transformer from scratch; for the "
+                f"architecture {title!r}, open the attention view"
             )
         return cast(EncoderDecoder, self.model)
 

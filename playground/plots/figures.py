@@ -108,7 +108,8 @@ def heatmap(
         aspect="auto",
         interpolation="nearest",
     )
-    width, height = axes.get_position().size * axes.figure.get_size_inches()  # type: ignore[union-attr]
+    inches = axes.figure.get_size_inches()  # type: ignore[union-attr]
+    width, height = axes.get_position().size * inches
     for axis, labels, room, shown in (
         (axes.xaxis, columns, width, label_columns),
         (axes.yaxis, rows, height, label_rows),

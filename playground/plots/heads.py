@@ -45,8 +45,8 @@ from .figures import (
 
 Row = Mapping[str, Any]
 
-# Eight colors that are distinguishable without full color vision (Okabe and Ito 2008, without yellow,
-# which is hard to see on white).
+# Eight colors that are distinguishable without full color vision (Okabe and Ito 2008, without
+# yellow, which is hard to see on white).
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#1c2530", "#8a919c")
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)))
 

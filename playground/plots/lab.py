@@ -130,7 +130,7 @@ def answers_by_length(found: Row) -> Figure:
     """
     rows = [row for row in found["rows"] if row["n"]]
     if not rows:
-        raise ValueError("no run has been asked yet, so there is nothing to draw")
+        raise ValueError("no run has been evaluated yet, so there is nothing to draw")
     words = _wrapped(f"{found['sentence']} {_asked(found, rows)}")
     # Inches of a legend entry: its dash, its label and a gap.
     each = 0.7 + 0.076 * max(len(row["label"]) for row in rows)
@@ -198,7 +198,7 @@ def lengths_heatmap(found: Row) -> Figure:
     """
     rows = [row for row in found["rows"] if row["n"]]
     if not rows:
-        raise ValueError("no run has been asked yet, so there is nothing to draw")
+        raise ValueError("no run has been evaluated yet, so there is nothing to draw")
     lengths = list(range(1, found["longest"] + 1))
     shares = np.full((len(rows), len(lengths)), np.nan)
     for at, row in enumerate(rows):

@@ -38,6 +38,6 @@ def show(subject: Subject, view: object, request: dict[str, Any]) -> dict[str, A
     except ValueError:
         log.exception("view %s failed", view)
         return {
-            "error": f"the view {view!r} failed by a fault of the program; the log has the details; "
-            "try another view or sequence"
+            "error": f"the view {view!r} failed by a fault of the program; the log has the "
+            "details; try another view or sequence"
         }

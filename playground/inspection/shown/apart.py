@@ -135,8 +135,8 @@ def _told_positions(subject: Subject, side: str) -> str:
         "(ALiBi). Activations shows this as the stage “distance”.",
         "t5": f"{inside}self-attention adds a learned bias for the distance to the scores (T5). "
         "Activations shows this as the stage “distance”.",
-        "none": f"{inside}it has no position encoding. The encoder processes a set. The decoder can "
-        "still infer positions from its causal mask.",
+        "none": f"{inside}it has no position encoding. The encoder processes a set. The decoder "
+        "can still infer positions from its causal mask.",
     }[subject.family.config.positions]
 
 

@@ -193,7 +193,7 @@ class Origin:
         return cast(MultiHeadAttention, self.family.get_submodule(self.part.module))
 
     def _joined(self, row: int, column: int) -> dict[str, Any]:
-        """Return the head outputs, each times its columns of the output projection, and the bias."""
+        """Return the head outputs times their columns of the output projection, and the bias."""
         layer, mix_HK = self._layer(".output"), self._same("weighted sum")[:, row]
         weight_HDK = layer.weight.unflatten(1, (self.config.n_heads, -1)).transpose(0, 1)
         terms_XD = torch.einsum("hk,hdk->hd", mix_HK, weight_HDK)

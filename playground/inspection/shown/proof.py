@@ -233,8 +233,8 @@ def finding(ablation: Ablation, effects: list[Effect], which: str, how: str) -> 
     if not spare and len(singles) > 1:
         least = min(singles, key=lambda effect: effect.exact_match_lost)
         return (
-            f"Every head is needed: the smallest drop is that of {least.name}, to an exact match of "
-            f"{percent(least.after.exact_match)}."
+            f"Every head is needed: the smallest drop is that of {least.name}, to an exact match "
+            f"of {percent(least.after.exact_match)}."
         )
     together = describe_spare_heads(ablation, singles, how)
     if not together:
