@@ -791,8 +791,10 @@ def _load(task: str, found: Found) -> tuple[Any, list[str]]:
             "another model"
         )
     tokenizer = AutoTokenizer.from_pretrained(found.folder, trust_remote_code=False)
-    # type: ignore[call-overload]
-    return pipeline(task, model=model.eval(), tokenizer=tokenizer, device=device()), missing
+    loaded = pipeline(  # type: ignore[call-overload]
+        task, model=model.eval(), tokenizer=tokenizer, device=device()
+    )
+    return loaded, missing
 
 
 def _check_config(auto: Any, config: Any, found: Found) -> None:

@@ -201,7 +201,7 @@ def test_without_a_network_what_is_here_still_works(hub, models, tmp_path, open_
         page.wait_for_selector(".live[data-status=checkpoint]")
         began = time.monotonic()
         to_compare(page)
-        expect(page.locator(".compare .net")).to_contain_text("On this machine already: gpt2")
+        expect(page.locator(".compare .net")).to_contain_text("Already on this machine: gpt2")
         assert time.monotonic() - began < 15  # three seconds, and what a busy machine adds; the client's own retries take 23
         expect(page.locator(".of-table .takes.error")).to_contain_text("the Hub is not reachable")
         expect(page.locator(".of-table .sum")).to_have_text("")

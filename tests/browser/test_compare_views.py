@@ -58,7 +58,7 @@ def test_a_gap_is_filled_once_the_visitor_has_seen_what_that_takes(app_with_mode
     page.fill(".part-fill textarea", "No gap here.")
     page.click(".part-fill .main")
     over(page, ".part-fill", "failed")
-    expect(page.locator(".part-fill .words")).to_contain_text("write [MASK] where a word is to be found")
+    expect(page.locator(".part-fill .words")).to_contain_text("write [MASK] where a word is to be predicted")
     expect(page.locator(".part-fill .shares")).to_have_count(2)  # what had come before stays
 
     other = open_page(app_with_models.url)  # somebody else, where the model is here by now: shown without a click
@@ -231,7 +231,7 @@ def test_one_word_two_meanings_and_what_king_without_man_comes_to(app_with_model
     page.fill(".part-banks label:has-text('twice') input", "river")
     page.click(".part-banks .main")
     over(page, ".part-banks", "failed")
-    expect(page.locator(".part-banks .words")).to_contain_text("'river' stands once in this text")
+    expect(page.locator(".part-banks .words")).to_contain_text("'river' occurs once in the text")
     expect(page.locator(".two-alike")).to_have_count(1)
 
     page.locator(".parts:visible").get_by_role("button", name="Analogies").click()

@@ -24,7 +24,7 @@ def test_a_link_opens_a_stop_whose_answer_is_measured_and_remembered(app, open_p
     expect(page.locator(".stop h3")).to_have_text("7. Train short, test long")
     expect(page.locator(".stop .option")).to_have_value("rope")
     page.click(".measure")
-    expect(page.locator(".stop-note")).to_contain_text("rite a number from 1 to 21 first")
+    expect(page.locator(".stop-note")).to_contain_text("nter a number from 1 to 21 first")
     page.fill(".prediction", "21")
     page.click(".measure")
     expect(page.locator(".stop .words")).to_contain_text("raining: step")

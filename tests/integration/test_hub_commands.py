@@ -205,7 +205,7 @@ def test_a_branch_gets_the_commit_and_main_stays(hub, published):
     main = hub.files("ada/tiny")
     done = hub.playground("push", "checkpoints/reverse-one-head", "ada/tiny", "--branch", "one-head")
     assert done.returncode == 0, done.stderr
-    assert "model ada/tiny (public, branch one-head): is there" in done.stdout
+    assert "model ada/tiny (public, branch one-head): exists" in done.stdout
     assert done.stdout.splitlines()[-1] == f"{hub.url}/ada/tiny/tree/one-head"
     assert hub.files("ada/tiny") == main
     there = hub.files("ada/tiny", "one-head")
