@@ -48,7 +48,7 @@ def test_the_command_of_the_readme_with_names_of_the_hub(hub, environment, digit
     assert (len(told["leaks"]), told["asked"]["shots"]) == (1, 1)
     with open(tmp_path / "table.csv") as file:
         assert [row["model"] for row in csv.DictReader(file)] == models
-    assert "Fetching gpt2" in done.stderr
+    assert "Downloading gpt2" in done.stderr
     assert hub.told(hub.OWNER) == []
 
 
@@ -70,7 +70,7 @@ def test_a_signal_ends_it_and_the_rows_so_far_are_told(environment, digits):
     command = [sys.executable, "-m", "playground", "compare", str(digits), "--models", "gpt2", "--n", "500", "--shots", "32"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
         for line in process.stderr:
-            if "Asking gpt2" in line:
+            if "Evaluating gpt2" in line:
                 process.send_signal(signal.SIGINT)
                 break
         out, err = process.communicate(timeout=200)

@@ -87,7 +87,7 @@ def test_a_download_that_hangs_is_cancelled_at_once_and_the_next_job_works(compa
     served.put("ben/hangs", files_of(tiny_gpt2))
     with served.fault(served.STORAGE, "hang", method="GET"):
         job = comparer.begin("table", table(digits, "ben/hangs"), "ada")
-        working(comparer, job, "Fetching ben/hangs")
+        working(comparer, job, "Downloading ben/hangs")
         behind = comparer.begin("table", table(digits), "ben")
         assert comparer.poll(behind, "ben")["status"] == "waiting"
         assert comparer.poll(behind, "ben")["place"] == 1
@@ -108,7 +108,7 @@ def test_the_process_is_killed_and_the_next_job_has_a_new_one(comparer, served, 
     with served.fault(served.STORAGE, "hang", method="GET"):
         job = comparer.begin("table", table(digits, "ben/dies"), "ada")
         behind = comparer.begin("table", table(digits, "gpt2"), "ada")
-        working(comparer, job, "Fetching ben/dies")
+        working(comparer, job, "Downloading ben/dies")
         first = comparer.process_id
         os.kill(first, signal.SIGKILL)
         answer = over(comparer, job)
@@ -123,7 +123,7 @@ def test_the_process_is_killed_and_the_next_job_has_a_new_one(comparer, served, 
 
 def test_a_job_that_is_deaf_costs_its_process_only(comparer, digits, monkeypatch):
     job = comparer.begin("table", table(digits, n=400, rank=400), "ada")
-    working(comparer, job, "Asking digits")
+    working(comparer, job, "Evaluating digits")
     first = comparer.process_id
     os.kill(first, signal.SIGSTOP)  # hears nothing, says nothing
     monkeypatch.setattr(jobs_module, "DEAF_FOR", 0.5)
@@ -159,7 +159,7 @@ def test_what_nobody_asks_for_makes_way_and_is_forgotten(comparer, served, digit
     served.put("ben/hangs", files_of(tiny_gpt2))
     with served.fault(served.STORAGE, "hang", method="GET"):
         left = comparer.begin("table", table(digits, "ben/hangs"), "ada")
-        working(comparer, left, "Fetching ben/hangs")
+        working(comparer, left, "Downloading ben/hangs")
         monkeypatch.setattr(jobs_module, "FORGOTTEN_AFTER", 1.0)
         assert over(comparer, comparer.begin("table", table(digits), "ben"), "ben")["status"] == "done"
     assert "its page no longer polls" in comparer.poll(left, "ada")["sentence"]
