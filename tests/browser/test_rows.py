@@ -36,7 +36,7 @@ def test_pasted_rows_become_a_task_that_is_trained_tried_and_shared(app, open_pa
     page = open_page(link_to(app.url))
     wait_until(page, "document.querySelector('#field-max_length input')?.value === '5'")
     open_panel(page)
-    says(page, "#problem", "No rows are chosen yet")
+    says(page, "#problem", "o dataset is selected")
     page.fill(".bring .text", TEXT + "\nno tab here\n\tx")
     expect(page.locator(".bring .problem li")).to_have_text(["Line 217 has no tab between source and target.", "Line 218 has no source."])
     expect(page.locator(".bring .use")).to_be_disabled()
@@ -78,7 +78,7 @@ def test_rows_that_are_not_here_are_asked_for(app, open_page):
     fields = {"task": "rows", "rows": "0" * 64, "vocabulary": "a b", "min_length": 2, "max_length": 5, "longest_answer": 3}
     page = open_page(f"{app.url}/?settings={quote(json.dumps(fields))}")
     expect(page.locator(".bring .problem")).to_contain_text("is not on this server")
-    says(page, "#problem", "bring them below")
+    says(page, "#problem", "upload it below")
     page.click("#train")
     page.wait_for_timeout(500)
     assert page.locator(".runs tbody tr").count() == 0

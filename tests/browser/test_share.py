@@ -168,7 +168,7 @@ def test_a_frame_shows_one_view_in_a_page_of_another_site(app, open_page, visiti
     page = open_page(f"{app.url}/?model=reverse")
     shows(page, "checkpoint")
     shared(page, ".embed-code")
-    page.click("summary:has-text('page of your own')")
+    page.click("summary:has-text('Embed in a web page')")
     page.select_option(".embed-view", "attention")
     code = shared(page, ".embed-code")
     host = visiting(foreign(code))

@@ -146,7 +146,7 @@ def test_a_fifth_of_each_label_is_held_out_and_no_text_is_on_both_sides():
         ("a,b\n1,2\n", "line 1 is 'a,b'; it must name two columns: text,label"),
         ("text,label\nx,1\nx,2\n", "line 3 labels a text '2' that line 2 labels '1'"),
         ("text,label\nx\ny,\n,2\n", "line 2 has 1 cells, not 2 .*; line 3 has no label; line 4 has no text"),
-        ("text,label\n" + "x,\n" * 9, "; line 6 has no label, and 4 lines more"),
+        ("text,label\n" + "x,\n" * 9, "; line 6 has no label, and 4 more lines"),
         ('text,label\n"x,1\n', "line 2 is not valid CSV"),
         ("text,label\nx,1\ny,1\n", "the CSV has 1 labels; give 2 to 20"),
         ("text,label\nx,1\ny,2\nz,2\n", "the label '1' has only one text"),

@@ -69,7 +69,7 @@ def test_a_dry_run_lists_the_files_and_writes_nothing(hub, deploy):
     with hub.watch() as seen:
         done = deploy("ada/dry", "--dry-run")
     first, *files, last = done.stdout.splitlines()
-    assert first == "space ada/dry (private, branch main): would be made"
+    assert first == "space ada/dry (private, branch main): would be created"
     assert sorted(line.split()[-1] for line in files) == sorted(space_files())
     assert last == "nothing was written"
     assert {request.method for request in seen} <= {"GET", "HEAD"}

@@ -171,7 +171,7 @@ def test_training_ends_and_saves_when_another_process_is_lost(saw):
     (first, second), _, _ = saw
     assert "one_is_gone" not in second
     reason, code = first["one_is_gone"]["ended"]
-    assert reason.startswith("a process failed or is gone at step 3 (")
+    assert reason.startswith("a process failed or ended at step 3 (")
     assert (code, first["one_is_gone"]["step"]) == (1, 3)
 
 

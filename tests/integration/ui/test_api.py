@@ -177,7 +177,7 @@ def test_a_comparison_is_a_job_of_whoever_began_it(ask):
 
 def test_a_push_takes_the_token_that_is_given_and_never_the_owners(hub, app, ask):
     with hub.watch() as seen:
-        with pytest.raises(AppError, match="needs a token of yours"):
+        with pytest.raises(AppError, match="needs a token with write access"):
             ask("push", model=REVERSE, repo="ada/api")
         told = ask("push", model=REVERSE, repo="ada/api", token=hub.ADA)
     assert told["status"] == "done", told

@@ -48,7 +48,7 @@ def test_what_is_behind_a_mystery_is_told_to_who_asks(page):
 @pytest.mark.parametrize(
     ("name", "what", "field", "says"),
     [
-        ("stop", {"stop": "stop-1"}, "prediction", "write a number from 0 to 200 first"),
+        ("stop", {"stop": "stop-1"}, "prediction", "enter a number from 0 to 200 first"),
         ("stop", {"stop": "stop-4", "prediction": "five"}, "prediction", "enter your prediction first"),
         ("stop", {"stop": ["x"], "prediction": 1}, "stop", "choose one of stop-1"),
         ("bug", {"bug": "typo", "seed": 0, "steps": 60}, "bug", "choose one of transpose"),

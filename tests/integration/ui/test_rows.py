@@ -387,7 +387,7 @@ def test_the_form_trains_on_rows_that_are_kept_here(kept):
 @pytest.mark.parametrize(
     ("rows", "says"),
     [
-        ("", "No rows are chosen yet"),
+        ("", "no dataset is selected"),
         ("0" * 64, "is not on this server; upload it below"),
         ("../x", "is not on this server"),
         (5, "not on this server"),
