@@ -1,4 +1,4 @@
-"""Floor 6: a worker process per run, the registry that owns them, and a process that looks into checkpoints.
+"""Layer 6: a worker process per run, the run registry, and the inspection process.
 
-The process that serves the page imports this floor and stays free of torch: tensors live in the workers.
+The server process imports this layer without importing torch. Tensors live in the workers.
 """

@@ -1,5 +1,8 @@
-"""Which device runs train on by default, and why, in one line. Runs in a process of its own: the page's process imports no torch, and
-asking a GPU for its name takes some of its memory for as long as the process lives."""
+"""Summarize in one line which device runs train on by default, and why.
+
+Runs in a process of its own: the server process imports no torch, and a query of a GPU's name
+occupies GPU memory until the process ends.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from .processes import usable_cores
 
 
 def device_line() -> str:
-    """As in "Training on cpu, 2 cores: no CUDA device is visible"."""
+    """Return, say, "Training on cpu, 2 cores: no CUDA device is visible"."""
     if resolve_device("auto").type == "cuda":
         about, count = torch.cuda.get_device_properties(0), torch.cuda.device_count()
         others = f", the first of {count} that are visible" if count > 1 else ""
@@ -42,8 +45,8 @@ def _plural(number: int, noun: str) -> str:
 
 
 def tell(pipe: Connection) -> None:
-    """The entry of the process."""
+    """Send the device summary through the pipe: the entry point of the process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with suppress(OSError):  # who asked has gone
+    with suppress(OSError):  # the server has closed the pipe
         pipe.send((device_line(),))
     pipe.close()

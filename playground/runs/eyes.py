@@ -1,4 +1,4 @@
-"""The server's side of a process that inspects models (inspector.py)."""
+"""Client of an inspection process (`inspector.py`), on the server's side."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ BUSY = "the model is still busy with earlier questions; ask again in a moment"
 
 
 class Eyes:
-    """An inspection process with a queue before it. Any thread may ask.
+    """An inspection process and its request queue. Safe to call from any thread.
 
-    One request at a time is at the process, which starts with the first request and again after it
+    The process handles one request at a time. It starts with the first request, and again after it
     has ended. The other requests wait in a fair queue, where their future can be cancelled.
     """
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
-        self._lock = threading.Lock()  # never held while the disk works
+        self._lock = threading.Lock()  # never held during disk access
         self._queue = InspectionQueue()
         self._child: Child | None = None
-        self._current: InspectionRequest | None = None  # at the process now
+        self._current: InspectionRequest | None = None  # in the process now
         self._number = 0  # of the current request
         self._began = 0.0  # when the current request went to the process
         self._stopped = False
 
     def warm_up(self) -> None:
-        """Start the process in the background, so that nobody waits for it later."""
+        """Start the process in the background, before the first request needs it."""
         threading.Thread(target=self.ask, args=("warm", {}), name="warm-eyes", daemon=True).start()
 
     def ask(
@@ -47,13 +47,13 @@ class Eyes:
         client: Client = NO_CLIENT,
         time_limit: float = 0.0,
     ) -> Future[Answer]:
-        """Queue a request and return the future of its answer.
+        """Queue a request and return the future of its response.
 
-        The answer's `error` says what was wrong, and `again` that the same request may succeed
-        soon. Cancelling the future takes the request out of the queue.
+        The response's `error` states the failure. Its `again` means that the same request may
+        succeed soon. Cancelling the future removes the request from the queue.
 
         Args:
-            client: who the request counts for.
+            client: the client whose quota the request uses.
             time_limit: seconds that the process may take; 0 for the limit of `supervise`.
         """
         what = {"checkpoint": str(what)} if isinstance(what, Path) else what
@@ -66,7 +66,7 @@ class Eyes:
         return request.future
 
     def supervise(self, seconds: float) -> None:
-        """End the process where its current request has taken longer than its limit, or `seconds`."""
+        """End the process if its current request exceeds its limit, or else `seconds`."""
         with self._lock:
             request, child = self._current, self._child
             if request is None or child is None:
@@ -80,17 +80,18 @@ class Eyes:
         resolve(
             request.future,
             {
-                "error": f"this took longer than {limit:g} s and was ended; take a smaller model or a shorter sequence"
+                "error": f"this took longer than {limit:g} s and was ended; "
+                "take a smaller model or a shorter sequence"
             },
         )
 
     def close(self) -> None:
         """End the process and its current request. Waiting requests go to the next process."""
-        if child := self._child:  # another thread may take it away
+        if child := self._child:  # another thread may clear it
             child.kill()
 
     def stop(self) -> None:
-        """End the process, answer all waiting requests, and accept no more."""
+        """End the process, fail all waiting requests, and accept no more."""
         with self._lock:
             self._stopped = True
             waiting = self._queue.clear()
@@ -99,10 +100,10 @@ class Eyes:
             resolve(request.future, passing("the server is stopping; ask again in a moment"))
 
     def _send_next(self) -> None:
-        """Send the next request if the process is free. With the lock held."""
+        """Send the next request if the process is free. The caller holds the lock."""
         while self._current is None and (request := self._queue.next()) is not None:
             if not request.future.set_running_or_notify_cancel():
-                continue  # its client has gone
+                continue  # its client has disconnected
             if self._child is None:
                 self._child = self._start()
             self._current, self._number, self._began = (
@@ -110,9 +111,8 @@ class Eyes:
                 next(self._numbers),
                 time.monotonic(),
             )
-            self._child.send(
-                self._number, request.kind, request.what, request.text
-            )  # if it has ended, _end answers
+            # If the process has ended, `_end` resolves the request.
+            self._child.send(self._number, request.kind, request.what, request.text)
 
     def _start(self) -> Child:
         started: list[Child] = []
@@ -135,7 +135,7 @@ class Eyes:
         resolve(request.future, answer)
 
     def _end(self, started: list[Child], code: int | None) -> None:
-        """Answer the request that a process leaves behind when it ends, and go on with another process."""
+        """Fail the current request of an ended process, and continue in a new process."""
         with self._lock:
             if started[0] is not self._child:
                 return
@@ -149,11 +149,11 @@ class Eyes:
 
 
 def passing(error: str) -> Answer:
-    """An error that is about this moment, not about what was asked: a page asks `again` by itself."""
+    """Return a temporary error. The page repeats the request by itself."""
     return {"error": error, "again": True}
 
 
 def resolve(future: Future[Answer], answer: Answer) -> None:
-    """Give an answer to whoever still waits for it."""
+    """Set the result of a future, unless it is already cancelled or resolved."""
     with suppress(InvalidStateError):
         future.set_result(answer)

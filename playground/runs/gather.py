@@ -1,4 +1,7 @@
-"""A run's checkpoint as others can use it: its files with the metrics until its step, which the run keeps elsewhere."""
+"""Collect the files of a run's checkpoint, with the metrics up to its step.
+
+The run stores its metrics outside the checkpoint folder.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,13 @@ FILES = ("config.json", "model.safetensors", "training.safetensors", "metrics.js
 
 
 def gather(checkpoint: Path, run: Path | None, into: Path) -> Path:
-    """Copy a checkpoint, and nothing else that lies in its folder, into a new folder. The run may go on meanwhile.
+    """Copy the checkpoint files, and no other file, into a new folder.
+
+    The run may continue to train meanwhile.
 
     Raises:
-        CheckpointError: when it cannot be read.
-        OSError: when it is gone by now, or the disk is full.
+        CheckpointError: if the checkpoint cannot be read.
+        OSError: if it was deleted meanwhile, or the disk is full.
     """
     step = read_manifest(checkpoint).step
     into.mkdir(parents=True)

@@ -1,4 +1,7 @@
-"""The metrics of a run in the page's process: columns of plain numbers, 48 bytes a step, and curves that fit a screen."""
+"""The metrics of a run in the server process, and their decimation for the curves.
+
+The metrics are columns of plain numbers, 48 bytes per step.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,17 @@ import numpy as np
 
 COLUMNS = ("loss", "learning_rate", "gradient_norm", "seconds", "steps_per_second")
 SHOWN = ("loss", "learning_rate", "gradient_norm")  # what the page draws
-MOST_AT_ONCE = 3000  # points in one answer; a longer gap is answered by the whole curve, decimated
+MOST_AT_ONCE = 3000  # points in one response; a longer gap gets the whole decimated curve
 
 
 class Points:
-    """A point for every step from `first` on, none twice, and the scores of the steps that were scored."""
+    """One point for every step from `first` on, and the scores of the evaluated steps."""
 
     def __init__(self, lines: Iterable[Mapping[str, Any]] = ()) -> None:
         self.first = 1
         self.columns = {name: array("d") for name in COLUMNS}
-        self.scored: list[
-            tuple[int, float, float, int]
-        ] = []  # step, exact match, token accuracy, sequences
+        # step, exact match, token accuracy, sequences
+        self.scored: list[tuple[int, float, float, int]] = []
         self.add(lines)
 
     def __len__(self) -> int:
@@ -30,7 +32,7 @@ class Points:
 
     @property
     def last(self) -> int:
-        """The step of the last point; 0 when there is none."""
+        """The step of the last point; 0 if there is none."""
         return self.first + len(self) - 1 if len(self) else 0
 
     @property
@@ -39,10 +41,10 @@ class Points:
         return max((score for _, score, _, _ in self.scored), default=None)
 
     def add(self, lines: Iterable[Mapping[str, Any]]) -> None:
-        """Append the metrics of the steps that follow.
+        """Append the metrics of the next steps.
 
         Raises:
-            ValueError: for a step that does not follow the last one.
+            ValueError: if a step does not follow the last one, or its metrics are invalid.
         """
         for line in lines:
             step = line["step"]
@@ -67,8 +69,11 @@ class Points:
                 self.scored.append((step, score[0], score[1], line.get("scored") or 0))
 
     def since(self, known: int) -> dict[str, Any]:
-        """What a page that has the first `known` points lacks: the following ones, or the whole curve instead (`whole`) when
-        that is too much. `steps` are in order and none stands twice."""
+        """Return the points after the first `known` ones.
+
+        If there are too many, return the whole decimated curve instead (`whole`). `steps` are in
+        order, without duplicates.
+        """
         if known > len(self) or len(self) - known > MOST_AT_ONCE:
             return self.curve(MOST_AT_ONCE // 2)
         steps = list(range(self.first + known, self.last + 1))
@@ -83,8 +88,11 @@ class Points:
         }
 
     def curve(self, columns: int) -> dict[str, Any]:
-        """The whole curve: of each of so many stretches of steps, the points of lowest and of highest loss. Every point is
-        a measured one."""
+        """Return the whole curve, decimated to about `columns` intervals of steps.
+
+        Each interval contributes its points of lowest and of highest loss. Every point is
+        measured, none is interpolated.
+        """
         loss = np.array(self.columns["loss"])
         if len(loss) <= 2 * columns:
             chosen = np.arange(len(loss))
@@ -98,11 +106,15 @@ class Points:
             chosen = np.unique(np.array([*chain.from_iterable(extremes), 0, len(loss) - 1]))
         told = {name: np.array(self.columns[name])[chosen].tolist() for name in SHOWN}
         return {
-            "whole": True, "count": len(loss), "steps": (chosen + self.first).tolist(), **told, "scored": thin(self.scored)
-        }  # fmt: skip
+            "whole": True,
+            "count": len(loss),
+            "steps": (chosen + self.first).tolist(),
+            **told,
+            "scored": thin(self.scored),
+        }
 
     def latest(self) -> dict[str, Any]:
-        """The last point, with what only the sentence above the curves needs."""
+        """Return the last point, with the columns that only the status line needs."""
         return (
             {"step": self.last} | {name: column[-1] for name, column in self.columns.items()}
             if len(self)
@@ -113,7 +125,7 @@ class Points:
 def thin(
     scored: list[tuple[int, float, float, int]], most: int = 1000
 ) -> list[tuple[int, float, float, int]]:
-    """Of many scores, the lowest and the highest exact match of each stretch."""
+    """Reduce the scores to the lowest and highest exact match of each interval."""
     if len(scored) <= most:
         return list(scored)
     width = -(-len(scored) // (most // 2))

@@ -1,18 +1,18 @@
-"""What the slow requests to an inspection process cost, estimated from the settings before a process gets them."""
+"""Estimate the cost of slow inspection requests from the settings."""
 
 from __future__ import annotations
 
 from playground.training.config import RunConfig
 
-FASTEST = 2e10  # multiply-adds a second of one core: what takes too long at this speed is hopeless
-PER_SCORE = 64.0  # multiply-adds that one attention score takes beside its products
-HEADS_SEQUENCES = 256  # as inspection/heads.py has
-AWAY_SEQUENCES = 32  # the fewest that inspection/shown/proof.py measures on
-TRAINING_STEPS = 6  # likewise, of heads over training
+FASTEST = 2e10  # multiply-adds per second of one core: an upper bound of the speed
+PER_SCORE = 64.0  # multiply-adds per attention score, beside its products
+HEADS_SEQUENCES = 256  # as in inspection/heads.py
+AWAY_SEQUENCES = 32  # the minimum in inspection/shown/proof.py
+TRAINING_STEPS = 6  # likewise, for heads over training
 
 
 def least_seconds(config: RunConfig, view: str, n: int = 0) -> float:
-    """Return a lower bound of the seconds that a slow view takes; 0 for other views.
+    """Return a lower bound of the seconds of a slow view; 0 for other views.
 
     Args:
         view: a slow view of the Inspect tab, or "evaluate" on `n` sequences.
