@@ -271,11 +271,11 @@ def test_measuring_is_bounded_cancelled_and_survives_its_process(room, monkeypat
     os.kill(room._questions[question].child.process.pid, signal.SIGKILL)  # as a machine does that has no memory left
     killed = over(room, question)["sentence"]
     assert "out of memory" in killed
-    assert "took longer" not in killed
+    assert "exceeded" not in killed
 
     monkeypatch.setattr(classrooms, "LONGEST", 0.5)
     late = over(room, room.begin_bug("last-layer", 0, 1000, OWNER))
-    assert (late["status"], "took longer" in late["sentence"]) == ("failed", True)
+    assert (late["status"], "exceeded" in late["sentence"]) == ("failed", True)
 
 
 def test_who_comes_later_waits_for_a_place(room):
