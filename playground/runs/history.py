@@ -1,11 +1,14 @@
-"""What a run leaves on disk of every step, so that one can go back to it, also after a restart. No torch in here.
+"""The history of a run on disk: metrics, weights and training states by step.
+
+A run can go back to these steps, also after a restart. This module imports no torch.
 
     metrics.jsonl                  a line for every step
-    history/143.safetensors        the weights of step 143; attention and answers are computed from them when somebody looks
-    history/143.state.safetensors  at a few of these steps, what training on needs beside the weights
+    history/143.safetensors        the weights of step 143, from which views are computed
+    history/143.state.safetensors  at some steps, the rest of the training state
 
-Weights are kept at every step early on and thinned on a log scale later: so many in each doubling of the step, as many as
-the budget allows. States are kept at equal distances that double when the budget is full.
+Weights are stored at every step at first, and thinned on a log scale later: a fixed number per
+doubling of the step, as many as the budget allows. States are stored at equal intervals, which
+double when the budget is full.
 """
 
 from __future__ import annotations
@@ -22,23 +25,20 @@ from playground.training.environment import env_bytes
 from playground.training.files import write_file
 from playground.training.manifest import CheckpointError, parse_json
 
-FINENESS = (
-    24,
-    12,
-    6,
-    3,
-    2,
-    1,
-)  # weights kept in each doubling of the step; the first is kept until the budget is full
+# Weights stored per doubling of the step; the first value applies until the budget is full.
+FINENESS = (24, 12, 6, 3, 2, 1)
 STATE_STRIDE = 16
-BUDGET = env_bytes("HISTORY_MB")  # bytes for a run: two thirds weights, one third states
-PASSING = 3  # weights that only the live view needs: so many of the latest stay
-LONGEST_LINE = 10_000  # bytes of metrics.jsonl; it may be anybody's
+BUDGET = env_bytes("HISTORY_MB")  # bytes per run: two thirds weights, one third states
+PASSING = 3  # number of the latest weights stored for the live view only
+LONGEST_LINE = 10_000  # bytes of metrics.jsonl, which may be an untrusted upload
 WEIGHTS, STATE = ".safetensors", ".state.safetensors"
 
 
 def on_grid(step: int, fineness: int) -> bool:
-    """Whether `step` is among the `fineness` steps kept of its doubling; a finer grid holds every step of a coarser one."""
+    """Return whether `step` is on the grid of `fineness` steps per doubling.
+
+    A finer grid contains every step of a coarser one.
+    """
     return step % (1 << max(0, (step // fineness).bit_length() - 1)) == 0
 
 
@@ -51,12 +51,12 @@ def state_path(run: Path, step: int) -> Path:
 
 
 def kept_steps(run: Path) -> list[int]:
-    """The steps whose weights are on disk, in order."""
+    """Return the steps whose weights are on disk, in order."""
     return _steps(run, WEIGHTS)
 
 
 def kept_states(run: Path) -> list[int]:
-    """The steps from which training can go on exactly, in order."""
+    """Return the steps from which training can resume exactly, in order."""
     return sorted(set(_steps(run, STATE)) & set(_steps(run, WEIGHTS)))
 
 
@@ -69,20 +69,23 @@ def _steps(run: Path, suffix: str) -> list[int]:
 
 
 def _step(name: str, suffix: str) -> int | None:
-    """The step that a file of this kind is of; None for any other file."""
+    """Return the step of a file with this suffix; None for any other file."""
     stem = name.removesuffix(suffix)
     return int(stem) if name.endswith(suffix) and stem.isdecimal() and stem.isascii() else None
 
 
 def nearest(steps: list[int], step: int) -> int | None:
-    """The step among `steps` (in order) that is nearest; the earlier one of two."""
+    """Return the nearest of `steps` (sorted); the earlier one of two."""
     at = bisect.bisect_left(steps, step)
     around = steps[max(0, at - 1) : at + 1]
     return min(around, key=lambda s: abs(s - step)) if around else None
 
 
 def thinned(steps: list[int], most: int = 24) -> list[int]:
-    """At most so many of these steps, evenly chosen, the first and the last among them; none where there are fewer than two."""
+    """Return at most `most` evenly spaced steps, with the first and the last.
+
+    Fewer than two steps give an empty list.
+    """
     if len(steps) < 2:
         return []
     return (
@@ -93,10 +96,12 @@ def thinned(steps: list[int], most: int = 24) -> list[int]:
 
 
 def read_lines(run: Path) -> Iterator[dict[str, Any]]:
-    """The metrics on disk, step by step. A last line that was cut off, as a killed process leaves it, is left out.
+    """Yield the metrics on disk, step by step.
+
+    An incomplete last line, as a killed process leaves it, is skipped.
 
     Raises:
-        CheckpointError: for any other line that is none, naming it.
+        CheckpointError: for any other invalid line, with its number.
     """
     path = Path(run) / "metrics.jsonl"
     if not path.is_file():
@@ -119,10 +124,10 @@ def read_lines(run: Path) -> Iterator[dict[str, Any]]:
 
 
 class History:
-    """The writing side, for the one process that trains the run.
+    """The writer of a history, for the one process that trains the run.
 
-    Every method that writes raises OSError when the disk does not take it; what was there before is then still there, and
-    metrics that could not be written wait for the next call.
+    Every method that writes raises OSError if the write fails. The earlier files then remain, and
+    unwritten metrics are written by the next call.
     """
 
     def __init__(self, run: Path, budget: int = BUDGET) -> None:
@@ -130,18 +135,19 @@ class History:
         self.budget = budget
         self._fineness = FINENESS[0]
         self._stride = STATE_STRIDE
-        self._sizes: dict[str, dict[int, int]] = {
-            WEIGHTS: {},
-            STATE: {},
-        }  # bytes of the files kept, by step
+        # bytes of the stored files, by step
+        self._sizes: dict[str, dict[int, int]] = {WEIGHTS: {}, STATE: {}}
         self._bytes = {WEIGHTS: 0, STATE: 0}
         self._passing: list[int] = []
         self._unwritten: list[bytes] = []
-        self._written = 0  # bytes of metrics.jsonl that are whole lines
+        self._written = 0  # bytes of complete lines in metrics.jsonl
 
     def open(self, step: int, lines: Iterable[Mapping[str, Any]] = ()) -> None:
-        """Take up a run at `step`: whatever lies beyond is removed, for it will come again. `lines` are the metrics until
-        there of a run that has none on disk yet."""
+        """Open the history at `step` and remove everything after it.
+
+        Args:
+            lines: the metrics up to `step` of a run that has none on disk yet.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         for name in os.listdir(self.folder):
             suffix = STATE if name.endswith(STATE) else WEIGHTS
@@ -162,7 +168,7 @@ class History:
         self._written = len(data)
 
     def add(self, lines: Iterable[Mapping[str, Any]]) -> None:
-        """Append the metrics of some steps."""
+        """Append metrics to the file."""
         self._unwritten += [as_bytes(line) for line in lines]
         if not self._unwritten:
             return
@@ -171,9 +177,8 @@ class History:
             file.seek(self._written)
             try:
                 if file.write(data) != len(data):
-                    file.write(
-                        data[file.tell() - self._written :]
-                    )  # raises what made the first one stop short
+                    # Raises the error that interrupted the first write.
+                    file.write(data[file.tell() - self._written :])
             except OSError:
                 file.truncate(self._written)
                 raise
@@ -181,19 +186,22 @@ class History:
         self._unwritten.clear()
 
     def flush(self) -> None:
-        """Make the metrics written so far outlive a power cut."""
+        """Flush the written metrics to the disk, so that they survive a power failure."""
         with open(self.run / "metrics.jsonl", "r+b") as file:
             os.fsync(file.fileno())
 
     def wants_weights(self, step: int) -> bool:
-        """Whether the weights of this step belong into the history."""
+        """Return whether the history stores the weights of this step."""
         return on_grid(step, self._fineness)
 
     def wants_state(self, step: int) -> bool:
         return step > 0 and step % self._stride == 0
 
     def put_weights(self, step: int, data: bytes, keep: bool = False) -> None:
-        """Keep weights, if they belong into the history or a state needs them; otherwise until newer ones have come."""
+        """Store weights: permanently, or until newer ones replace them.
+
+        They are permanent with `keep`, on the grid of the history, or if a state needs them.
+        """
         self._put(WEIGHTS, step, data)
         if keep or self.wants_weights(step) or step in self._sizes[STATE]:
             self._passing = [other for other in self._passing if other != step]
@@ -204,12 +212,12 @@ class History:
         self._thin(WEIGHTS)
 
     def put_state(self, step: int, data: bytes) -> None:
-        """Keep what training on from this step needs beside its weights."""
+        """Store the training state of this step, which its weights do not contain."""
         self._put(STATE, step, data)
         self._thin(STATE)
 
     def kept(self) -> list[int]:
-        """The steps whose weights are there."""
+        """Return the steps whose weights are stored, in order."""
         return sorted(self._sizes[WEIGHTS])
 
     def _put(self, suffix: str, step: int, data: bytes) -> None:
@@ -227,8 +235,11 @@ class History:
             self._sizes[suffix][step] = size
 
     def _thin(self, suffix: str) -> None:
-        """Coarsen until what is kept fits. The first and the latest weights stay whatever they weigh, and a step with a state
-        keeps its weights."""
+        """Coarsen the grid until the files fit into the budget.
+
+        The first and the latest weights stay whatever their size. A step with a state keeps its
+        weights.
+        """
         share = self.budget * (1 if suffix == STATE else 2) // 3
         while self._bytes[suffix] > share:
             steps = list(self._sizes[suffix])

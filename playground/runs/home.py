@@ -1,7 +1,7 @@
-"""Where checkpoints and runs are kept on this machine, and whether that outlives a restart. No torch in here.
+"""Find the folder of checkpoints and runs, and whether it survives a restart.
 
-On a Space, what lies beside the code is gone when the Space sleeps or is rebuilt; what lies on its persistent storage, mounted
-at /data, stays.
+On a Space, the files beside the code are lost when the Space sleeps or is rebuilt. The files on its
+persistent storage, mounted at /data, remain. This module imports no torch.
 """
 
 from __future__ import annotations
@@ -16,27 +16,31 @@ from playground import ASSETS_DIR, CHECKPOINTS_DIR, IS_INSTALLED
 from playground.training.files import write_folder
 
 BESIDE = CHECKPOINTS_DIR
-SHIPPED = ("copy", "reverse", "reverse-one-head")  # the checkpoints that come with the playground
+SHIPPED = ("copy", "reverse", "reverse-one-head")  # the bundled checkpoints
 STORAGE = Path("/data")
 WANING = (
-    "This Space has no persistent storage: runs and checkpoints are gone when it sleeps or restarts. "
-    "Keep what you like in time: Download under “Checkpoints of this run”, or publish it in the Hub tab."
+    "This Space has no persistent storage: runs and checkpoints are gone when it sleeps or "
+    "restarts. Keep what you like in time: Download under “Checkpoints of this run”, or publish it in the Hub tab."
 )
 
 
 @dataclass(frozen=True)
 class Home:
-    """The folder of checkpoints and runs; `note` is what its visitors should know of it, empty where there is nothing to fear."""
+    """The folder of checkpoints and runs, with a warning for its visitors.
+
+    `note` is empty if the folder survives a restart.
+    """
 
     root: Path
     note: str = ""
 
 
 def find_home(storage: Path = STORAGE, mounted: Callable[[Path], bool] = os.path.ismount) -> Home:
-    """PLAYGROUND_CHECKPOINTS; else a Space's storage where it has one that can be written; else the folder beside the code, or that of
-    the working directory for an installed package.
+    """Choose the folder of checkpoints and runs.
 
-    Where a Space has storage, HF_HOME is set to it too, unless it is set: processes that start from here on keep there what they fetch.
+    The order is: PLAYGROUND_CHECKPOINTS, the writable storage of a Space, the folder beside the
+    code (for an installed package, the one in the working directory). On a Space with storage, an
+    unset HF_HOME is set to that storage, so that later processes store their downloads there.
     """
     on_space = "SPACE_ID" in os.environ
     stays = on_space and mounted(storage) and os.access(storage, os.W_OK | os.X_OK)
@@ -50,19 +54,18 @@ def find_home(storage: Path = STORAGE, mounted: Callable[[Path], bool] = os.path
             _bring_shipped(BESIDE)
         return Home(BESIDE, WANING if on_space else "")
     root = storage / "checkpoints"
-    os.environ["PLAYGROUND_CHECKPOINTS"] = str(
-        root
-    )  # rows and models that are fetched go by it too, in every process
+    # In every process, downloaded datasets and models use this variable too.
+    os.environ["PLAYGROUND_CHECKPOINTS"] = str(root)
     _bring_shipped(root)
     return Home(root)
 
 
 def _bring_shipped(root: Path) -> None:
-    """Copy the checkpoints that come with the playground to where it looks for them, those that are not there yet."""
+    """Copy the bundled checkpoints that are missing in this folder."""
     for name in SHIPPED:
         shipped = ASSETS_DIR / "checkpoints" / name
         if not (root / name).exists() and shipped.is_dir():
-            with suppress(OSError):  # a full storage is no reason not to start
+            with suppress(OSError):  # the server starts even if the storage is full
                 write_folder(
                     root / name, {path.name: path.read_bytes() for path in shipped.iterdir()}
                 )

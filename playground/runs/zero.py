@@ -1,12 +1,14 @@
-"""Training on ZeroGPU: a GPU that Hugging Face lends to a Space for seconds at a time, to what a visitor's event calls.
+"""Training on ZeroGPU: Hugging Face lends a GPU for seconds to a visitor's event handler.
 
-What such an event calls runs in a process that is forked from the page's own, or in one that was forked for an earlier slice;
-arguments are pickled, and nothing that changes there changes here. So a slice is a worker like any other (worker.py), which takes a
-run up where its folder says it stands, speaks over a socket instead of a pipe, and after so many seconds saves and leaves. The next
-slice goes on from there, to the bit as far as the device allows.
+Such a handler runs in a process forked from the server process, or in one forked for an earlier
+slice. Its arguments are pickled, and the two processes share no state. A slice is therefore a
+worker like any other (`worker.py`). It resumes a run from its folder, communicates over a socket
+instead of a pipe, and saves and exits at its time limit. The next slice resumes there, bit for bit
+as far as the device allows.
 
-The page's process must not touch CUDA, nor may a thread of ours ask for the GPU: the quota is the visitor's, and who that is stands in
-the request of the event. Hence the page asks for every slice (`Registry.run_slice`).
+The server process must not use CUDA, and no thread of it may request the GPU: the quota is the
+visitor's, whom the request of the event identifies. Hence the page requests every slice
+(`Registry.run_slice`).
 """
 
 from __future__ import annotations
@@ -32,12 +34,12 @@ from .run import Order
 log = logging.getLogger(__name__)
 
 SLICE = env_number("ZERO_SECONDS")  # seconds of training in a slice
-MARGIN = 15.0  # seconds more that are asked for: to wake the GPU, to score and to save
-LEAVES_WITHIN = 10.0  # seconds for the last words of a slice that is over
+MARGIN = 15.0  # extra seconds requested: to start the GPU, evaluate and save
+LEAVES_WITHIN = 10.0  # seconds for the last messages of a slice that has ended
 
 Lender = Callable[[str, bytes, Order], None]
 
-# How the package `spaces` titles what went wrong, and what that means here; what it says itself comes after.
+# Error titles of the package `spaces`, and our messages; its own message follows.
 TITLES = {
     "ZeroGPU quota exceeded": "the GPU time that ZeroGPU grants a visitor is used up",
     "ZeroGPU pending credits exceeded": "too much GPU time of yours is in use elsewhere",
@@ -49,15 +51,22 @@ TITLES = {
 
 
 def train_slice(address: str, key: bytes, order: Order) -> None:
-    """One slice, in whatever process the GPU is lent to. `address` and `key`: where the page's process listens, and its proof."""
+    """Train one slice, in the process that has the GPU.
+
+    Args:
+        address: the socket on which the server process listens.
+        key: the authentication key of that socket.
+    """
     from .worker import attend
 
     attend(Client(address, authkey=key), order)
 
 
 def borrow() -> Lender:
-    """`train_slice` with a GPU: the one place that knows the package `spaces`, which a Space on ZeroGPU has and nobody else needs.
-    To be called before the page is launched, which tells ZeroGPU that there is something to lend a GPU to."""
+    """Return `train_slice` with a GPU. Only this function imports the package `spaces`.
+
+    Call it before the app launches: the launch reports to ZeroGPU the functions that need a GPU.
+    """
     import spaces
 
     lent: Lender = spaces.GPU(duration=SLICE + MARGIN)(train_slice)
@@ -65,23 +74,24 @@ def borrow() -> Lender:
 
 
 def find_lender() -> tuple[Lender | None, str]:
-    """The lender of ZeroGPU slices, and a note for visitors if there should be one and is not.
+    """Return the lender of ZeroGPU slices, and a note for visitors if it is unavailable.
 
-    `spaces` forks a process while it is imported, so this must run before the app starts threads and processes. If the import fails,
-    this process and its children take the Space for one without ZeroGPU, and runs train on the CPU.
+    The import of `spaces` forks a process, so this must run before the app starts threads and
+    processes. If the import fails, this process and its children treat the Space as one without
+    ZeroGPU, and runs train on the CPU.
     """
     if not on_zero():
         return None, ""
     try:
         return borrow(), ""
-    except Exception as error:  # the package talks to ZeroGPU's API while it is imported
+    except Exception as error:  # the import calls ZeroGPU's API
         log.exception("ZeroGPU is not available")
         os.environ.pop("SPACES_ZERO_GPU")
         return None, f"ZeroGPU is not available ({type(error).__name__}). Runs train on the CPU."
 
 
 class Slice(Child):
-    """A slice as the registry sees it: it is spoken to like any child, but its process is ZeroGPU's."""
+    """The registry's handle of a slice: a child whose process belongs to ZeroGPU."""
 
     def __init__(self, name: str, on_message: Callable[..., None]) -> None:
         self.ended = threading.Event()
@@ -91,7 +101,7 @@ class Slice(Child):
         self._on_message = on_message
 
     def run(self, lender: Lender, order: Order) -> Exception | None:
-        """Have it trained; returns when it is over, with what went wrong, if anything did. In the thread of a visitor's event."""
+        """Train the slice, and return its error or None. Blocks the thread of the event."""
         key, trouble = secrets.token_bytes(32), None
         with Listener(family="AF_UNIX", authkey=key) as listener:
             address = str(listener.address)
@@ -101,16 +111,19 @@ class Slice(Child):
             serving.start()
             try:
                 lender(address, key, order)
-            except Exception as error:  # whatever `spaces` raises; a run outlives it
+            except Exception as error:  # any error of `spaces`; the run survives it
                 trouble = error
             finally:
                 with suppress(OSError), socket.socket(socket.AF_UNIX) as nobody:
-                    nobody.connect(address)  # wakes who still waits for somebody to come
+                    nobody.connect(address)  # unblocks a pending `accept`
                 serving.join(LEAVES_WITHIN)
         return trouble
 
     def kill(self) -> None:
-        """Hang up: the worker saves and leaves. What does not even notice that is ended by ZeroGPU, whose time it is."""
+        """Close the connection, so that the worker saves and exits.
+
+        ZeroGPU ends a worker that does not respond, at the end of its time.
+        """
         self._doomed = True
         if (pipe := getattr(self, "_pipe", None)) is not None:
             with suppress(OSError), socket.socket(fileno=os.dup(pipe.fileno())) as line:
@@ -119,7 +132,7 @@ class Slice(Child):
     def _serve(self, listener: Listener) -> None:
         try:
             self._pipe = listener.accept()
-        except (OSError, EOFError):  # it never came
+        except (OSError, EOFError):  # the worker never connected
             return
         writing = threading.Thread(
             target=self._write, name=f"{self.process.name}-write", daemon=True
@@ -131,12 +144,15 @@ class Slice(Child):
             self._hear()
         finally:
             with suppress(queue.Full):
-                self._unsent.put_nowait(None)  # lets _write end
+                self._unsent.put_nowait(None)  # ends `_write`
             self._pipe.close()
 
 
 def in_words(trouble: Exception) -> str:
-    """What went wrong with a slice, as a sentence; `spaces` raises Gradio's errors, some with a little HTML in them."""
+    """Return the error of a slice as a sentence.
+
+    `spaces` raises Gradio's errors, some of which contain HTML.
+    """
     title, said = getattr(trouble, "title", ""), str(getattr(trouble, "message", "") or trouble)
     said = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", said)).strip().rstrip(".")
     meant = TITLES.get(title, "the GPU was not to be had")
