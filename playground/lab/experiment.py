@@ -164,7 +164,7 @@ class Experiment:
             if len({json.dumps(value) for value in values}) < len(values):
                 raise SettingError(
                     name,
-                    f"{name} has the values {shown(values)}; one stands there twice, leave it out",
+                    f"{name} has the values {shown(values)}; one value occurs twice; remove it",
                 )
         varied = {name for values in self.grid.get(VARIANT, []) for name in values} | set(self.grid)
         for name in sorted(varied & set(NOT_VARIED)):

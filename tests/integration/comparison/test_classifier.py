@@ -150,7 +150,7 @@ def test_a_fifth_of_each_label_is_held_out_and_no_text_is_on_both_sides():
         ('text,label\n"x,1\n', "line 2 is not valid CSV"),
         ("text,label\nx,1\ny,1\n", "the CSV has 1 labels; give 2 to 20"),
         ("text,label\nx,1\ny,2\nz,2\n", "the label '1' has only one text"),
-        ("text,label\n" + "".join(f"t{n},l{n // 2}\n" for n in range(42)), "there are 21 labels"),
+        ("text,label\n" + "".join(f"t{n},l{n // 2}\n" for n in range(42)), "the CSV has 21 labels"),
         ("text,label\n" + "".join(f"t{n},{n % 2}\n" for n in range(2001)), "the CSV has 2,001 rows"),
         ("text,label\nx\x07,1\n", "line 2 contains control characters"),
         ("text,label\n" + "x" * 1001 + ",1\n", "line 2 has a text of 1,001 characters"),

@@ -250,7 +250,7 @@ def cannot_open(folder, task="text-generation"):
 
 
 def test_oversized_configs_and_corrupt_weights_are_rejected(tiny_gpt2, tiny_bert, tmp_path):
-    assert "says n_layer is 1e+05; at most 200" in cannot_open(changed(tiny_gpt2, tmp_path / "deep", n_layer=100_000))
+    assert "sets n_layer to 1e+05; the maximum is 200" in cannot_open(changed(tiny_gpt2, tmp_path / "deep", n_layer=100_000))
     assert "asks for -4 layers" in cannot_open(changed(tiny_gpt2, tmp_path / "negative", n_layer=-4))
     assert "parameters and its weights contain" in cannot_open(changed(tiny_gpt2, tmp_path / "wide", n_embd=65536))
     assert "cannot be loaded for text-generation" in cannot_open(changed(tiny_gpt2, tmp_path / "odd", n_embd=30))
@@ -305,7 +305,7 @@ def test_bad_weight_index_is_rejected_and_hides_no_other_model(served, cache, ti
     (odd / "model.safetensors").rename(odd / "model-00001-of-00001.safetensors")
     (odd / "model.safetensors.index.json").write_text(index)
     assert [row["name"] for row in cached({}, Tell())["models"]] == ["gpt2"]
-    assert "holds no model.safetensors" in refusal(str(odd))[0]
+    assert "contains no model.safetensors" in refusal(str(odd))[0]
 
 
 COUNTS = {

@@ -121,7 +121,7 @@ def test_custom_experiment_keeps_run_settings_except_seed_and_varied(page, regis
         (form(["norm", "pre, post"], kind="lengths", times=99), "times", "from 1 to 20"),
         (form(["norm", "pre, post"], kind="lengths", n=""), "n", "n is empty; write"),
         (form(["norm", "pre, post"], kind="odd"), "kind", "choose one of"),
-        (form(["norm", "pre, post"], base="run:x"), "base", "choose another"),
+        (form(["norm", "pre, post"], base="run:x"), "base", "select another"),
         (form(["norm", "pre, post"], name="x" * 200), "name", "characters"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
