@@ -60,7 +60,7 @@ def test_from_training_to_another_browser(app, hub, open_page):
     other.wait_for_selector(".hub .opened-files:not([hidden])", timeout=60_000)
     expect(other.locator(".hub .opened-about")).to_contain_text("can be trained further")
     other.click(".hub .measure")
-    expect(other.locator(".hub .verdict")).to_contain_text("The same", timeout=60_000)
+    expect(other.locator(".hub .verdict")).to_contain_text("The scores are equal", timeout=60_000)
     other.click(".hub .bring")
     other.wait_for_selector("#train-page", state="visible", timeout=60_000)
     shows(other, "done")

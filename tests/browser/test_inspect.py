@@ -75,11 +75,12 @@ def test_what_cannot_be_read_is_said_and_the_last_picture_stays(page):
 
 
 def test_what_fails_for_a_moment_is_asked_again_by_the_page_itself(page):
-    troubles = [{"error": "the model is still busy with earlier questions; ask again in a moment", "again": True}] * 3
+    busy = {"error": "the model is still busy with earlier questions; ask again in a moment", "again": True}
+    is_busy = True
 
     def trouble(route):
-        if troubles:
-            route.fulfill(json=troubles.pop())
+        if is_busy:
+            route.fulfill(json=busy)
         else:
             route.continue_()
 
@@ -87,6 +88,7 @@ def test_what_fails_for_a_moment_is_asked_again_by_the_page_itself(page):
     page.fill(".inspect .sequence", "4 5 6")
     expect(page.locator(".inspect .problem")).to_contain_text("busy with earlier questions")
     assert page.get_attribute(".inspect .sequence", "aria-invalid") is None  # nothing is wrong with what was typed
+    is_busy = False
     wait_until(page, "document.querySelector('.inspect').dataset.drawn.endsWith(' 4 5 6')")
     expect(page.locator(".inspect .problem")).to_be_empty()
     page.unroute("**/ask/inspect")

@@ -123,7 +123,7 @@ def test_past_steps_are_shown_and_a_branch_starts_at_one_of_them(app, open_page)
     shows(page, "done")
     assert "Showing step" in page.text_content(".viewing")  # looking back is not ended by the run's end
     page.click(".now")
-    expect(page.locator(".viewing")).to_contain_text("recorded steps to go back to")
+    expect(page.locator(".viewing")).to_contain_text("recorded steps to replay")
     wait_until(page, "!/at step/.test(document.querySelector('.right-of').textContent)")
     last, answer_now = attention(page), page.text_content(".samples")
     page.focus(".scrub")

@@ -251,7 +251,7 @@ def cannot_open(folder, task="text-generation"):
 
 def test_oversized_configs_and_corrupt_weights_are_rejected(tiny_gpt2, tiny_bert, tmp_path):
     assert "sets n_layer to 1e+05; the maximum is 200" in cannot_open(changed(tiny_gpt2, tmp_path / "deep", n_layer=100_000))
-    assert "asks for -4 layers" in cannot_open(changed(tiny_gpt2, tmp_path / "negative", n_layer=-4))
+    assert "has -4 layers" in cannot_open(changed(tiny_gpt2, tmp_path / "negative", n_layer=-4))
     assert "parameters and its weights contain" in cannot_open(changed(tiny_gpt2, tmp_path / "wide", n_embd=65536))
     assert "cannot be loaded for text-generation" in cannot_open(changed(tiny_gpt2, tmp_path / "odd", n_embd=30))
     headless = changed(tiny_bert, tmp_path / "headless")

@@ -347,11 +347,11 @@ def test_a_visitors_own_history_gives_way_and_then_they_choose(hosted):
     room = (sum(sizes) + 50_000) / 1e6
     registry = hosted(RUNS_MB=room)
     runs = registry.of_owner("ada")
-    age(runs[1], 9)
-    age(runs[0], 3)
     other = registry.start(small(steps=30), "bob")
     until(lambda: other.status == "done" and not other.live)
     theirs = kept_steps(other.folder)
+    age(runs[1], 9)
+    age(runs[0], 3)
     third = registry.start(small(steps=ENDLESS), "ada", changes=[Change(0, "speed", 20)])
     assert [run.removed for run in runs] == ["", THINNED]  # the one left alone longest
     assert bytes_in(runs[1].folder) < sizes[1]

@@ -67,7 +67,7 @@ def test_where_lengths_are_asked_the_models_have_positions_for_them():
         ({"grid": {"heads": [1]}}, "grid", "'heads' is no setting of a run"),
         ({"grid": {"norm": ["pre"], "n_heads": [1], "steps": [5]}}, "grid", "one or two settings"),
         ({"grid": {"norm": "pre"}}, "norm", "give a list of 1 to 12"),
-        ({"grid": {"norm": ["pre", "pre"]}}, "norm", "one stands there twice"),
+        ({"grid": {"norm": ["pre", "pre"]}}, "norm", "one value occurs twice"),
         ({"grid": {"seed": [1, 2]}}, "seed", "give seeds instead"),
         ({"grid": {"n_heads": [4, 5]}}, "n_heads", "n_heads 5: n_heads is 5"),
         ({"grid": {"positions": ["learned", "nonsense"]}}, "positions", "choose one of learned"),
