@@ -127,8 +127,8 @@ class Limits:
             raise SettingError(
                 "d_model",
                 f"d_model is {config.model.d_model}: a model of "
-                f"{config.model.parameter_count():,} parameters keeps about {in_words(needed)} "
-                f"on the disk, and {self.here} keeps {in_words(self.own_bytes)} a visitor; "
+                f"{config.model.parameter_count():,} parameters needs about {in_words(needed)} "
+                f"on the disk, and {self.here} stores {in_words(self.own_bytes)} per visitor; "
                 f"use a smaller d_model, d_ff or n_layers, or {self.way_out('RUNS_MB')}",
             )
 
@@ -173,8 +173,8 @@ class Limits:
 
     def of_room(self) -> str:
         """Return the storage limits as a sentence."""
-        kept = {"a visitor": self.own_bytes, "in all": self.all_bytes}
-        return f"{self.here} keeps " + " and ".join(
+        kept = {"per visitor": self.own_bytes, "in total": self.all_bytes}
+        return f"{self.here} stores " + " and ".join(
             f"{in_words(size)} {whose}" for whose, size in kept.items() if size
         )
 

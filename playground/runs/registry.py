@@ -1,8 +1,10 @@
-"""The runs of this server: who owns them, who waits for a place, what their workers have told, and what happens to those that
-nobody watches. It holds no tensor and imports no torch.
+"""Run registry: ownership, scheduling, worker messages and idle timeouts.
 
-Threads: any thread may call in; each worker has threads of its own (processes.py), and one thread keeps house. The registry's lock
-may be held when a run's is taken, never the other way round.
+This module holds no tensors and does not import torch.
+
+Threads: the registry is safe to call from any thread. Each worker has its own threads
+(`processes.py`), and one thread does the housekeeping. A thread that holds the registry's lock may
+take the lock of a run, never the other way round.
 """
 
 from __future__ import annotations
@@ -60,49 +62,54 @@ from .run import (
     summary,
     task_in_words,
 )
-from .run import Refused as Refused  # whoever asks the registry catches it by this name
+from .run import Refused as Refused  # callers of the registry import it from here
 from .tickets import Tickets
 from .zero import SLICE, Lender, Slice, in_words
 
 log = logging.getLogger(__name__)
 
-STALE = 600.0  # seconds after which an unfinished write is nobody's any more
-WAITING_IN_ALL = 100
+STALE = 600.0  # age in seconds at which an unfinished write is removed
+WAITING_IN_ALL = 100  # queued runs of all owners
 WAITING_AN_ADDRESS = half_of(WAITING_IN_ALL)
-WAITING_AN_OWNER = 16  # runs that one owner may have waiting for a place
+WAITING_AN_OWNER = 16  # queued runs of one owner
 RUNS_AN_OWNER = 200
-OVERTAKEN_FOR = 120.0  # seconds for which a run that is short of memory lets smaller ones go first
-WATCHED_FOR = 5.0  # seconds since its last poll that a page counts as watching
-FORGOTTEN_AFTER = (
-    60.0  # seconds without a page after which the points of a run without a worker leave the memory
-)
+OVERTAKEN_FOR = 120.0  # seconds that smaller runs may start before a run that lacks memory
+WATCHED_FOR = 5.0  # seconds after its last poll for which a page counts as open
+# Seconds without a poll after which the points of a run without a worker are removed from memory.
+FORGOTTEN_AFTER = 60.0
 HOUSEKEEPING = 0.5  # seconds between two rounds
-LOOKS_LOST = (
-    3  # looks into a run that is over which fail in a row, until it is not looked into any more
-)
-KNOWN_FOR = 3600.0  # seconds for which it is remembered when an owner was here
-SWEPT_EVERY = 30.0  # seconds between two looks at the room on the disk
-LONGEST_LOOK = 60.0  # seconds after which the process that looks into models is started anew
-LONGEST_PROOF = 300.0  # likewise for what is measured on hundreds of sequences
+LOOKS_LOST = 3  # failed snapshots in a row after which a run that has ended gets no more
+KNOWN_FOR = 3600.0  # seconds for which the last activity of an owner is stored
+SWEPT_EVERY = 30.0  # seconds between two checks of the storage quota
+LONGEST_LOOK = 60.0  # seconds after which the inspection process is restarted
+LONGEST_PROOF = 300.0  # the same for views that measure on hundreds of sequences
 UNDO_FOR = 600.0  # seconds that a deleted run stays on disk
-OWNERS_KEPT = 10_000  # of which it is known when they were here; anybody may invent owners
-TURNS_KEPT = (
-    1000  # owners whose last turn is known; one whose turn was longer ago counts as never served
-)
+OWNERS_KEPT = 10_000  # owners whose last activity is stored; a client can invent owners
+TURNS_KEPT = 1000  # owners whose last turn is stored; the others count as never served
 COMMANDS = ("pause", "resume", "step", "stop", "keep")
 
 
 class Registry:
-    """Starts runs, finds them for their owner, and ends them all when the server goes.
+    """All runs of a server, with the scheduler and supervisor of their workers.
 
-    At most `slots` workers exist at a time, at most `slots_an_owner` of one owner; more runs wait in line. A run that nobody has
-    watched for `lease` seconds saves and pauses; one that has been paused for `reap` seconds gives its worker back and can be
-    resumed from disk. A worker that neither speaks nor works for `hung_after` seconds is ended. `limits` are what a server that
-    is open to others allows each of them.
+    At most `slots` workers exist at a time, and at most `slots_an_owner` for one owner. Further
+    runs wait in the queue. A run without a viewer for `lease` seconds saves and pauses. A run that
+    is paused for `reap` seconds releases its worker, and can be resumed from disk. A worker that
+    sends no message and uses no processor time for `hung_after` seconds is killed. `limits` are
+    the limits of a public server for each visitor.
     """
 
-    def __init__(self, root: Path, slots: int | None = None, slots_an_owner: int | None = None, *, lease: float | None = None,
-                 reap: float | None = None, hung_after: float | None = None, limits: Limits | None = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        root: Path,
+        slots: int | None = None,
+        slots_an_owner: int | None = None,
+        *,
+        lease: float | None = None,
+        reap: float | None = None,
+        hung_after: float | None = None,
+        limits: Limits | None = None,
+    ) -> None:
         self.root = Path(root)
         self.limits = limits or Limits.none()
         self.slots = slots or usual_slots()
@@ -111,34 +118,26 @@ class Registry:
         self.reap = env_number("RELEASE_AFTER_S") if reap is None else reap
         self.hung_after = env_number("HANG_TIMEOUT_S") if hung_after is None else hung_after
         self.eyes = Eyes()
-        self.prover = (
-            Eyes()
-        )  # for what takes seconds to find out, so that it keeps nobody waiting who only looks
-        self.checker = Eyes()  # for what strangers send, so that it can take away nobody's view
+        self.prover = Eyes()  # for views that take seconds, so that they do not delay fast ones
+        self.checker = Eyes()  # for uploads, so that a hostile one cannot interrupt other views
         self.tickets = Tickets()
-        self.lender: Lender | None = None  # on ZeroGPU, what trains a slice
-        self.device_line = ""  # where runs train here, and why, once that is known
-        self.home_note = ""  # what visitors should know of where runs are kept
-        self.local_owner = (
-            ""  # on a machine that serves nobody else, everything belongs to one owner
-        )
-        self.here: OrderedDict[str, float] = (
-            OrderedDict()
-        )  # by fingerprint: when an owner last listed their runs, oldest first
+        self.lender: Lender | None = None  # on ZeroGPU, the function that trains a slice
+        self.device_line = ""  # the training device and the reason, once they are known
+        self.home_note = ""  # a warning for visitors about the storage of runs
+        self.local_owner = ""  # the single owner of a local instance
+        # when each owner last listed their runs, by fingerprint, oldest first
+        self.here: OrderedDict[str, float] = OrderedDict()
         self._runs: dict[str, Run] = {}
-        self._watched: dict[str, Run] = {}  # by the id in a link to watch
-        self._line: list[Run] = []  # those that wait for a place, first come first
-        self._places: dict[
-            str, int
-        ] = {}  # by run id: the place in the line, 1 for the next one; replaced, never changed
-        self._turns: OrderedDict[str, int] = (
-            OrderedDict()
-        )  # by owner: the number of their last turn, the earliest first
+        self._watched: dict[str, Run] = {}  # by the id in a share link
+        self._line: list[Run] = []  # the queued runs, in order of arrival
+        # queue positions by run id, 1 for the next run; replaced as a whole, never modified
+        self._places: dict[str, int] = {}
+        # number of the last turn of each owner, earliest first
+        self._turns: OrderedDict[str, int] = OrderedDict()
         self._turn = 0
         self._lock = RecordLock()
-        self._admitting = (
-            threading.Lock()
-        )  # held while a run is admitted, also while the disk works; taken before `_lock`
+        # Held while a run is admitted, also during disk access; taken before `_lock`.
+        self._admitting = threading.Lock()
         self.room = Room(self)
         self._closing = threading.Event()
         for folder in (self.root, *(self.root / name for name in ("runs", "rows", "compared"))):
@@ -147,18 +146,19 @@ class Registry:
         threading.Thread(target=self._keep_house, name="housekeeping", daemon=True).start()
 
     def _find_runs(self) -> None:
-        """Take up the runs that an earlier server left; those that were going are paused now."""
+        """Load the runs of an earlier server from disk; those that were active become paused."""
         for path in sorted((self.root / "runs").glob("*/run.json")):
             with (
                 suppress(filelock.Timeout, OSError),
                 filelock.FileLock(path.parent / ".lock", timeout=0),
             ):
                 for folder in (path.parent, path.parent / "checkpoints", path.parent / "history"):
-                    sweep(folder)  # nobody is at it: what is unfinished stays so
+                    sweep(folder)  # no process writes there, as the lock is free
             try:
                 run = Run.read(path.parent)
             except (ValueError, OSError):
-                continue  # not ours to judge: the folder stays, and its checkpoints can be opened by their path
+                # The directory stays. Its checkpoints can be opened by their path.
+                continue
             if run.id not in self._runs:
                 self._add(run)
 
@@ -166,24 +166,25 @@ class Registry:
         with self._lock:
             self._runs[run.id] = self._watched[run.watch_id] = run
 
-    # Whose is what
+    # Ownership
 
     def find(self, run_id: object, owner: str) -> Run | None:
-        """The owner's run with this id; None for anything else."""
+        """Return the run with this id if it belongs to the owner, else None."""
         run = self._runs.get(run_id) if isinstance(run_id, str) else None
         return (
             run if run and owner and secrets.compare_digest(run.owner, fingerprint(owner)) else None
         )
 
     def find_watched(self, watch_id: object) -> Run | None:
-        """The run that a link to watch leads to."""
-        run = (
-            self._watched.get(watch_id) if isinstance(watch_id, str) else None
-        )  # 128 random bits: nothing to time
+        """Return the run of a share link; None if there is none.
+
+        The id has 128 random bits, so a timing attack on the lookup gains nothing.
+        """
+        run = self._watched.get(watch_id) if isinstance(watch_id, str) else None
         return run if run and run.deleted_at is None else None
 
     def of_owner(self, owner: str) -> list[Run]:
-        """An owner's runs, oldest first, deleted ones included as long as they can be brought back."""
+        """Return an owner's runs, oldest first, with the deleted ones that can be restored."""
         mark = fingerprint(owner)
         with self._lock:
             mine = [
@@ -194,22 +195,24 @@ class Registry:
         return sorted(mine, key=lambda run: run.created)
 
     def everybodys(self) -> list[Run]:
-        """Every run that is known here."""
+        """Return the runs of all owners."""
         with self._lock:
             return list(self._runs.values())
 
     def configs(self) -> list[RunConfig]:
-        """What everybody's runs are, so that nothing goes that one of them is made of."""
+        """Return the configurations of all runs, so that the datasets in use are not deleted."""
         return [run.config for run in self.everybodys()]
 
     def rows(self, owner: str) -> list[dict[str, Any]]:
-        """An owner's runs as rows, newest first. Whoever asks is there: none of these runs is left alone."""
+        """Return summaries of an owner's runs, newest first.
+
+        The request counts as activity of the owner and prevents the idle timeout of these runs.
+        """
         now, rows, mine, places = time.monotonic(), [], self.of_owner(owner), self._places
         self._note_presence(fingerprint(owner), now)
         for run in reversed(mine):
-            run.watched_at = max(
-                run.watched_at, now - WATCHED_FOR
-            )  # the list is on screen, though not this run's pictures
+            # The page shows the list, but not the live view of this run.
+            run.watched_at = max(run.watched_at, now - WATCHED_FOR)
             rows.append(summary(run) | {"place": places.get(run.id), "slice": run.waits_for_slice})
         return rows
 
@@ -220,34 +223,44 @@ class Registry:
             while len(self.here) > OWNERS_KEPT or now - next(iter(self.here.values())) > KNOWN_FOR:
                 self.here.popitem(last=False)
 
-    # Beginning
+    # Start
 
-    def start(self, config: RunConfig, owner: str, *, name: str = "", changes: list[Change] | None = None,
-              origin: tuple[Run, int] | None = None) -> Run:  # fmt: skip
-        """Begin a new run, at once or when a place is free.
+    def start(
+        self,
+        config: RunConfig,
+        owner: str,
+        *,
+        name: str = "",
+        changes: list[Change] | None = None,
+        origin: tuple[Run, int] | None = None,
+    ) -> Run:
+        """Create a run and start it as soon as a slot is free.
 
         Raises:
-            Refused: when the owner has too many waiting, or too many in all, or there is no room on the disk for another.
-            SettingError: when the run would need more memory than is free, or is larger than any may be here.
+            Refused: if the owner has too many queued runs, or too many runs, or the storage quota
+                is used up.
+            SettingError: if the run needs more memory than is free, or exceeds the limits.
         """
         self.check_size(config)
         with self._admitting:
             mine = self.of_owner(owner)
             if sum(run in self._line for run in mine) >= WAITING_AN_OWNER:
                 raise Refused(
-                    f"you have {WAITING_AN_OWNER} runs waiting for a place already; wait for one, or stop one"
+                    f"you have {WAITING_AN_OWNER} queued runs, which is the maximum; "
+                    "wait until one starts, or stop one"
                 )
             if len(self._line) >= WAITING_IN_ALL:
                 raise Refused(
-                    f"{WAITING_IN_ALL} runs are waiting for a place already; try again later"
+                    f"the queue has {WAITING_IN_ALL} runs, which is the maximum; try again later"
                 )
             if holds_share((run.address for run in self._line), WAITING_IN_ALL):
                 raise Refused(
-                    f"{WAITING_AN_ADDRESS} runs from your address are waiting for a place already; try again later"
+                    f"the queue has {WAITING_AN_ADDRESS} runs from your address, "
+                    "which is the maximum; try again later"
                 )
             if len(mine) >= RUNS_AN_OWNER:
                 raise Refused(
-                    f"you have {RUNS_AN_OWNER} runs, which is as many as are kept; delete some first"
+                    f"you have {RUNS_AN_OWNER} runs, which is the maximum; delete some first"
                 )
             self.room.check(fingerprint(owner), kept_by(config))
             folder = self._folder(config)
@@ -259,7 +272,8 @@ class Registry:
             except OSError as error:
                 why = error.strerror or error
                 raise Refused(
-                    f"the run's folder {folder.name} could not be made: {why}; {way_out(error)} and try again"
+                    f"the run's folder {folder.name} could not be created: {why}; "
+                    f"{way_out(error)} and try again"
                 ) from None
             run.write()
             self._add(run)
@@ -267,30 +281,35 @@ class Registry:
         return run
 
     def check_size(self, config: RunConfig) -> None:
-        """Refuse what is larger than any run may be here, or than the memory that is free. Raises SettingError, naming the field."""
+        """Refuse a run that exceeds the limits of this server or its free memory.
+
+        Raises:
+            SettingError: with the setting, its value and the limit.
+        """
         self.limits.check(config)
         check_memory(config)
 
     def again(self, run: Run, owner: str) -> Run:
-        """The same run once more, exactly: same settings, same seed, same changes at the same steps."""
+        """Start a copy of a run: same settings, same seed, same changes at the same steps."""
         return self.start(run.config, owner, name=run.name, changes=run.changes)
 
     def branch(self, run: Run, step: int, owner: str) -> Run:
-        """A new run that goes on from a step of this one; it waits there, so that one can change something first.
+        """Create a run that continues from a step of this one.
+
+        It pauses at that step, so that its owner can first change a setting.
 
         Raises:
-            Refused: for a step that the run has not reached.
+            Refused: if the run has not reached the step.
         """
         last = max(run.load().last, run.step)
         if not 0 <= step <= last:
-            raise Refused(f"step {step} is not a step of this run, which has {last}")
+            raise Refused(f"step {step} is not in this run; choose a step from 0 to {last}")
         changes = [change for change in run.changes if change.step <= step]
         if step >= run.steps:
             changes.append(Change(step, "steps", min(1_000_000, step + run.config.training.steps)))
         until = settings_at(run.config.training, changes, step).until
-        if (
-            until and (run.score_at(step) or 0.0) >= until
-        ):  # it would be there again at its next look
+        # Without this change, the new run would end at its next evaluation.
+        if until and (run.score_at(step) or 0.0) >= until:
             changes.append(Change(step, "until", 0.0))
         return self.start(
             run.config, owner, name=f"{run.name} from {step}", changes=changes, origin=(run, step)
@@ -312,7 +331,7 @@ class Registry:
         return run
 
     def _folder(self, config: RunConfig) -> Path:
-        """A new run's folder: when, what, and something that sets it apart."""
+        """Return the folder of a new run: its date, its task and a random suffix."""
         return (
             self.root
             / "runs"
@@ -321,21 +340,20 @@ class Registry:
 
     def _free_name(self, name: str, among: list[Run]) -> str:
         taken = {run.name for run in among if run.deleted_at is None}
-        name = "".join(letter for letter in name if letter.isprintable())[
-            :LONGEST_NAME
-        ]  # run.json takes no others
+        # run.json accepts printable names only.
+        name = "".join(letter for letter in name if letter.isprintable())[:LONGEST_NAME]
         number, base = 2, name[: LONGEST_NAME - 6]
         while name in taken:
             name, number = f"{base} ({number})", number + 1
         return name
 
     def adopt(self, folder: Path, owner: str, name: str) -> Run:
-        """Make a checkpoint that was checked, and lies in a folder of its own, a run of this owner.
+        """Import a checkpoint, already validated and in its own folder, as a run of this owner.
 
         Raises:
-            CheckpointError: when config.json cannot be read.
-            SettingError: when it is larger than any run may be here.
-            Refused: when the owner has too many runs, or there is no room on the disk for another.
+            CheckpointError: if config.json cannot be read.
+            SettingError: if the model exceeds the limits of this server.
+            Refused: if the owner has too many runs, or the storage quota is used up.
         """
         manifest = read_manifest(folder)
         self.limits.check(manifest.config)
@@ -343,7 +361,7 @@ class Registry:
         with self._admitting:
             if len(self.of_owner(owner)) >= RUNS_AN_OWNER:
                 raise Refused(
-                    f"you have {RUNS_AN_OWNER} runs, which is as many as are kept; delete some first"
+                    f"you have {RUNS_AN_OWNER} runs, which is the maximum; delete some first"
                 )
             self.room.check(fingerprint(owner), bytes_in(folder))
             run = self._take_over(folder, manifest, owner, name)
@@ -351,7 +369,11 @@ class Registry:
         return run
 
     def _take_over(self, folder: Path, manifest: Manifest, owner: str, name: str) -> Run:
-        """Move a checkpoint into a run's folder of its own. Raises OSError, and leaves nothing behind then."""
+        """Move a checkpoint into the folder of a new run.
+
+        Raises:
+            OSError: if a file cannot be written; the new folder is removed then.
+        """
         home = self._folder(manifest.config)
         place = home / "checkpoints" / f"{manifest.step:07d}{KEPT}"
         try:
@@ -368,78 +390,77 @@ class Registry:
         steps = settings_at(manifest.config.training, manifest.changes, manifest.step).steps
         run = self._new(manifest.config, owner, name, home)
         run.status = "stopped" if resumable and manifest.step < steps else "done"
-        run.changes, run.scores, run.step, run.seconds = (
-            list(manifest.changes),
-            manifest.scores,
-            manifest.step,
-            manifest.seconds,
-        )
+        run.changes = list(manifest.changes)
+        run.scores = manifest.scores
+        run.step, run.seconds, run.device = manifest.step, manifest.seconds, manifest.device
         run.sent = True
-        run.best, run.device = (
-            better(run.load().best, manifest.scores["exact_match"] if manifest.scores else None),
-            manifest.device,
-        )
+        score = manifest.scores["exact_match"] if manifest.scores else None
+        run.best = better(run.load().best, score)
         run.write()
         return run
 
     def closed(self) -> str:
-        """Why no run could be kept in this folder, and what can be done about it; empty where one could."""
+        """Return why this folder cannot store runs and what to do; empty if it can."""
         runs = self.root / "runs"
         try:
             runs.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=runs):
                 return ""
         except OSError as error:
-            return f"{runs} cannot be written ({error.strerror or error}): models can be looked at, none can be trained; {way_out(error)}"
+            return (
+                f"{runs} cannot be written ({error.strerror or error}): models can be inspected, "
+                f"but not trained; {way_out(error)}"
+            )
 
     def claim_folder(self) -> str:
-        """Lock the folder for this server; return a warning where another server has it, else an empty text."""
+        """Lock the folder for this server; return a warning if another server uses it, else ""."""
         self._claim = filelock.FileLock(self.root / "runs" / ".server.lock")
         try:
             self._claim.acquire(timeout=0)
         except filelock.Timeout:
             return (
-                f"another server uses {self.root}: names and deletions that one of them writes may be lost to the other; stop one, or set "
-                "PLAYGROUND_CHECKPOINTS to another folder"
+                f"another server uses {self.root}: each may overwrite the names and deletions "
+                "of the other; stop one, or set PLAYGROUND_CHECKPOINTS to another folder"
             )
-        except OSError:  # nothing can be written there, which `closed` reports
+        except OSError:  # `closed` reports a folder that cannot be written
             pass
         return ""
 
-    # The line
+    # Scheduler
 
     def _queue(self, run: Run, begin: str) -> None:
-        """Let a run without a worker have one as soon as there is a place."""
+        """Add a run without a worker to the queue."""
         with self._lock:
             if run.live or run in self._line:
                 return
-            run.begin, run.status, run.message, run.watched_at, run.short_since = (
-                begin,
-                "waiting",
-                "",
-                time.monotonic(),
-                None,
-            )
-            if run.sliced:  # the page asks for its slices
+            run.begin, run.status, run.message = begin, "waiting", ""
+            run.watched_at, run.short_since = time.monotonic(), None
+            if run.sliced:  # the page requests its slices
                 run.write()
                 return
             self._line.append(run)
             self._dispatch()
 
     def _dispatch(self) -> None:
-        """Give free places to those who wait, in their order; where there is none, ask a paused run to leave its own."""
+        """Start queued runs in the free slots; if none is free, reclaim one of a paused run."""
         with self._lock:
             while not self._closing.is_set() and self._place_one():
                 pass
             self._publish_places()
 
     def _publish_places(self) -> None:
-        """Keep the places in the line where a poll finds them without a lock. With the lock held."""
+        """Store the queue positions where a poll reads them without a lock. Needs the lock."""
         self._places = {run.id: at for at, run in enumerate(self._order(), start=1)}
 
     def _place_one(self) -> bool:
-        """Launch the first in line for whom there is a place and the memory; who needs less of that goes first meanwhile, though not for
-        ever where a run that ends would help. Whether there was one. With the lock held."""
+        """Launch the first queued run that has a slot and enough memory. Needs the lock.
+
+        A run that needs less memory may start before one that lacks it. After `OVERTAKEN_FOR`
+        seconds it may not, if the end of a live run would free memory.
+
+        Returns:
+            whether a run was launched.
+        """
         now = time.monotonic()
         for run in self._order():
             live = [other for other in self._runs.values() if other.live and not other.sliced]
@@ -451,10 +472,8 @@ class Registry:
                 try:
                     check_memory(run.config, besides=starting)
                 except SettingError as error:
-                    run.message, run.short_since = (
-                        f"it waits for memory: {error}",
-                        run.short_since or now,
-                    )
+                    run.message = f"waiting for memory: {error}"
+                    run.short_since = run.short_since or now
                     if not live or now - run.short_since < OVERTAKEN_FOR:
                         continue
                     self._make_way([other for other in live if other.status == "paused"])
@@ -468,7 +487,7 @@ class Registry:
                     self._turns.popitem(last=False)
                 self._launch(run)
                 return True
-            run.message = ""  # a place is what it waits for
+            run.message = ""  # the run waits for a slot, not for memory
             own = mine >= self.slots_an_owner
             if not any(o.parking for o in live):
                 self._make_way(
@@ -479,14 +498,20 @@ class Registry:
 
     @staticmethod
     def _make_way(idle: list[Run]) -> None:
-        """Ask the one of these paused runs that nobody has watched for longest to save and give its worker back."""
+        """Reclaim the slot of the paused run that was viewed least recently.
+
+        The run saves, and its worker exits.
+        """
         if idle and not any(run.parking for run in idle):
             leaver = min(idle, key=lambda run: run.watched_at)
             leaver.parking = leaver.send("park")
 
     def _order(self) -> list[Run]:
-        """Who comes next: owners with the fewest places first, among equals in turn, so that nobody's thirtieth run comes before
-        another's first; an owner's own runs first come first."""
+        """Return the queued runs in the order in which they start.
+
+        Fair order: owners with the fewest active runs first, then round-robin. The runs of one
+        owner start in order of arrival.
+        """
         with self._lock:
             places = Counter(
                 run.owner for run in self._runs.values() if run.live and not run.sliced
@@ -508,7 +533,7 @@ class Registry:
             return order
 
     def place(self, run: Run) -> int | None:
-        """A waiting run's place in the line, 1 for the next one."""
+        """Return the queue position of a run, 1 for the next one; None if it is not queued."""
         return self._places.get(run.id) if run.status == "waiting" else None
 
     def _launch(self, run: Run) -> None:
@@ -523,23 +548,29 @@ class Registry:
             run.write()
 
     def _order_for(self, run: Run, seconds: float = 0.0) -> Order:
-        """What its worker, which is about to start, is to do. With the run's lock held."""
-        run.status, run.parking, run.held, run.watched, run.watched_at = (
-            "starting",
-            False,
-            False,
-            True,
-            time.monotonic(),
-        )
-        run.message = ""
+        """Return the specification for a worker that is about to start. Needs the run's lock."""
+        run.status, run.message = "starting", ""
+        run.parking, run.held = False, False
+        run.watched, run.watched_at = True, time.monotonic()
         run.heard_at, run.worked, run.size = time.monotonic(), 0.0, None
         origin = (str(self.root / "runs" / run.origin[0]), run.origin[1]) if run.origin else None
-        changes = [c.to_list() for c in run.changes]
-        return Order(str(run.folder), run.config.to_fields(), changes, run.begin, origin, active=run.active, seconds=seconds,
-                     threads=self.limits.threads)  # fmt: skip
+        return Order(
+            str(run.folder),
+            run.config.to_fields(),
+            [change.to_list() for change in run.changes],
+            run.begin,
+            origin,
+            active=run.active,
+            seconds=seconds,
+            threads=self.limits.threads,
+        )
 
     def at_rest(self, run: Run) -> bool:
-        """Whether nobody is at a run: no worker, no look, and no other run that is about to branch off it."""
+        """Return whether a run is idle.
+
+        An idle run has no worker, no pending snapshot or request, and no run that is about to
+        branch from it.
+        """
         if (
             run.live
             or run in self._line
@@ -553,18 +584,20 @@ class Registry:
         )
 
     def hold(self) -> AbstractContextManager[object]:
-        """As long as it is held, no run begins, and none is resumed."""
+        """Return a lock: while it is held, no run starts or resumes."""
         return self._lock
 
     def forget(self, run: Run) -> None:
-        """Know a run no more; its folder is the caller's."""
+        """Remove a run from the registry; the caller removes its folder."""
         with self._lock:
             self._runs.pop(run.id, None)
             self._watched.pop(run.watch_id, None)
 
     def run_slice(self, run: Run) -> None:
-        """Train the next slice of a run that waits for one, and return when it is over; nothing happens where there is none to
-        train. To be called in the thread of its owner's event, to whom the GPU is lent.
+        """Train the next slice of a run that waits for one, and return when it has ended.
+
+        If the run waits for none, nothing happens. Call it in the thread of the owner's event,
+        because ZeroGPU assigns the GPU to that request.
         """
         with self._lock, run.lock:
             if (
@@ -581,10 +614,7 @@ class Registry:
         trouble: Exception | None
         try:
             trouble = piece.run(self.lender, order)
-        except (
-            OSError,
-            RuntimeError,
-        ) as error:  # not even a place to be spoken to, or a thread to speak in
+        except (OSError, RuntimeError) as error:  # no socket, or no thread, could be created
             trouble = error
         kept = run.last_checkpoint() if run.status in WORKING else ""
         with run.lock:
@@ -594,16 +624,18 @@ class Registry:
         self._ended(run, None)
         piece.ended.set()
 
-    # What an owner does
+    # Actions of the owner
 
     def control(self, run: Run, action: str) -> None:
-        """Pause, resume, step, stop a run, or keep a checkpoint of now; nothing happens where an action does not apply.
+        """Pause, resume, step or stop a run, or save a checkpoint of its current step.
+
+        An action that does not apply to the status of the run has no effect.
 
         Raises:
             ValueError: for an unknown action.
-            Refused: to resume what was never saved in a way that allows it, or may not train any longer here; to keep a checkpoint
-                for which there is no room.
-            SettingError: to resume what is larger than any run may be here.
+            Refused: if the run cannot be resumed, has reached its time limit, or the checkpoint
+                exceeds the storage quota.
+            SettingError: if a run to resume exceeds the limits of this server.
         """
         if action not in COMMANDS:
             raise ValueError(f"action is {action!r}; use one of {', '.join(COMMANDS)}")
@@ -613,7 +645,8 @@ class Registry:
         elif action == "keep":
             self.room.check(run.owner, kept_by(run.config) // 2)
         with self._lock, run.lock:
-            if action in ("resume", "step") and run.removed == EMPTIED:  # just now
+            # The eviction may have happened since the check above.
+            if action in ("resume", "step") and run.removed == EMPTIED:
                 raise Refused(run.message)
             if run in self._line and action in ("pause", "stop"):
                 self._line.remove(run)
@@ -623,9 +656,8 @@ class Registry:
             elif run.waits_for_slice and action in ("pause", "stop"):
                 run.status = "paused" if action == "pause" else "stopped"
                 run.write()
-            elif run.live and (
-                run.parking or (run.sliced and run.status == "paused")
-            ):  # its worker is on its way out
+            elif run.live and (run.parking or (run.sliced and run.status == "paused")):
+                # Its worker is about to exit.
                 if run.status == "waiting" and action in ("pause", "stop"):
                     run.status = "paused" if action == "pause" else "stopped"
                 elif (
@@ -642,13 +674,13 @@ class Registry:
                 if action == "stop" and run.status == "stopping":
                     run.verdict = (
                         "stopped",
-                        f"ended at once, on a second Stop; {kept or run.last_checkpoint()}",
+                        f"ended immediately by a second Stop; {kept or run.last_checkpoint()}",
                     )
                     run.worker.kill()  # type: ignore[union-attr]  # a live run has one
                     return
                 if not run.send(*(("step", 1) if action == "step" else (action,))):
                     raise Refused(
-                        "the run's process does not take commands now; try again in a moment"
+                        "the training process accepts no commands now; try again in a moment"
                     )
                 if action != "keep" and action != "pause":
                     run.unanswered = run.unanswered or time.monotonic()
@@ -668,12 +700,11 @@ class Registry:
                 run.write()
 
     def check_may_train(self, run: Run) -> None:
-        """Refuse to train on a run that has had its time here, of which only the weights are there or not even those, or that is larger
-        than any may be.
+        """Check that a run may continue to train.
 
         Raises:
-            Refused: saying which.
-            SettingError: for one that is too large.
+            Refused: if it has reached its time limit, or its training state is not available.
+            SettingError: if it exceeds the limits of this server.
         """
         self.limits.check(run.config)
         if run.removed == EMPTIED:
@@ -683,21 +714,20 @@ class Registry:
         found = [] if run.live else [path for path, _ in run.checkpoints()]
         if found and not any((path / "training.safetensors").is_file() for path in found):
             raise Refused(
-                "this checkpoint holds weights only: it can be looked at and asked, not trained on"
+                "this checkpoint holds weights only: it can be inspected, but not trained further"
             )
 
     def change(self, run: Run, setting: str, value: Any) -> None:
         """Change a setting of a run from its next step on.
 
         Raises:
-            SettingError: for a setting that cannot change, or a value that it does not take.
-            Refused: for fewer steps than were taken.
+            SettingError: if the setting cannot change, or the value is invalid.
+            Refused: if `steps` is not more than the steps already taken.
         """
         run.load()
         wanted = Change(0, setting, value)
-        if (
-            setting == "steps" and run.status == "done" and wanted.value > run.step
-        ):  # which it would go on from
+        # More steps let a finished run continue.
+        if setting == "steps" and run.status == "done" and wanted.value > run.step:
             self.check_may_train(run)
         with run.lock:
             change = Change(max(run.step, run.origin[1] if run.origin else 0), setting, value)
@@ -706,11 +736,14 @@ class Registry:
             if setting == "steps" and change.value <= run.step:
                 raise Refused(f"the run has taken {run.step} steps already; give a larger number")
             if len(run.changes) >= MOST_CHANGES:
-                raise Refused(f"{MOST_CHANGES} changes are as many as a run remembers")
+                raise Refused(
+                    f"this run has {MOST_CHANGES} changes of settings, which is the maximum; "
+                    "start a new run"
+                )
             if run.live and not run.parking:
                 if not run.send("change", setting, change.value):
                     raise Refused(
-                        "the run's process does not take commands now; try again in a moment"
+                        "the training process accepts no commands now; try again in a moment"
                     )
                 return
             run.changes = with_change(run.changes, change)
@@ -722,21 +755,22 @@ class Registry:
         """Rename, hide or show a run.
 
         Raises:
-            Refused: for an empty name, or one that is too long.
+            Refused: if the name is empty or too long.
         """
         with run.lock:
             if name is not None:
                 name = " ".join(name.split())
                 if not 1 <= len(name) <= LONGEST_NAME or not name.isprintable():
                     raise Refused(
-                        f"a name has 1 to {LONGEST_NAME} characters that can be printed, this one has {len(name)}"
+                        f"the name has {len(name)} characters; use 1 to {LONGEST_NAME} "
+                        "printable characters"
                     )
                 run.name = name
             run.hidden = run.hidden if hidden is None else hidden
             run.write(flush=True)
 
     def delete(self, run: Run) -> None:
-        """Take a run out of the list; for ten minutes it can be brought back, paused if it was going."""
+        """Delete a run; for `UNDO_FOR` seconds it can be restored, paused if it was active."""
         with self._lock, run.lock:
             if run in self._line:
                 self._line.remove(run)
@@ -750,11 +784,12 @@ class Registry:
             run.write(flush=True)
 
     def undelete(self, run: Run) -> None:
+        """Restore a deleted run."""
         with run.lock:
             run.deleted_at = None
             run.write()
 
-    # What a page is told
+    # Requests of the page
 
     def poll(
         self,
@@ -765,9 +800,16 @@ class Registry:
         client: Client | None = None,
         changes: int = -1,
     ) -> dict[str, Any]:
-        """What a page that has `known` points of this epoch, `looks` snapshots and this version of the changes does not know yet.
+        """Return the state of a run that the page does not have yet.
 
-        It waits for no lock that is held while the disk works, so the event loop may call it.
+        It takes no lock that is held during disk access, so the event loop may call it.
+
+        Args:
+            known: number of points that the page has.
+            epoch: the id of the series of these points.
+            looks: number of the snapshot that the page has.
+            client: the client whose quota new snapshots use.
+            changes: version of the changes that the page has.
         """
         run.watched_at, run.watched_by = time.monotonic(), client
         if run.live and not run.watched:
@@ -814,7 +856,7 @@ class Registry:
             }
 
     def _left(self, run: Run) -> list[Any] | None:
-        """Seconds that a run may train on, and why, once there are few of them."""
+        """Return the seconds of training left and the reason; None if there are many."""
         left = self.limits.seconds - run.active
         return (
             [max(0.0, left), self.limits.of_time()]
@@ -823,13 +865,13 @@ class Registry:
         )
 
     def look(self, run: Run, step: int, client: Client | None = None) -> Future[Answer]:
-        """What the model looked like at a step, or at the nearest one whose weights are kept."""
+        """Return the snapshot at a step, or at the nearest step with stored weights."""
         return self._ask(run, self.eyes, "look", step, "", client)
 
     def ask(
         self, run: Run, text: str, step: int | None = None, client: Client | None = None
     ) -> Future[Answer]:
-        """The model's answer to a sequence, with its latest weights or those of a step."""
+        """Return the model's prediction for a sequence, at a step or with the latest weights."""
         return self._ask(run, self.eyes, "ask", step, text, client)
 
     def show(
@@ -840,7 +882,13 @@ class Registry:
         slow: bool = False,
         client: Client | None = None,
     ) -> Future[Answer]:
-        """One view of the Inspect tab: of a run at a step, or at its latest, or of a checkpoint."""
+        """Return one view of the Inspect tab, of a run or of a checkpoint.
+
+        Args:
+            request: the request of the page as JSON.
+            step: the step of a run; None for the latest.
+            slow: whether the view takes seconds, so that a separate process computes it.
+        """
         process = self.prover if slow else self.eyes
         if isinstance(run, Path):
             return process.ask("show", run, request, client=client or NO_CLIENT)
@@ -849,7 +897,7 @@ class Registry:
     def evaluate(
         self, run: Run | Path, n: int, step: int | None = None, client: Client | None = None
     ) -> Future[Answer]:
-        """The scores of a run or a checkpoint on so many held-out sequences."""
+        """Return the scores of a run or a checkpoint on `n` held-out sequences."""
         if isinstance(run, Path):
             return self.prover.ask("evaluate", run, str(n), client=client or NO_CLIENT)
         return self._ask(run, self.prover, "evaluate", step, str(n), client)
@@ -859,7 +907,7 @@ class Registry:
     ) -> Future[Answer]:
         what = self.what(run, step)
         if what is None:
-            return _settled(passing("this run has no weights yet; ask again in a moment"))
+            return _settled(passing("this run has no weights yet; try again in a moment"))
         limit = self.limits.proof_seconds if process is self.prover else self.limits.look_seconds
         view = json.loads(text).get("view") if kind == "show" else kind
         seconds = least_seconds(run.config, str(view), int(text) if kind == "evaluate" else 0)
@@ -874,7 +922,14 @@ class Registry:
         return future
 
     def what(self, run: Run, step: int | None = None) -> dict[str, Any] | None:
-        """What names a run's weights to a process that looks into models: at a step or the latest; None while it has none."""
+        """Return the reference of a run's weights for an inspection process.
+
+        Args:
+            step: the step of the weights; None for the latest.
+
+        Returns:
+            the reference; None while the run has no weights.
+        """
         run.records()
         step = run.newest if step is None else step
         return None if step is None else self._what(run, step)
@@ -883,7 +938,7 @@ class Registry:
         return {"run": str(run.folder), "fields": run.config.to_fields(), "step": step}
 
     def _look(self, run: Run) -> None:
-        """Have the latest weights looked at, one look at a time."""
+        """Request a snapshot of the latest weights, if none is pending."""
         if run.looking or run.newest is None:
             return
 
@@ -891,25 +946,20 @@ class Registry:
             answer = future.result()
             with run.lock:
                 run.looking = False
-                if answer.get("error") != BUSY:  # which says nothing about the run
+                if answer.get("error") != BUSY:  # a full queue is no failure of the run
                     run.unseen = run.unseen + 1 if "error" in answer else 0
                 if (
                     "error" in answer
                     and not run.live
                     and (not answer.get("again") or run.unseen >= LOOKS_LOST)
                 ):
-                    run.newest, run.message = (
-                        None,
-                        run.message or answer["error"],
-                    )  # asking again would not help
+                    # Another request would fail, too.
+                    run.newest, run.message = None, run.message or answer["error"]
                 elif "error" not in answer:
-                    run.stage, run.snapshot, run.looks = (
-                        answer["stage"],
-                        answer["snapshot"],
-                        run.looks + 1,
-                    )
+                    run.stage, run.snapshot = answer["stage"], answer["snapshot"]
+                    run.looks += 1
                     if not run.live:
-                        run.newest = run.snapshot["step"]  # the nearest one that is still there
+                        run.newest = run.snapshot["step"]  # the nearest step with stored weights
                     if (
                         time.monotonic() - run.watched_at < WATCHED_FOR
                         and run.snapshot["step"] != run.newest
@@ -920,14 +970,14 @@ class Registry:
         future = self.eyes.ask(
             "look", self._what(run, run.newest), client=client, time_limit=self.limits.look_seconds
         )
-        run.looking = True  # only now: a request that could not be made leaves nothing to wait for
+        run.looking = True  # only now: a request that raised an error is not pending
         future.add_done_callback(seen)
 
-    # What workers tell
+    # Messages of workers
 
     def _take(self, run: Run, kind: str, *content: Any) -> None:
-        """Take in one message of a worker."""
-        kept = ""  # what a failed run still has, read before the lock is taken
+        """Handle one message of a worker."""
+        kept = ""  # the last checkpoint of a failed run, read before the lock is taken
         if (
             kind == "ended"
             and content[0] == "failed"
@@ -965,17 +1015,14 @@ class Registry:
                 run.write()
             elif kind == "ended":
                 before, run.status, scores = run.status, content[0], content[2]
-                if (
-                    run.status == "waiting" and run.held
-                ):  # what was wanted came too late for this slice
+                if run.status == "waiting" and run.held:  # the pause came after the slice's end
                     run.status = "paused"
                 if before == "stopped" or (before == "stopping" and run.status == "waiting"):
                     run.status = "stopped"
-                if (
-                    content[1] or run.status != "paused"
-                ):  # who gives the worker back keeps why it was paused
+                # A paused run whose worker exits keeps the reason of the pause.
+                if content[1] or run.status != "paused":
                     run.message = self._plain(content[1])
-                run.parking = True  # whatever comes now is for its next worker
+                run.parking = True  # later commands go to the next worker
                 run.scores = scores or run.scores
                 run.best = better(run.best, scores and scores["exact_match"])
                 if run.status == "failed" and kept:
@@ -983,7 +1030,7 @@ class Registry:
                 run.write()
 
     def _ended(self, run: Run, code: int | None) -> None:
-        """A worker's process is no more."""
+        """Handle the exit of a worker process."""
         kept = "" if run.verdict else run.last_checkpoint()
         with run.lock:
             if run.verdict:
@@ -999,10 +1046,10 @@ class Registry:
         self._dispatch()
 
     def _plain(self, sentence: str) -> str:
-        """A worker's sentence without this machine's folders: those who watch read it too."""
+        """Remove the root folder from a worker's message, because viewers read it, too."""
         return sentence.replace(f"{self.root}{os.sep}", "")
 
-    # Keeping house
+    # Housekeeping
 
     def _keep_house(self) -> None:
         swept_at = -SWEPT_EVERY
@@ -1024,8 +1071,7 @@ class Registry:
                 run.watched = not run.send("watch", False)
             if run.status == "training" and self.lease and alone > self.lease:
                 run.message = (
-                    run.message
-                    or f"paused by itself, because nobody was watching for {_time(self.lease)}"
+                    run.message or f"paused automatically after {_time(self.lease)} without viewers"
                 )
                 run.send("pause")
             if (
@@ -1047,9 +1093,12 @@ class Registry:
             self._end_if_hung(run, now)
         elif run in self._line and self.lease and alone > self.lease:
             with self._lock:
-                if run in self._line:  # and has not just got a place
+                if run in self._line:  # it may have started meanwhile
                     self.control(run, "stop")
-                    run.message = f"left the line by itself, because nobody was watching for {_time(self.lease)}; Resume joins it again"
+                    run.message = (
+                        f"removed from the queue after {_time(self.lease)} without viewers; "
+                        "press Resume to queue it again"
+                    )
                     run.write()
         elif (
             alone > FORGOTTEN_AFTER
@@ -1057,7 +1106,7 @@ class Registry:
             and not run.looking
             and run not in self._line
         ):
-            with run.lock:  # what is on disk need not stay in memory
+            with run.lock:  # the disk has these data
                 run.points = run.snapshot = run.stage = run.recorded = None
         if (
             run.deleted_at is not None
@@ -1067,30 +1116,34 @@ class Registry:
             self.room.take(run, self.room.forget)
 
     def _end_if_hung(self, run: Run, now: float) -> None:
-        """A worker that has not said a word for long, and has neither used the processor nor waited for it, will not come back."""
+        """Kill a worker that is silent and has neither used nor waited for the processor."""
         owes = run.unanswered or (run.heard_at if run.status != "paused" else None)
         worker = run.worker
-        if worker is None or worker.process.pid is None:  # gone, or about to be started
+        if worker is None or worker.process.pid is None:  # it has exited, or is about to start
             return
         if not self.hung_after or owes is None or now - max(owes, run.heard_at) < self.hung_after:
             return
         with suppress(psutil.Error):
             worked = active_seconds(worker.process.pid)
             if worked > run.worked + 0.02 * self.hung_after:
-                run.worked, run.heard_at = (
-                    worked,
-                    now - self.hung_after / 2,
-                )  # busy with a long step, or with scoring
+                # It is busy with a long step or an evaluation.
+                run.worked, run.heard_at = worked, now - self.hung_after / 2
                 return
             run.verdict = (
                 "failed",
-                f"the training process hung for {_time(self.hung_after)} and was ended; {run.last_checkpoint()}",
+                f"the training process hung for {_time(self.hung_after)} and was ended; "
+                f"{run.last_checkpoint()}",
             )
             worker.kill()
 
     def shutdown(self, seconds: float = 5.0) -> tuple[int, int]:
-        """Let every worker save and end, all at once; what has not ended in time is killed. The runs can be resumed by the next
-        server. Returns how many ended by themselves, and how many had to be killed."""
+        """Save and end all workers at the same time, and kill those that exceed the timeout.
+
+        The next server can resume the runs.
+
+        Returns:
+            the number of workers that exited, and the number of those that were killed.
+        """
         self._closing.set()
         with self._lock:
             workers = [run.worker for run in self._runs.values() if run.live and run.worker]
@@ -1110,10 +1163,13 @@ class Registry:
             process.stop()
         return ended, len(workers) - ended
 
-    # Checkpoints for everybody
+    # Shared checkpoints
 
     def checkpoints(self) -> dict[str, Path]:
-        """The checkpoints that everybody here may look at: the folders right under the root, by name."""
+        """Return the checkpoints that all visitors may inspect, by name.
+
+        They are the folders directly under the root.
+        """
         folders = sorted(
             path.parent
             for path in self.root.glob("*/config.json")
@@ -1123,7 +1179,10 @@ class Registry:
 
 
 def _guard(work: Callable[..., object], *arguments: Any) -> None:
-    """Carry out one part of a housekeeping round; log what it raises, so that the other parts and later rounds still run."""
+    """Run one part of a housekeeping round, and log its error.
+
+    The other parts and the later rounds then still run.
+    """
     try:
         work(*arguments)
     except Exception:
@@ -1137,11 +1196,9 @@ def _settled(answer: Answer) -> Future[Answer]:
 
 
 def _name(config: RunConfig) -> str:
-    """A name for a run that nobody has named."""
-    model = config.model
-    size = (
-        "" if (model.n_layers, model.n_heads) == (2, 4) else f", {model.n_layers} × {model.n_heads}"
-    )
+    """Return the default name of a run."""
+    layers, heads = config.model.n_layers, config.model.n_heads
+    size = "" if (layers, heads) == (2, 4) else f", {layers} × {heads}"
     return f"{task_in_words(config)}{of_family(config)}{size}"
 
 
@@ -1150,9 +1207,12 @@ def _time(seconds: float) -> str:
 
 
 def _why(code: int | None) -> str:
-    """How a process that said no last words ended."""
+    """Return why a training process ended that reported no reason."""
     if code is None:
-        return "the training process could not be started, which the server's log explains; free memory or processes on the machine"
+        return (
+            "the training process could not be started (the server's log has the reason); "
+            "free memory or processes on the machine"
+        )
     if code == -9:
-        return "the training process was killed, by the system when memory ran out or by hand"
+        return "the training process was killed, by the system for lack of memory or by a user"
     return f"the training process ended unexpectedly (exit code {code})"

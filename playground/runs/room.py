@@ -1,8 +1,10 @@
-"""The disk that runs take on a server that others use (limits.py), and what goes where it gets scarce: what was left alone longest first.
+"""The storage quota of a public server (`limits.py`).
 
-First goes what training brings back: earlier weights beyond one in each doubling of the step. Then whole models: a run's record and its
-curves stay, so that it can be run again exactly. What somebody is training is never touched, and what one visitor takes beyond their
-share never costs another one anything. Nor does what one client address takes beyond half of all, as owners cost nothing to make up.
+Evicts least recently used data first: weight history, then models, then records. Training restores
+the weight history, of which one step per doubling remains. The record and the curves of a run
+without its model allow an exact repetition. Runs in use are never evicted. A visitor who exceeds
+their share, or a client address that exceeds half of all, takes no space from other visitors: the
+address counts because a client can invent any number of owners.
 """
 
 from __future__ import annotations
@@ -26,14 +28,14 @@ from .run import EMPTIED, THINNED, Refused, Run
 if TYPE_CHECKING:
     from .registry import Registry
 
-LONGEST_CURVES = 1_000_000  # bytes of metrics that stay when the model goes
-HERE_FOR = 60.0  # seconds since a page last asked about a run, or its owner's runs, that somebody counts as being here
-NAMED = 3  # runs that a sentence names
+LONGEST_CURVES = 1_000_000  # bytes of metrics that remain after the eviction of the model
+HERE_FOR = 60.0  # seconds after the last request for which an owner or a viewer counts as active
+NAMED = 3  # runs named in a message
 Taking = Callable[[Run], Callable[[], object]]
 
 
 class Room:
-    """Counts what the runs of a registry take, and makes room. Any thread may call in."""
+    """The storage quota of a registry's runs. Safe to call from any thread."""
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
@@ -43,11 +45,17 @@ class Room:
         return self.registry.everybodys()
 
     def check(self, owner: str, needed: int) -> None:
-        """See to it that there is room for so many bytes more of an owner's, given by their fingerprint. Of their own runs only earlier
-        weights are taken for that: what else is to go is for them to choose, so that nobody loses a model by pressing Train.
+        """Ensure that an owner can store more bytes.
+
+        Of the owner's runs, only the weight history is evicted. The owner chooses which models to
+        delete, so that a press on Train never costs a model.
+
+        Args:
+            owner: the owner's fingerprint.
+            needed: number of bytes.
 
         Raises:
-            Refused: when there is no room; it names the runs that take most.
+            Refused: if the quota is used up, with the names of the largest runs.
         """
         limits = self.registry.limits
         if limits.own_bytes:
@@ -55,32 +63,39 @@ class Room:
             over = sum(map(self.taken, mine)) + needed - limits.own_bytes
             if self._thin(mine, over) > 0:
                 most = sorted(mine, key=self.taken, reverse=True)[:NAMED]
+                names = " or ".join(f"“{run.name}” ({in_words(self.taken(run))})" for run in most)
                 raise Refused(
-                    f"your runs take {in_words(sum(map(self.taken, mine)))} and this needs about {in_words(needed)} more, but "
-                    f"{limits.here} keeps {in_words(limits.own_bytes)} a visitor: delete "
-                    f"{' or '.join(f'“{run.name}” ({in_words(self.taken(run))})' for run in most)}, or {limits.way_out('RUNS_MB')}"
+                    f"your runs use {in_words(sum(map(self.taken, mine)))} and this needs about "
+                    f"{in_words(needed)} more, but {limits.here} stores "
+                    f"{in_words(limits.own_bytes)} per visitor: delete {names}, "
+                    f"or {limits.way_out('RUNS_MB')}"
                 )
         address = CLIENT_ADDRESS.get()
         is_short = bool(limits.all_bytes) and self.sweep(needed, address) > 0
         if address and limits.all_bytes and self._is_too_much(needed, address):
             raise Refused(
-                f"{limits.here} keeps {in_words(limits.all_bytes)} in all, of which one address may take half, and runs from yours take "
-                f"more than that; delete some, try again later, or {limits.way_out('RUNS_IN_ALL_MB')}"
+                f"{limits.here} stores {in_words(limits.all_bytes)} in total, of which one address "
+                "may use half, and the runs from yours need more than that; delete some, "
+                f"try again later, or {limits.way_out('RUNS_TOTAL_MB')}"
             )
         if is_short:
             raise Refused(
-                f"{limits.here} keeps {in_words(limits.all_bytes)} in all, and all of it is in use just now; try again later, or "
-                f"{limits.way_out('RUNS_IN_ALL_MB')}"
+                f"{limits.here} stores {in_words(limits.all_bytes)} in total, and all of it is "
+                f"in use; try again later, or {limits.way_out('RUNS_TOTAL_MB')}"
             )
 
     def sweep(self, needed: int = 0, address: str = "") -> int:
-        """Make room where everybody's runs together, with so many bytes more for an address, take too much.
+        """Evict data if all runs together, with `needed` more bytes, exceed the total quota.
 
-        Who takes more than a visitor's share gives first, then the addresses that take more than half. What others have goes only as far
-        as all would take too much if nobody took more than that.
+        Owners above their share lose data first, then addresses above half of the total. Other
+        owners lose data only if the total would be exceeded even without the excess of these.
+
+        Args:
+            needed: additional bytes to store.
+            address: the client address that needs them.
 
         Returns:
-            the bytes that are still too many.
+            the bytes that still exceed the quota.
         """
         limits, runs = self.registry.limits, self._runs
         share = limits.own_bytes or limits.all_bytes
@@ -105,22 +120,23 @@ class Room:
         )
 
     def told(self, owner: str) -> str:
-        """What was taken of an owner's runs, and why, in a sentence; empty where nothing was."""
+        """Return a message about the evicted data of an owner's runs; empty if there is none."""
         mine = [run for run in self.registry.of_owner(owner) if run.deleted_at is None]
-        did = {
-            THINNED: "kept fewer of the earlier steps",
-            EMPTIED: "gave up the weights (Run again exactly trains anew)",
-        }
-        told = [
-            f"{_names(some)} {what}"
-            for word, what in did.items()
-            if (some := [run.name for run in mine if run.removed == word])
-        ]
+        thinned = [run.name for run in mine if run.removed == THINNED]
+        emptied = [run.name for run in mine if run.removed == EMPTIED]
+        told = []
+        if thinned:
+            told.append(f"Some earlier steps of {_names(thinned)} were deleted.")
+        if emptied:
+            told.append(
+                f"The weights of {_names(emptied)} were deleted. "
+                "Use “Run again exactly” to retrain them."
+            )
         why = self.registry.limits.of_room()
-        return f"To make room, {', and '.join(told)}: {why}." if told else ""
+        return " ".join([f"Storage limit reached: {why}.", *told]) if told else ""
 
     def taken(self, run: Run) -> int:
-        """Bytes that a run takes, and at least what one that is not at rest is going to need."""
+        """Return the bytes of a run; for an active run, at least its estimated final size."""
         size = bytes_in(run.folder) if run.live or run.size is None else run.size
         run.size = None if run.live else size
         return (
@@ -130,11 +146,17 @@ class Room:
         )
 
     def take(self, run: Run, taking: Taking) -> int:
-        """Take something of a run, if nobody is at it. Returns the bytes that came free.
+        """Evict data of a run if it is idle.
 
-        `taking` notes in memory what goes, with the locks of the registry and the run held, and
-        returns what removes it from the disk. That runs without them, as a poll takes the run's; a
-        worker that starts meanwhile waits for the lock file.
+        A worker that starts meanwhile waits for the lock file.
+
+        Args:
+            taking: updates the run in memory, with the locks of the registry and the run held, and
+                returns the function that removes the data from disk. That function runs without
+                these locks, because a poll takes the run's lock.
+
+        Returns:
+            the number of freed bytes.
         """
         with (
             suppress(filelock.Timeout, OSError),
@@ -151,12 +173,12 @@ class Room:
         return 0
 
     def forget(self, run: Run) -> Callable[[], object]:
-        """Take all of it."""
+        """Remove a run, and return the function that removes its folder."""
         self.registry.forget(run)
         return lambda: shutil.rmtree(run.folder, ignore_errors=True)
 
     def _used(self, runs: list[Run]) -> Counter[str]:
-        """Bytes that each owner's runs take."""
+        """Return the bytes of the runs of each owner."""
         used = Counter[str]()
         for run in runs:
             used[run.owner] += self.taken(run)
@@ -165,16 +187,14 @@ class Room:
     def _used_by_address(
         self, runs: list[Run], needed: int, address: str, share: int = 0
     ) -> Counter[str]:
-        """Bytes that the runs of each address take, "" where it is not known, with so many more needed by one of them.
+        """Return the bytes of the runs of each address; "" is the unknown address.
 
         Args:
-            share: how much of an owner's runs counts at most; 0 for all of it.
+            needed: additional bytes of `address`.
+            share: the most bytes that count for one owner; 0 for no limit.
         """
-        sizes, owners, used = (
-            [self.taken(run) for run in runs],
-            Counter[str](),
-            Counter[str]({address: needed}),
-        )
+        sizes = [self.taken(run) for run in runs]
+        owners, used = Counter[str](), Counter[str]({address: needed})
         for run, size in zip(runs, sizes, strict=True):
             owners[run.owner] += size
         for run, size in zip(runs, sizes, strict=True):
@@ -183,24 +203,26 @@ class Room:
         return used
 
     def _is_too_much(self, needed: int, address: str) -> bool:
-        """Whether so many bytes more would be beyond an address's half, and there is no room for them."""
-        limit, used = (
-            self.registry.limits.all_bytes,
-            self._used_by_address(self._runs, needed, address),
-        )
+        """Return whether more bytes would exceed the half of an address and the total quota."""
+        limit = self.registry.limits.all_bytes
+        used = self._used_by_address(self._runs, needed, address)
         return used[address] > may_hold(limit) and used.total() > limit
 
     def _thin(self, runs: list[Run], over: int) -> int:
-        """Thin out the histories of runs until so many bytes are free. Returns how many are not."""
+        """Thin the weight histories until `over` bytes are free; return the bytes still missing."""
         for run in self._by_age(runs) if over > 0 else []:
             if over > 0:
                 over -= self._cut(run, surplus_weights, THINNED)
         return over
 
     def _empty(self, runs: list[Run], over: int) -> int:
-        """Likewise with whatever is at rest: deleted runs, histories, then models, at last the records of runs whose models went before.
-        Of models, those go first that somebody sent and who has not come back, who has them on a disk of their own; then those of hidden
-        runs. What strangers send must not drive out what others trained here."""
+        """Evict data of idle runs until `over` bytes are free; return the bytes still missing.
+
+        The order is: deleted runs, weight histories, models, records of runs without a model.
+        Uploaded models of absent owners come first among the models, because their owners have a
+        copy; then those of hidden runs. Uploaded models must not evict models trained on this
+        instance.
+        """
         if over <= 0:
             return over
         runs = self._by_age(runs)
@@ -221,7 +243,15 @@ class Room:
         return over
 
     def _cut(self, run: Run, choose: Callable[[Path], list[Path]], word: str) -> int:
-        """Take weights of a run, and note that, if there are any to take. Returns the bytes that came free."""
+        """Remove weights of a run and record it in the run.
+
+        Args:
+            choose: returns the files and folders to remove from the run's folder.
+            word: the value of `removed` from now on.
+
+        Returns:
+            the number of freed bytes.
+        """
         try:
             going, written = choose(run.folder), (run.folder / "run.json").stat().st_mtime
         except OSError:
@@ -235,7 +265,8 @@ class Room:
                 run.snapshot = run.stage = None
                 why = f"{run.message}; " if run.status == "failed" else ""
                 run.message = why + (
-                    f"its weights had to make room, as {self.registry.limits.of_room()}; Run again exactly, in its menu, trains it anew"
+                    "its weights were deleted because the storage limit was reached "
+                    f"({self.registry.limits.of_room()}); use “Run again exactly” to retrain it"
                 )
             run.write()
             return remove
@@ -243,14 +274,13 @@ class Room:
         def remove() -> None:
             for path in going:
                 shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-            os.utime(
-                run.folder / "run.json", (written, written)
-            )  # it was left alone as long as before
+            # An eviction does not count as use of the run.
+            os.utime(run.folder / "run.json", (written, written))
 
         return self.take(run, taking)
 
     def _by_age(self, runs: list[Run]) -> list[Run]:
-        """The run first that was left alone longest; those that somebody looks at, or whose owner is here, come last."""
+        """Sort runs, least recently used first; runs with an active owner or viewer come last."""
 
         def age(run: Run) -> tuple[bool, float]:
             try:
@@ -262,7 +292,7 @@ class Room:
         return sorted(runs, key=age)
 
     def _is_near(self, run: Run) -> bool:
-        """Whether somebody looks at it, or its owner is here."""
+        """Return whether a run has an active owner or viewer."""
         return (
             time.monotonic() - max(self.registry.here.get(run.owner, -HERE_FOR), run.watched_at)
             < HERE_FOR
@@ -270,18 +300,24 @@ class Room:
 
 
 def bytes_in(folder: Path) -> int:
-    """Bytes of a folder's files. A file that several runs share, as a branch does its origin's, counts in parts."""
+    """Return the bytes of a folder's files.
+
+    A file that several runs share, such as a run and its branch, counts in equal parts.
+    """
     found = 0
     for inside, _, names in os.walk(folder):
         for name in names:
-            with suppress(OSError):  # thinned away just now
+            with suppress(OSError):  # the file was removed meanwhile
                 about = os.stat(os.path.join(inside, name))
                 found += about.st_size // max(1, about.st_nlink)
     return found
 
 
 def surplus_weights(folder: Path) -> list[Path]:
-    """What goes of a run's earlier weights: all but the first, one in each doubling of the step, and the latest; and every state."""
+    """Return the weight files to remove when a history is thinned, and all states.
+
+    The first weights, one per doubling of the step, and the latest weights remain.
+    """
     weights = [
         weights_path(folder, step) for step in kept_steps(folder)[:-1] if not on_grid(step, 1)
     ]
@@ -289,7 +325,11 @@ def surplus_weights(folder: Path) -> list[Path]:
 
 
 def all_weights(folder: Path) -> list[Path]:
-    """What goes of a run of which its record stays, and its curves where they are short. Raises OSError."""
+    """Return what to remove from a run so that only its record and short curves remain.
+
+    Raises:
+        OSError: if the folder cannot be read.
+    """
     going = [path for name in ("checkpoints", "history") if bytes_in(path := folder / name)]
     metrics = folder / "metrics.jsonl"
     if metrics.is_file() and metrics.stat().st_size > LONGEST_CURVES:
@@ -298,8 +338,8 @@ def all_weights(folder: Path) -> list[Path]:
 
 
 def _names(names: list[str]) -> str:
-    """Names in a sentence, a few of them."""
-    told = [f"“{name}”" for name in names[:NAMED]] + [f"{len(names) - NAMED} more"] * (
-        len(names) > NAMED
-    )
+    """Join names with commas and "and"; at most `NAMED` of them are named."""
+    told = [f"“{name}”" for name in names[:NAMED]]
+    if len(names) > NAMED:
+        told.append(f"{len(names) - NAMED} more")
     return " and ".join(filter(None, (", ".join(told[:-1]), told[-1])))

@@ -159,7 +159,7 @@ def test_one_visitor_cannot_fill_the_line_for_the_other(registries):
     registry = registries(slots=2, slots_an_owner=1)
     for _ in range(1 + WAITING_AN_OWNER):
         start(registry, "ada")
-    with pytest.raises(Refused, match="waiting for a place already"):
+    with pytest.raises(Refused, match="queued runs, which is the maximum"):
         start(registry, "ada")
     theirs = start(registry, "bob")
     wait_for(lambda: theirs.live, 60, "a place for the other visitor")

@@ -90,7 +90,7 @@ def test_read_only_checkout_serves_models_and_names_storage_setting(tmp_path, ch
         with pytest.raises(RuntimeError, match=f"{READ_ONLY}; set PLAYGROUND_CHECKPOINTS"):
             page.upload(packed)
         log = app.log.read_text()
-        assert f"{checkout}/checkpoints/runs cannot be written ({READ_ONLY}): models can be looked at, none can be trained; set" in log
+        assert f"{checkout}/checkpoints/runs cannot be written ({READ_ONLY}): models can be inspected, but not trained; set" in log
 
 
 def test_read_only_checkout_and_home_without_fork_server_can_train(tmp_path, checkout):

@@ -208,7 +208,7 @@ def test_the_form_says_so_beside_the_field(monkeypatch):
 def test_model_above_visitor_disk_quota_is_rejected_with_its_size():
     config = RunConfig.from_fields({"d_model": 512, "n_heads": 8, "n_layers": 2, "d_ff": 2048})
     with pytest.raises(
-        SettingError, match=r"parameters keeps about 472 MB on the disk, and this server keeps 200 MB a visitor; use a smal"
+        SettingError, match=r"parameters needs about 472 MB on the disk, and this server stores 200 MB per visitor; use a smal"
     ):
         Limits(own_bytes=200_000_000).check(config)
     Limits(own_bytes=kept_by(config)).check(config)
@@ -358,12 +358,12 @@ def test_a_visitors_own_history_gives_way_and_then_they_choose(hosted):
     assert kept_steps(runs[1].folder) == [0, 1, 2, 4, 8, 16, 32, 60]
     assert kept_states(runs[1].folder) == []
     told = registry.room.told("ada")
-    assert told == f"To make room, “run 1” kept fewer of the earlier steps: {registry.limits.of_room()}."
+    assert told == f"Storage limit reached: {registry.limits.of_room()}. Some earlier steps of “run 1” were deleted."
     assert registry.rows("ada")[1]["removed"] == THINNED
     # Everything that is at rest is thin now, and more does not fit: nobody loses a model by pressing Train.
     small(d_model=64, n_layers=2, d_ff=128, steps=5)
     registry.limits = replace(registry.limits, own_bytes=400_000)
-    said = r"your runs take .* and this needs about .* more, but this server keeps .* a visitor: delete “run"
+    said = r"your runs use .* and this needs about .* more, but this server stores .* per visitor: delete “run"
     with pytest.raises(Refused, match=said):
         registry.start(small(), "ada")
     assert all(run.checkpoints() for run in runs)
@@ -407,11 +407,12 @@ def test_in_all_the_oldest_idle_run_goes_first_and_what_is_trained_stays(hosted)
     assert going.checkpoints()
     assert going.removed == ""
     old = runs["old"]
-    assert "its weights had to make room, as this server keeps" in registry.poll(old, 0, -1, 0)["message"]
+    said = "its weights were deleted because the storage limit was reached (this server stores"
+    assert said in registry.poll(old, 0, -1, 0)["message"]
     assert registry.poll(old, 0, -1, 0)["points"]["steps"][-1] == 60  # the curves stay
     assert "error" in registry.ask(old, "1 2 3").result(5)
-    assert "gave up the weights" in registry.room.told("visitor old")
-    with pytest.raises(Refused, match="had to make room"):
+    assert "The weights of “old” were deleted." in registry.room.told("visitor old")
+    with pytest.raises(Refused, match="its weights were deleted"):
         registry.control(old, "resume")
     registry.limits = replace(registry.limits, all_bytes=10**9)
     again = registry.again(old, "visitor old")
@@ -423,7 +424,7 @@ def test_in_all_the_oldest_idle_run_goes_first_and_what_is_trained_stays(hosted)
     assert going.checkpoints()
     assert registry.find(going.id, "zoe") is going
     assert registry.find(old.id, "visitor old") is None  # its record goes last of all
-    with pytest.raises(Refused, match=r"keeps .* in all, and all of it is in use just now; try again later"):
+    with pytest.raises(Refused, match=r"stores .* in total, and all of it is in use; try again later"):
         registry.start(small(), "yan")
 
 
@@ -485,7 +486,7 @@ def test_address_over_its_share_is_refused_when_no_run_of_it_is_idle(hosted, cli
     client_address.set("192.0.2.9")
     crowd = [rest(registry, f"invented {n}", 200_000, 9 - n) for n in range(4)]
     monkeypatch.setattr(registry, "at_rest", lambda run: run not in crowd)
-    with pytest.raises(Refused, match=r"keeps 1 MB in all, of which one address may take half, .* delete some, try again later, or"):
+    with pytest.raises(Refused, match=r"stores 1 MB in total, of which one address may use half, .* delete some, try again later, or"):
         registry.room.check(fingerprint("invented 4"), 200_000)
     assert modest.removed == ""
     client_address.set("192.0.2.1")

@@ -271,7 +271,7 @@ def test_a_second_stop_ends_a_worker_that_does_not_listen_at_once(registry):
     registry.control(run, "stop")
     wait_for_the_end(run)
     assert run.status == "stopped"
-    assert "ended at once, on a second Stop; its checkpoint of step " in run.message
+    assert "ended immediately by a second Stop; its checkpoint of step " in run.message
     assert gone(pid)
     registry.control(run, "resume")
     wait_for_steps(run, newest(run) + 1)
@@ -456,7 +456,7 @@ def test_a_run_resumed_while_it_gives_up_its_place_waits_for_the_next_one(serve)
 def test_nobody_may_have_any_number_of_runs_waiting(serve):
     registry = serve(slots=1)
     runs = [slow(registry) for _ in range(WAITING_AN_OWNER + 1)]
-    with pytest.raises(Refused, match=f"you have {WAITING_AN_OWNER} runs waiting for a place already"):
+    with pytest.raises(Refused, match=f"you have {WAITING_AN_OWNER} queued runs, which is the maximum"):
         slow(registry)
     assert len(registry.of_owner("ada")) == len(runs)
     registry.control(runs[-1], "stop")
@@ -524,7 +524,7 @@ def test_run_short_of_memory_does_not_block_smaller_runs(serve, monkeypatch):
     assert (told["status"], told["place"], told["message"]) == ("waiting", 1, "")  # for a place, once more
     registry.slots = registry.slots_an_owner = 2
     wait_for(lambda: large.message, what="the reason")
-    assert large.message == "it waits for memory: this run needs about 9.0 GB and 1.0 GB are free"
+    assert large.message == "waiting for memory: this run needs about 9.0 GB and 1.0 GB are free"
     monkeypatch.undo()
     wait_for_steps(large)
     assert (large.message, small.status) == ("", "training")
@@ -556,7 +556,7 @@ def test_run_short_of_memory_is_overtaken_for_a_limited_time(serve, monkeypatch)
 def test_a_folder_that_cannot_be_made_is_said(tmp_path):
     (tmp_path / "runs").write_text("in the way")
     registry = Registry(tmp_path, slots=1)
-    with pytest.raises(Refused, match=r"folder .* could not be made"):
+    with pytest.raises(Refused, match=r"folder .* could not be created"):
         start(registry)
     assert registry.of_owner("ada") == []
     registry.shutdown()
@@ -571,10 +571,10 @@ def test_unwatched_run_pauses_with_reason_and_releases_its_worker(serve):
     page = Page(registry, watched)
     page.poll_until(lambda told: not run.live and run.step)
     assert run.status == "paused"
-    assert "paused by itself, because nobody was watching for 3 s" in run.message
+    assert "paused automatically after 3 s without viewers" in run.message
     assert newest(run) == run.step
     assert watched.status == "training"
-    assert "nobody was watching" in Run.read(run.folder).message
+    assert "without viewers" in Run.read(run.folder).message
     told = Page(registry, run).poll()
     assert (told["status"], told["live"], told["points"]["count"]) == ("paused", False, run.step)
     before = run.step
@@ -594,7 +594,7 @@ def test_a_run_in_line_that_nobody_watches_leaves_it_and_says_why(serve):
     registry = serve(slots=1, lease=600)
     going, left, behind = (slow(registry) for _ in range(3))
     left.watched_at -= 1000
-    said = "left the line by itself, because nobody was watching for 10 min; Resume joins it again"
+    said = "removed from the queue after 10 min without viewers; press Resume to queue it again"
     wait_until(left, lambda: Run.read(left.folder).message == said, "to leave the line")
     assert (left.status, left.message, registry.place(left), registry.place(behind)) == ("stopped", said, None, 1)
     assert Run.read(left.folder).status == "stopped"
@@ -880,7 +880,7 @@ def test_branch_from_last_step_of_early_stopped_run_trains_to_end(registry):
 @pytest.mark.parametrize("step", [-1, 31, 10**9])
 def test_a_step_that_was_not_reached_has_no_branch(registry, step):
     parent = wait_for_status(start(registry, steps=30), "done")
-    with pytest.raises(Refused, match=f"step {step} is not a step of this run, which has 30"):
+    with pytest.raises(Refused, match=f"step {step} is not in this run; choose a step from 0 to 30"):
         registry.branch(parent, step, "ada")
 
 
@@ -1274,7 +1274,7 @@ def test_a_run_can_be_renamed_and_hidden_and_that_lasts(serve):
     registry.edit(run, hidden=True)
     assert (run.name, run.hidden) == ("My best run", True)
     for name in ("", " \n ", "x" * (LONGEST_NAME + 1)):
-        with pytest.raises(Refused, match="a name has 1 to 80 characters"):
+        with pytest.raises(Refused, match="use 1 to 80 printable characters"):
             registry.edit(run, name=name)
     assert run.name == "My best run"
     later = serve(slots=1).find(run.id, "ada")
