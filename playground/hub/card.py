@@ -1,7 +1,8 @@
-"""The card of a published model: what it is, what it answers, how well, how it came to be. Every number on it was measured.
+"""Write and read the model card of a published model.
 
-`write_card` puts README.md, its pictures and evaluation.json beside the packaged model; the same checkpoint gives the same bytes.
-`read_scores` finds the scores in a card again, in a foreign one too.
+`write_card` writes README.md, its figures and evaluation.json into the folder of a packaged model.
+Every number on the card is measured, and the same checkpoint always gives the same bytes.
+`read_scores` reads the scores of a card, which may come from any repository.
 """
 
 from __future__ import annotations
@@ -38,17 +39,17 @@ from .client import HubError, check_repo, check_revision
 from .forms import CAUSAL, MASKED, Form, code_lines, form_of
 from .names import LICENSES, TAG
 
-OTHER_N = 200  # held-out sequences asked of each length that the model was not trained on
-MOST_LAYERS, MOST_HEADS = 6, 8  # shown in the picture
+OTHER_N = 200  # held-out sequences per length that does not occur in training
+MOST_LAYERS, MOST_HEADS = 6, 8  # in the attention figure
 PROBE_LENGTH = 10
-LONG_TABLE = 20  # lines above which a table is folded
+LONG_TABLE = 20  # rows above which a table is collapsed
 LARGEST_FRONT_MATTER = 100_000  # characters
-IMAGINARY = 1e15  # no measured number is larger; a checkpoint from elsewhere may hold any
+IMAGINARY = 1e15  # an upper bound of plausible losses; a foreign checkpoint may contain any number
 
 
 @dataclass(frozen=True)
 class Example:
-    """A held-out sequence, the right answer, and what the model answered; `ended`: it wrote EOS itself."""
+    """A held-out source, its target, and the generated tokens; `ended`: the model wrote EOS."""
 
     source: str
     answer: str
@@ -66,23 +67,30 @@ def write_card(
     revision: str = "main",
     license: str = "",
 ) -> None:
-    """Write the card of a checkpoint into the folder of its package.
+    """Write the model card of a checkpoint into the folder of its package.
 
-    `dataset` is the repository of its training set, `notes` what its owner says of it, shown as plain text. `revision` is the branch
-    that the card is for. Without a `license`, that of `default_license` stands.
+    Args:
+        package: the folder of the packaged model.
+        checkpoint: the folder of the checkpoint.
+        repo: the repository of the model.
+        dataset: the repository of its training set, if it is published.
+        notes: text of the author, rendered as plain text.
+        revision: the branch that the card describes.
+        license: the licence id; empty for that of `default_license`.
 
     Raises:
-        HubError: for what is no name of a repository.
-        CheckpointError: when the checkpoint cannot be read.
-        RowsError: for a checkpoint without scores whose task is made of rows that are not here.
-        OSError: as the system reports it.
+        HubError: if a repository, the revision or the licence is not valid.
+        CheckpointError: if the checkpoint cannot be read.
+        RowsError: if the checkpoint has no scores and its dataset is not stored here.
+        OSError: if a file cannot be read or written.
     """
     for name in (repo, dataset) if dataset else (repo,):
         check_repo(name)
     check_revision(revision)
     if license and license not in LICENSES:
         raise HubError(
-            f"the licence is {license[:60]!r}, which the Hub does not know; give one such as mit, apache-2.0 or cc-by-4.0"
+            f"the licence {license[:60]!r} is not known to the Hub; "
+            "give one such as mit, apache-2.0 or cc-by-4.0"
         )
     manifest, family = load_model(checkpoint)
     form = form_of(manifest.config.family)
@@ -92,9 +100,8 @@ def write_card(
     try:
         held_out = held_out_set(task, CONFIRMING_N, low, high)
         scores = manifest.scores or dataclasses.asdict(evaluate(family, held_out))
-    except (
-        RowsError
-    ):  # the rows of its task are elsewhere: the card tells what was measured where they were
+    except RowsError:
+        # The dataset is not stored here, so the card can only repeat the recorded scores.
         if manifest.scores is None:
             raise
         held_out, scores = None, manifest.scores
@@ -113,7 +120,8 @@ def write_card(
     shown = attention_picture(family, task, held_out, length, picture) if held_out else ""
     if shown:
         pictures.append(
-            f"Where each head of the decoder looks in the source, given the right answer so far:\n\n![{shown}](cross-attention.png)"
+            "Cross-attention weights of each decoder head, teacher-forced:\n\n"
+            f"![{shown}](cross-attention.png)"
         )
     parts = [
         f"# {_escaped(repo.split('/')[1])}",
@@ -137,16 +145,18 @@ def write_card(
 def default_license(task: TaskConfig) -> str:
     """Return the licence of a model whose author names none.
 
-    Sequences that the playground makes are nobody's. Rows have that of the dataset on the Hub that they are from, or none.
+    Models of generated sequences get the MIT licence. Models of a dataset get the licence of the
+    Hub dataset that it was loaded from, or none.
     """
     return origin_of(task.rows).get("license", "") if task.task == ROWS else "mit"
 
 
 def read_scores(card: str | Mapping[str, Any]) -> dict[str, Any] | None:
-    """The scores that a card claims: `exact_match`, `n`, and `token_accuracy` (None where it says none).
+    """Return the scores that a card reports: `exact_match`, `n` and `token_accuracy`.
 
-    `card` is a README's text or its metadata. None for one without an exact match as a share of so many sequences, as cards from
-    elsewhere are; nothing that stands in a card raises.
+    `card` is the text of a README or its metadata. The result is None if the card reports no exact
+    match as a fraction of `n` sequences; `token_accuracy` alone may be None. No content of a card
+    raises an error.
     """
     try:
         content = _front_matter(card) if isinstance(card, str) else card
@@ -156,7 +166,8 @@ def read_scores(card: str | Mapping[str, Any]) -> dict[str, Any] | None:
                 value, n = metric.get("value"), (metric.get("args") or {}).get("n")
                 if is_number(value) and 0 <= value <= 1 and type(n) is int and 0 < n <= 10**9:
                     found.setdefault(metric["type"], (float(value), n))
-    except Exception:  # written by anybody: YAML's constructors and this walk stumble in more ways than can be listed
+    except Exception:
+        # The card is untrusted; YAML constructors and malformed metadata raise arbitrary errors.
         return None
     if "exact_match" not in found:
         return None
@@ -168,13 +179,13 @@ def read_scores(card: str | Mapping[str, Any]) -> dict[str, Any] | None:
     }
 
 
-# What is measured for the card
+# Measurements for the card
 
 
 def worked_examples(
     family: Family, task: Task, held_out: HeldOut, low: int, high: int
 ) -> list[Example]:
-    """The model's answers to the first held-out sequences of three lengths, a third of the range apart."""
+    """Run the model on the first held-out sequence of three lengths, spread over the range."""
     rows: list[int] = []
     for third in (1, 2, 3):
         row = _first_row(held_out, low + (high - low) * third // 3, rows)
@@ -192,8 +203,11 @@ def worked_examples(
 
 
 def other_lengths(family: Family, task: Task, config: RunConfig) -> list[dict[str, Any]]:
-    """Scores at lengths that never trained: one shorter, one longer, and twice as long, as far as there are positions and held-out
-    sequences for them."""
+    """Evaluate lengths that do not occur in training.
+
+    These are one shorter, one longer and twice as long, if the model has positions and the task has
+    held-out sequences for them.
+    """
     low, high = config.task.min_length, config.task.max_length
     longest = high
     while (
@@ -214,10 +228,12 @@ def other_lengths(family: Family, task: Task, config: RunConfig) -> list[dict[st
 def attention_picture(
     family: Family, task: Task, held_out: HeldOut, length: int, path: Path
 ) -> str:
-    """Draw where the decoder looks in one held-out sequence, given the right answer so far; the picture in words, and nothing for a
-    family that has no cross-attention."""
+    """Draw the cross-attention weights of one held-out sequence, teacher-forced.
+
+    Returns the alternative text of the figure; empty, and no figure, without cross-attention.
+    """
     row = _first_row(held_out, length, [])
-    assert row is not None  # a task without held-out sequences is no task
+    assert row is not None  # every task has held-out sequences
     size = int(held_out.lengths_B[row])
     probe = held_out.batch.rows(torch.tensor([row]))
     weights: list[Tensor] = family.record(probe).cross_attention
@@ -231,26 +247,38 @@ def attention_picture(
         [layer[0, :MOST_HEADS, : len(rows), : len(columns)] for layer in weights[:MOST_LAYERS]]
     )
     save(cross_attention(shown_LHTS.numpy(), rows, columns), path)
-    part = f"the first {min(layers, MOST_LAYERS)} of {layers} layers and {min(heads, MOST_HEADS)} of {heads} heads" if (
-        layers > MOST_LAYERS or heads > MOST_HEADS
-    ) else f"{_count(layers, 'layer')} with {_count(heads, 'head')}"  # fmt: skip
-    return f"Cross-attention, {part}, while the answer to {' '.join(columns[:-1])} is written: a heatmap for each head"
+    part = f"{_count(layers, 'layer')} with {_count(heads, 'head')}"
+    if layers > MOST_LAYERS or heads > MOST_HEADS:
+        part = (
+            f"the first {min(layers, MOST_LAYERS)} of {layers} layers "
+            f"and {min(heads, MOST_HEADS)} of {heads} heads"
+        )
+    source = " ".join(columns[:-1])
+    return f"Heatmaps of the cross-attention weights for the source {source}: {part}"
 
 
 # The sections
 
 
 def _metadata(
-    repo: str, dataset: str | None, license: str, manifest: Manifest, task: Task, scores: Mapping[str, Any]
-) -> ModelCardData:  # fmt: skip
+    repo: str,
+    dataset: str | None,
+    license: str,
+    manifest: Manifest,
+    task: Task,
+    scores: Mapping[str, Any],
+) -> ModelCardData:
     config = manifest.config
     origin = origin_of(config.task.rows).get("dataset") if config.task.task == ROWS else None
     datasets = [name for name in (dataset, origin) if name]
     asked: dict[str, Any] = {
-        "task_type": "other",  # no pipeline of transformers takes a sequence of symbols
+        "task_type": "other",  # no transformers pipeline accepts sequences of symbols
         "task_name": "Sequence to sequence",
         "dataset_type": dataset or "synthetic",
-        "dataset_name": f"{task.name}, held-out sequences of {_lengths(config.task)} symbols ({task.vocabulary.describe()})",
+        "dataset_name": (
+            f"{task.name}, held-out sequences of {_lengths(config.task)} symbols "
+            f"({task.vocabulary.describe()})"
+        ),
         "dataset_split": "test",
     }
     results = [
@@ -299,49 +327,51 @@ def _what_it_is(manifest: Manifest, task: Task, scores: Mapping[str, Any]) -> st
     verdict = (
         " **It has not learned its task.**"
         if share < 0.1
-        else " It has learned its task in part only."
+        else " It has learned its task only partly."
         if share < 0.9
         else ""
     )
     return (
-        f"{size} {_kind(config)}, trained from scratch on one task, *{task.name}*{rule}{shown}. It has "
-        f"{model.parameter_count():,} parameters in {_layers(config)}, was trained on sequences of {_lengths(config.task)} of the "
-        f"symbols {_symbols(task)}, and answers {right:,} of {scores['n']:,} sequences that it never trained on entirely right "
-        f"({_percent(scores['exact_match'])}).{verdict}"
+        f"{size} {_kind(config)}, trained from scratch on one task: *{task.name}*{rule}{shown}. "
+        f"It has {model.parameter_count():,} parameters in {_layers(config)}. Its training "
+        f"sequences have {_lengths(config.task)} of the symbols {_symbols(task)}. "
+        f"It solves {right:,} of {scores['n']:,} held-out sequences exactly "
+        f"({_percent(share)}).{verdict}"
     )
 
 
 def _kind(config: RunConfig) -> str:
-    """Return what the model is, as a noun."""
+    """Return the kind of model as a noun phrase."""
     cell, alignment = getattr(config.model, "cell", ""), getattr(config.model, "alignment", "none")
     back = "" if alignment == "none" else f" with {alignment} attention"
     nouns = {
         "transformer": "encoder-decoder transformer",
-        "prebuilt": "encoder-decoder transformer, made of PyTorch's own layers",
-        "encoder-only": "transformer encoder that fills in the whole answer at once",
-        "decoder-only": "transformer decoder that continues the sequence with its answer",
+        "prebuilt": "encoder-decoder transformer of PyTorch's built-in layers",
+        "encoder-only": "transformer encoder that predicts all target tokens in parallel",
+        "decoder-only": "transformer decoder that continues the source with the target",
         "recurrent": f"recurrent encoder-decoder ({cell.upper()}{back})",
-        "bert": "model of BERT's architecture, without any pretrained weights",
-        "gpt2": "model of GPT-2's architecture, without any pretrained weights",
-        "bart": "model of BART's architecture, without any pretrained weights",
+        "bert": "model with the architecture of BERT, without pretrained weights",
+        "gpt2": "model with the architecture of GPT-2, without pretrained weights",
+        "bart": "model with the architecture of BART, without pretrained weights",
     }
     return nouns[config.family]
 
 
 def _layers(config: RunConfig) -> str:
-    """Return the layers of the model, in words."""
+    """Return the number of layers and heads in words."""
     model = config.model
     both = f"{model.n_layers}+{model.n_layers} layers"
     if config.family == "recurrent":
         return both
     one_stack = config.family in ("encoder-only", "decoder-only", "bert", "gpt2")
-    return f"{_count(model.n_layers, 'layer') if one_stack else both} with {_count(model.n_heads, 'head')} each"
+    layers = _count(model.n_layers, "layer") if one_stack else both
+    return f"{layers} with {_count(model.n_heads, 'head')} each"
 
 
 def _in_notes(notes: str) -> str:
     paragraphs = [_escaped(line) for line in notes.splitlines() if line.strip()]
     return (
-        "Its author says:\n\n" + "\n>\n".join(f"> {text}" for text in paragraphs)
+        "Notes of the author:\n\n" + "\n>\n".join(f"> {text}" for text in paragraphs)
         if paragraphs
         else ""
     )
@@ -350,21 +380,22 @@ def _in_notes(notes: str) -> str:
 def _in_examples(examples: list[Example], task: Task) -> str:
     def verdict(example: Example) -> str:
         if example.given == example.answer and example.ended:
-            return "right"
-        unended = "" if example.ended else ", and it did not stop"
-        return f"**wrong**: {_code(example.answer, in_table=True)} is right{unended}"
+            return "correct"
+        unended = "" if example.ended else "; it generated no end token"
+        return f"**wrong**: the target is {_code(example.answer, in_table=True)}{unended}"
 
     def cell(text: str) -> str:
-        return _code(text, in_table=True) if text else "nothing"
+        return _code(text, in_table=True) if text else "(empty)"
 
     if not examples:
         return ""
 
     table = _table(
-        ["held-out sequence", "this model's answer", ""],
+        ["held-out sequence", "generated tokens", "result"],
         [[cell(example.source), cell(example.given), verdict(example)] for example in examples],
     )
-    return f"{table}\n\nThese are the first held-out sequences of their lengths, not picked by how it did."
+    note = "Each example is the first held-out sequence of its length, not a selected one."
+    return f"{table}\n\n{note}"
 
 
 def _how_to_load(
@@ -379,7 +410,7 @@ def _how_to_load(
     pinned = "" if revision == "main" else f', revision="{revision}"'
     trusted = ", trust_remote_code=True" if form.has_code else ""
     pulled = "" if revision == "main" else f" --revision {revision}"
-    return f"""## Use it
+    return f"""## How to use
 
 ```python
 from transformers import {form.auto}, AutoTokenizer
@@ -391,10 +422,14 @@ inputs = tokenizer({asked}, return_tensors="pt")
 {_generating(form)}{printed}
 ```
 
-{_on_the_code(form, code)} Symbols stand apart by blanks. A symbol that the model does not know is an error of the tokenizer \
-(`WordLevel error: Missing [UNK] token`): there is no token for it. No `pipeline` of transformers fits; use the lines above.
+{_on_the_code(form, code)}
 
-To look inside, or to train it further, in [Transformer Playground]({home()}), where no code of a repository is ever run:
+Separate symbols by spaces. The vocabulary has no unknown token, so another symbol raises an error \
+of the tokenizer (`WordLevel error: Missing [UNK] token`). No `pipeline` of transformers supports \
+this model; use the lines above.
+
+To inspect it or train it further in [Transformer Playground]({home()}), which never runs code of \
+a repository:
 
 ```
 python -m playground pull {repo}{pulled}
@@ -402,7 +437,7 @@ python -m playground pull {repo}{pulled}
 
 
 def _generating(form: Form) -> str:
-    """Return the lines that ask a model and print its answer, for each way of answering."""
+    """Return the lines that run a model and print the generated tokens, for an Auto class."""
     if form.auto == CAUSAL:
         return """row = model.generate(**inputs)
 print(tokenizer.decode(row[0, inputs["input_ids"].shape[1]:], skip_special_tokens=True))"""
@@ -415,19 +450,23 @@ print(tokenizer.decode(answer[0], skip_special_tokens=True))"""
 
 
 def _on_the_code(form: Form, code: tuple[int, int]) -> str:
-    """Return what a reader should know of the code that these lines run."""
+    """Describe the code of the repository that these lines run."""
     if not form.has_code:
-        return f"`{form.model}` is a class of transformers, so no code of this repository is run."
+        return f"`{form.model}` is a class of transformers; no code of this repository is run."
     lines, files = code
     first = "transformer.py" if form.module == "automodel" else f"{form.module}.py"
     size = f"{_count(lines, 'line')} in {_count(files, 'file')}"
-    return f"""`trust_remote_code=True` runs the Python files of this repository: {size} that write the model out in plain PyTorch. \
-Read them first; `{first}` is where to begin. A later commit may change them: to run only what you have read, give both calls the \
-`revision` of its commit."""
+    return f"""`trust_remote_code=True` runs the Python files of this repository: {size} that \
+implement the model in plain PyTorch. Review them first, starting with `{first}`. A later commit \
+may change them: to run only the code that you reviewed, pass the `revision` of its commit to both \
+calls."""
 
 
 def home() -> str:
-    """Return where the playground is: the Space that this runs on, PLAYGROUND_URL, or else the models that were made with it."""
+    """Return the URL of the playground.
+
+    This is PLAYGROUND_URL, else the Space of this process, else the list of its models on the Hub.
+    """
     url = os.environ.get("PLAYGROUND_URL", "")
     if re.fullmatch(r"https?://[\w.:/~%-]+", url, re.ASCII):
         return url
@@ -441,23 +480,23 @@ def _licence(license: str, task: TaskConfig, form: Form) -> str:
     said = (
         f"{license}, for the weights."
         if license
-        else "Its author names no licence for the weights: ask before you use them."
+        else "The author names no licence for the weights: ask before you use them."
     )
     if origin:
-        said += f" It was trained on rows of [{_escaped(origin)}](https://huggingface.co/datasets/{origin}), whose terms apply to them."
+        url = f"https://huggingface.co/datasets/{origin}"
+        said += f" The training data is from [{_escaped(origin)}]({url}), whose terms apply to it."
     elif task.task == ROWS:
-        said += " The rows that it was trained on are not part of this repository."
-    return f"## Licence\n\n{said}" + (
-        " The code beside them is MIT; see `LICENSE`." if form.has_code else ""
-    )
+        said += " The training data is not part of this repository."
+    code = " The code of the model is MIT; see `LICENSE`." if form.has_code else ""
+    return f"## Licence\n\n{said}{code}"
 
 
 def _how_well(scores: Mapping[str, Any], others: list[dict[str, Any]], manifest: Manifest) -> str:
     lines = [_length_line(line, "") for line in scores["by_length"]]
-    lines += [_length_line(line, " (never trained)") for line in others]
+    lines += [_length_line(line, " (not in training)") for line in others]
     lines.sort(key=lambda line: int(line[0].split()[0]))
     table = _table(
-        ["length", "asked", "held out in all", "exact match", "95 % interval", "token accuracy"],
+        ["length", "evaluated", "held out", "exact match", "95 % interval", "token accuracy"],
         lines,
         right=True,
     )
@@ -468,16 +507,18 @@ def _how_well(scores: Mapping[str, Any], others: list[dict[str, Any]], manifest:
     token = (
         ""
         if scores["token_accuracy"] is None
-        else f"; token accuracy, symbol by symbol at its place, is {_percent(scores['token_accuracy'])}"
+        else f"; token accuracy, position by position, is {_percent(scores['token_accuracy'])}"
     )
-    return f"""## How well it does
+    return f"""## Evaluation
 
-Exact match is {_percent(scores["exact_match"])} of {scores["n"]:,} distinct held-out sequences{token}. Answers are written freely, \
-each symbol from the model's own earlier ones, and count only if every symbol and the end are right.
+Exact match is {_percent(scores["exact_match"])} on {scores["n"]:,} distinct held-out \
+sequences{token}. Generation is greedy and free-running. A sequence is correct only if every token \
+is correct, the end token included.
 
 {table}
 
-Where a length has few held-out sequences, its score says little: see the interval. The scores are in `evaluation.json` too."""
+The score of a length with few held-out sequences is uncertain; see the 95 % interval (Wilson). \
+`evaluation.json` contains the same scores."""
 
 
 def _length_line(line: Mapping[str, Any], remark: str) -> list[str]:
@@ -497,7 +538,7 @@ def _length_line(line: Mapping[str, Any], remark: str) -> list[str]:
 
 
 def _in_pictures(pictures: list[str]) -> str:
-    return "## How it learned, and where it looks\n\n" + "\n\n".join(pictures) if pictures else ""
+    return "## Training curve and attention\n\n" + "\n\n".join(pictures) if pictures else ""
 
 
 def _what_it_learned_from(manifest: Manifest, task: Task, dataset: str | None) -> str:
@@ -505,46 +546,46 @@ def _what_it_learned_from(manifest: Manifest, task: Task, dataset: str | None) -
     drawn = manifest.step * config.training.batch_size
     link = f"[{_escaped(dataset or '')}](https://huggingface.co/datasets/{dataset})"
     data = (
-        f" What trained it, in that order, and the held-out sequences behind the scores are the dataset {link}."
+        f" The dataset {link} contains the training sequences in order and the held-out ones."
         if dataset and drawn
         else ""
     )
+    noun = "pairs" if config.task.task == ROWS else "sequences"
     seen = (
-        f"{_count(manifest.step, 'step')} of {config.training.batch_size:,} drew {drawn:,} of them"
+        f"Training sampled {drawn:,} {noun} ({_count(manifest.step, 'step')} of "
+        f"{config.training.batch_size:,})"
         if drawn
-        else "They are drawn"
+        else f"{noun.capitalize()} are sampled"
     )
     if config.task.task == ROWS:
         source = origin_of(config.task.rows).get("dataset")
         brought = (
-            f"from the dataset [{_escaped(source)}](https://huggingface.co/datasets/{source})"
+            f"the dataset [{_escaped(source)}](https://huggingface.co/datasets/{source})"
             if source
-            else "that somebody brought"
+            else "a dataset of the author"
         )
-        return f"""## What it learned from
+        return f"""## Training data
 
-Rows of a source and a target {brought}, known by the SHA-256 of their content, `{config.task.rows}`: sources of \
-{_lengths(config.task)} symbols, of {len(task.vocabulary.symbols)} different ones in all ({_symbols(task)}). {seen} from seed \
-{config.training.seed}, every row equally often. A fixed hash of the source holds one row in {round(1 / HELD_OUT_SHARE)} out; the scores \
-above are on such ones alone.{data}"""
-    often = "every length equally often" + (
+Pairs of a source and a target from {brought}, with the SHA-256 `{config.task.rows}`. Sources have \
+{_lengths(config.task)} symbols; the vocabulary has {len(task.vocabulary.symbols)} symbols \
+({_symbols(task)}). {seen} with seed {config.training.seed}, every pair with equal probability. A \
+fixed hash of the source holds out one pair in {round(1 / HELD_OUT_SHARE)}; the scores above are \
+on held-out pairs only.{data}"""
+    often = "every length with equal probability" + (
         " from three symbols on" if task.about.shortest == 3 else ""
     )
-    return f"""## What it learned from
+    return f"""## Training data
 
-Sequences made on the spot, of {_lengths(config.task)} symbols ({_symbols(task)}), {often}, and the answer \
-that the rule gives. {seen} from seed {config.training.seed}. A fixed hash of the sequence holds one in {round(1 / HELD_OUT_SHARE)} \
-out: where such a one was drawn, it counted for nothing, and the scores above are on such ones alone.{data}"""
+Generated sequences of {_lengths(config.task)} symbols ({_symbols(task)}), {often}, and the target \
+that the rule of the task gives. {seen} with seed {config.training.seed}. A fixed hash of the \
+sequence holds out one in {round(1 / HELD_OUT_SHARE)}. Held-out sequences have no loss in \
+training, and the scores above are on held-out sequences only.{data}"""
 
 
 def _how_it_was_made(manifest: Manifest) -> str:
     config, command = manifest.config, command_line(manifest)
     threads = settings_at(config.training, manifest.changes, manifest.step).threads or 1
-    where = (
-        f"on {_count(threads, 'processor thread')}"
-        if manifest.device == "cpu"
-        else "on a GPU (CUDA)"
-    )
+    where = f"on {_count(threads, 'CPU thread')}" if manifest.device == "cpu" else "on a GPU (CUDA)"
     versions = ", ".join(
         f"{_escaped(name)} {_escaped(value)}" for name, value in manifest.versions.items()
     )
@@ -556,21 +597,27 @@ def _how_it_was_made(manifest: Manifest) -> str:
     by_hand = [
         f"- from step {each.step + 1:,} on, `{each.setting}` was {each.value:g}" for each in changed
     ]
-    repeated = f"This trains it again:\n\n```\n{command}\n```" if command else ""
+    repeated = f"To reproduce the training:\n\n```\n{command}\n```" if command else ""
     if command and any(each.setting in ("learning_rate", "until") for each in changed):
-        repeated = f"This repeats its settings, though not the changes made on the way:\n\n```\n{command}\n```"
+        repeated = (
+            "This command has the same settings, without the changes during training:\n\n"
+            f"```\n{command}\n```"
+        )
     settings = [
         [f"`{key}`", _escaped(f"{value}"), setting_of(key).metadata["help"]]
         for key, value in config.to_fields().items()
         if key != "family"
     ]
-    return "\n\n".join(part for part in (
-        "## How it was made",
-        f"{_count(manifest.step, 'step')} in {manifest.seconds:,.1f} seconds {where}, scoring included; {versions}.",
+    table = _table(["setting", "value", "meaning"], settings)
+    parts = (
+        "## Training procedure",
+        f"{_count(manifest.step, 'step')} in {manifest.seconds:,.1f} seconds {where}, evaluation "
+        f"included; {versions}.",
         repeated,
-        "\n".join(["Changed on the way:", "", *by_hand]) if by_hand else "",
-        f"<details><summary>All settings</summary>\n\n{_table(['setting', 'value', 'meaning'], settings)}\n\n</details>",
-    ) if part)  # fmt: skip
+        "\n".join(["Settings changed during training:", "", *by_hand]) if by_hand else "",
+        f"<details><summary>All settings</summary>\n\n{table}\n\n</details>",
+    )
+    return "\n\n".join(part for part in parts if part)
 
 
 def _limits(
@@ -579,43 +626,45 @@ def _limits(
     config = manifest.config
     positions = config.model.max_positions - 1
     points = [
-        f"It does this one task and knows these symbols only: {_symbols(task)}. It understands no language; what it is for is "
-        "being looked into."
+        f"It performs this one task on these symbols only: {_symbols(task)}. It has no language "
+        "ability. It is meant for studying how transformers work."
     ]
     for line in others:
         share = _percent(line["exact_match"])
         points.append(
-            f"At length {line['length']}, which it never trained on, {share} of {line['n']:,} answers are right."
+            f"At length {line['length']}, which does not occur in training, exact match is "
+            f"{share} on {_count(line['n'], 'sequence')}."
         )
     if not any(line["length"] > config.task.max_length for line in others):
         points.append(
-            f"It has positions for {_count(positions, 'symbol')} and the end sign, and cannot take longer sequences."
+            f"It has positions for {_count(positions, 'symbol')} and the end token, and cannot "
+            "process longer sequences."
         )
     none = [str(line["length"]) for line in scores["by_length"] if not line["n"]]
     if none:
+        whose = "its" if len(none) == 1 else "their"
         points.append(
-            f"No sequence of length {', '.join(none)} is held out, so nothing is known about {'it' if len(none) == 1 else 'them'}."
+            f"No sequence of length {', '.join(none)} is held out, so {whose} accuracy is unknown."
         )
-    return "## Limits\n\n" + "\n".join(f"- {point}" for point in points)
+    return "## Limitations\n\n" + "\n".join(f"- {point}" for point in points)
 
 
-# Words
+# Formatting
 
 
 def _escaped(text: str) -> str:
-    """Text from people as Markdown that shows just these characters: no markup, no HTML, nothing invisible."""
+    """Escape untrusted text as Markdown without markup, HTML or invisible characters."""
     entities = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
     plain = "".join(sign if sign.isprintable() else " " for sign in text).strip()
     kept = "".join(
         entities.get(sign) or (f"\\{sign}" if sign in "\\`*_[]!~|$" else sign) for sign in plain
     )
-    return re.sub(
-        r"^(\d*)([-+=#]|[.)](?=\s|$))", r"\1\\\2", kept
-    )  # what begins a heading, a list or a rule
+    # These characters would begin a heading, a list or a rule.
+    return re.sub(r"^(\d*)([-+=#]|[.)](?=\s|$))", r"\1\\\2", kept)
 
 
 def _code(text: str, *, in_table: bool = False) -> str:
-    """Text as Markdown's code, whatever stands in it."""
+    """Format any text as Markdown code."""
     fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
     blank = " " if text[:1] == "`" or text[-1:] == "`" else ""
     return f"{fence}{blank}{text}{blank}{fence}".replace("|", "\\|" if in_table else "|")
@@ -633,7 +682,7 @@ def _table(heads: list[str], lines: list[list[str]], *, right: bool = False) -> 
 
 
 def _percent(share: float) -> str:
-    """A share in percent with two decimals; only all is 100.00 and only none is 0.00."""
+    """Format a fraction in percent; only 1 gives 100.00 %, and only 0 gives 0.00 %."""
     text = f"{100 * share:.2f}"
     if text == "100.00" and share < 1:
         return "over 99.99 %"
@@ -658,19 +707,18 @@ def _text(task: Task, tokens: list[int]) -> str:
 
 def _training_alt(lines: list[dict[str, Any]]) -> str:
     looks = [line for line in lines if line.get("exact_match") is not None]
-    fall = f"Training loss over {_count(lines[-1]['step'], 'step')}: {lines[0]['loss']:.3g} at first, {lines[-1]['loss']:.3g} at last"
-    return fall + (
-        f"; exact match on held-out sequences, {_percent(looks[-1]['exact_match'])} at last"
-        if looks
-        else ""
-    )
+    first, last = lines[0]["loss"], lines[-1]["loss"]
+    steps = _count(lines[-1]["step"], "step")
+    fall = f"Training loss over {steps}, from {first:.3g} to {last:.3g}"
+    score = f"; final held-out exact match: {_percent(looks[-1]['exact_match'])}" if looks else ""
+    return fall + score
 
 
-# Small questions
+# Helpers
 
 
 def _first_row(held_out: HeldOut, length: int, taken: list[int]) -> int | None:
-    """The first held-out sequence of this length, or of the next length that has one, or of any."""
+    """Return the first held-out sequence of this length, else of the next longer one, else any."""
     rows = [
         (int(size) < length, int(size), row)
         for row, size in enumerate(held_out.lengths_B)
@@ -693,11 +741,11 @@ def _is_measured(line: Mapping[str, Any]) -> bool:
 
 
 class _NoAliases(yaml.SafeLoader):
-    """Safe, and small: a few hundred characters of aliases can stand for gigabytes."""
+    """A safe YAML loader without aliases, a few of which can expand to gigabytes."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("aliases are not read here")
+            raise yaml.YAMLError("aliases are not supported")
         return super().compose_node(parent, index)
 
 

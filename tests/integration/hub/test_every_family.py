@@ -138,7 +138,7 @@ def test_its_card_counts_the_code_that_is_run(hub, published):
     card = files["README.md"].decode()
     assert ("LICENSE" in files) == bool(code)
     if code:
-        assert f": {sum(text.count(chr(10)) for text in code):,} lines in {len(code)} files that write" in card
+        assert f": {sum(text.count(chr(10)) for text in code):,} lines in {len(code)} files that implement" in card
     else:
         assert "no code of this repository is run" in card
 

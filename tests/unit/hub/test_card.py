@@ -25,7 +25,7 @@ from playground.training.presets import preset_config
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT, SHIPPED
 
-EXAMPLE = re.compile(r"^\| `([^`]*)` \| (?:`([^`]*)`|nothing) \| (.*) \|$", re.MULTILINE)
+EXAMPLE = re.compile(r"^\| `([^`]*)` \| (?:`([^`]*)`|\(empty\)) \| (.*) \|$", re.MULTILINE)
 HOSTILE = """<script>alert(1)</script> <img src=x onerror=alert(1)> &lt;b&gt;
 ![spy](https://evil.example/spy.png) [free](javascript:alert(1)) ![r][x]
 [x]: https://evil.example/spy.png
@@ -125,8 +125,8 @@ def test_the_card_of_a_shipped_checkpoint(cards, name):
     assert "| 3 | 67 | 67 | 100.00 % | 94.6–100.0 % | 100.00 % |" in text
     assert f"\npython -m playground pull ada/{name}\n" in text
     assert text.count(f'from_pretrained("ada/{name}"') == 2
-    assert f"{manifest.step:,} steps in {manifest.seconds:.1f} seconds on 1 processor thread" in text
-    assert "positions for 10 symbols and the end sign, and cannot take longer" in text
+    assert f"{manifest.step:,} steps in {manifest.seconds:.1f} seconds on 1 CPU thread" in text
+    assert "positions for 10 symbols and the end token, and cannot process longer" in text
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -140,7 +140,7 @@ def test_the_worked_examples_are_the_models_own_on_held_out_sequences(cards, nam
         assert bool(is_held_out(tokens, torch.tensor([tokens.shape[1]])))
         ended = torch.nn.functional.pad(tokens, (0, 1), value=2)
         assert given == " ".join(task.vocabulary.decode(family.solve(ended, 11)[0].tolist()))
-        assert verdict == "right"
+        assert verdict == "correct"
         assert given == (source if name == "copy" else source[::-1])
     printed = re.search(r'tokenizer\("(.*)", return_tensors(?:.*\n)+?print\(.*\)  # (.*)\n', text_of(cards[name]))
     assert printed.groups() == told[0][:2]
@@ -162,7 +162,7 @@ def test_scores_that_are_not_all_right_are_told_as_they_are(tmp_path):
     line = {"length": 1, "n": 0, "available": 0, "exact_match": None, "token_accuracy": None}
     odd = {"n": 2000, "exact_match": 0.99951, "token_accuracy": None, "by_length": [line, *scores["by_length"][1:]]}
     text, card = assert_whole(card_of(tmp_path / "p", rewritten(ROOT / "checkpoints" / "reverse", tmp_path / "c", scores=odd)))
-    assert "answers 1,999 of 2,000 sequences that it never trained on entirely right (99.95 %)" in text
+    assert "solves 1,999 of 2,000 held-out sequences exactly (99.95 %)" in text
     assert "| 1 | 0 | 0 | – | – | – |" in text
     assert "No sequence of length 1 is held out" in text
     assert [each.metric_type for each in card.data.eval_results] == ["exact_match"]
@@ -175,7 +175,7 @@ def test_a_barely_trained_model_says_so(young):
     wrong = EXAMPLE.findall(text)
     assert len(wrong) == 3
     for source, _, verdict in wrong:
-        assert verdict.startswith(f"**wrong**: `{source[::-1]}` is right")
+        assert verdict.startswith(f"**wrong**: the target is `{source[::-1]}`")
     assert "  # " not in re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0]
     assert "python -m playground train --task reverse --min-length 1 --length 5" in text
 
@@ -196,10 +196,11 @@ def test_lengths_that_never_trained_are_measured_where_there_are_positions(tmp_p
         held_out = held_out_set(load_task("reverse"), 200, length, length)
         measured = evaluate(family, held_out)
         share = f"{100 * measured.exact_match:.2f} %"
-        assert f"At length {length}, which it never trained on, {share} of {measured.n} answers are right." in text
-        assert f"| {length} (never trained) | {measured.n} |" in text
-    assert "cannot take longer" not in text
-    rows = [int(length) for length in re.findall(r"^\| (\d+)(?: \(never trained\))? \| \d+ \|", text, re.MULTILINE)]
+        told = f"At length {length}, which does not occur in training, exact match is {share} on {measured.n} sequences."
+        assert told in text
+        assert f"| {length} (not in training) | {measured.n} |" in text
+    assert "cannot process longer" not in text
+    rows = [int(length) for length in re.findall(r"^\| (\d+)(?: \(not in training\))? \| \d+ \|", text, re.MULTILINE)]
     assert rows == [2, 3, 4, 5, 6, 8]
 
 
@@ -207,14 +208,14 @@ def test_a_command_that_would_stop_earlier_is_not_said_to_train_it_again(tmp_pat
     changes = [Change(2, "steps", 40), Change(2, "until", 0.0)]  # as Train on makes them
     text, _ = assert_whole(card_of(tmp_path / "p", saved(tmp_path / "c", small_run.replace(until=0.9), 3, changes=changes)))
     assert "--until 0.9" in text
-    assert "This repeats its settings, though not the changes made on the way:" in text
+    assert "This command has the same settings, without the changes during training:" in text
 
 
 def test_changes_on_the_way_are_told(tmp_path, small_run):
     changes = [Change(0, "speed", 20.0), Change(1, "learning_rate", 0.001), Change(2, "steps", 40), Change(30, "learning_rate", 0.5)]
     text, _ = assert_whole(card_of(tmp_path / "p", saved(tmp_path / "c", small_run, 3, changes=changes)))
-    assert "Changed on the way:\n\n- from step 2 on, `learning_rate` was 0.001\n- from step 3 on, `steps` was 40\n\n" in text
-    assert "This repeats its settings, though not the changes made on the way:" in text
+    assert "Settings changed during training:\n\n- from step 2 on, `learning_rate` was 0.001\n- from step 3 on, `steps` was 40\n\n" in text
+    assert "This command has the same settings, without the changes during training:" in text
 
 
 @pytest.mark.parametrize("revision", ["while-training", "exp/1"])
@@ -250,7 +251,7 @@ def test_no_licence_is_claimed_for_other_peoples_rows(tmp_path, monkeypatch):
     package = card_of(tmp_path / "p", rows_checkpoint(tmp_path / "c"))
     text, card = text_of(package), ModelCard.load(package / "README.md")
     assert card.data.license is None
-    assert "Its author names no licence for the weights" in text
+    assert "The author names no licence for the weights" in text
     assert not re.search(r"MIT, for|mit, for", text)
 
 
@@ -268,7 +269,7 @@ def test_a_licence_that_is_named_stands_on_the_card(tmp_path):
     text, card = assert_whole(card_of(tmp_path, ROOT / "checkpoints" / "reverse", license="cc-by-4.0"))
     assert card.data.license == "cc-by-4.0"
     assert "cc-by-4.0, for the weights." in text
-    with pytest.raises(HubError, match="the Hub does not know"):
+    with pytest.raises(HubError, match="is not known to the Hub"):
         card_of(tmp_path / "p", ROOT / "checkpoints" / "reverse", license="my own\nlicense")
 
 
@@ -335,7 +336,7 @@ def test_metrics_that_nobody_measured_are_not_drawn(tmp_path):
     lines = [{"step": 1, "loss": 10**400}, {"step": -5, "loss": 1.0}, {"step": 2, "loss": 1.5}, {"step": 3, "loss": 1.0, "exact_match": 7}]
     (tmp_path / "c" / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     text, _ = assert_whole(card_of(tmp_path / "p", tmp_path / "c"))
-    assert "Training loss over 2 steps: 1.5 at first, 1.5 at last](training.png)" in text
+    assert "Training loss over 2 steps, from 1.5 to 1.5](training.png)" in text
 
 
 CONFIGS = {
