@@ -1,1 +1,4 @@
-"""A checkpoint on the Hugging Face Hub: what is published, the card, push and pull, the gallery. Importing this alone loads nothing."""
+"""Checkpoints on the Hugging Face Hub: packages, model cards, push, pull and the gallery.
+
+Importing this package alone loads nothing.
+"""

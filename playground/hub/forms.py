@@ -1,6 +1,8 @@
-"""How each family is published. Imports nothing heavy: the page's process and the command line use it too.
+"""The published form of each architecture.
 
-BERT, GPT-2 and BART are transformers' own classes and need no code beside them. The other families bring the code of their model.
+BERT, GPT-2 and BART are classes of transformers and need no code. A package of another architecture
+includes the code of its model. The module has only light imports, because the page's process and
+the command line import it.
 """
 
 from __future__ import annotations
@@ -12,18 +14,18 @@ MASKED, CAUSAL, SEQ2SEQ = "AutoModelForMaskedLM", "AutoModelForCausalLM", "AutoM
 
 
 class CannotPublish(ValueError):
-    """transformers' Auto classes cannot load this model; the message says why, and what else can be done."""
+    """An error for a model that the Auto classes of transformers cannot load."""
 
 
 @dataclass(frozen=True)
 class Form:
-    """What loads a published model.
+    """The classes that load a published model.
 
     auto     the Auto class of transformers
-    module   the module of playground.models that travels with it; empty for a class of transformers
-    config   its configuration class
-    model    its model class
-    blanks   whether a row ends with one blank for each place of the answer
+    module   the module of playground.models in the package; empty for a class of transformers
+    config   the configuration class
+    model    the model class
+    blanks   whether an input ends with one blank token per position of the target
     """
 
     auto: str
@@ -67,20 +69,21 @@ FORMS = {
 
 
 def form_of(family: str) -> Form:
-    """Return how a family is published.
+    """Return the published form of an architecture.
 
     Raises:
-        CannotPublish: for a family that has no form here.
+        CannotPublish: if the architecture has no form.
     """
     if family not in FORMS:
         raise CannotPublish(
-            f"a model of the family {family!r} cannot be published: transformers has no class for it, only for {', '.join(FORMS)}. "
-            "Share its folder instead, or a page of its results: python -m playground report CHECKPOINT"
+            f"a model of the architecture {family!r} cannot be published: transformers has no "
+            f"class for it, only for {', '.join(FORMS)}. Share its folder or a report of its "
+            "results instead: python -m playground report CHECKPOINT"
         )
     return FORMS[family]
 
 
 def code_lines(package: Path) -> tuple[int, int]:
-    """Return how many lines of Python a package holds, and in how many files."""
+    """Return the numbers of Python lines and Python files in a package."""
     files = sorted(package.glob("*.py"))
     return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files), len(files)

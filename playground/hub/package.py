@@ -1,15 +1,21 @@
-"""A checkpoint as the files that the Hub gets, and the way back.
+"""Convert a checkpoint to a package for the Hub, and a package to a checkpoint.
 
-    config.json, generation_config.json         what transformers needs to know
-    tokenizer.json, tokenizer_config.json       symbols to tokens, without code of ours
-    automodel*.py and those that it imports     the model, as it stands in playground/models, with their LICENSE
-    model.safetensors                           the checkpoint's own, byte for byte; so are the next three
-    training.safetensors, metrics.jsonl         if it has them
-    playground.json                             its config.json, whose name transformers claims
+A package contains:
 
-BERT, GPT-2 and BART are classes of transformers: their package holds no code, and the weights have the names that those give them.
-There is no pickle in a package. Here its code is never run: `register` in a module of playground.models says how transformers does
-without, and `to_checkpoint` makes a checkpoint again, from nothing but what a checkpoint holds.
+    config.json, generation_config.json       the configuration for transformers
+    tokenizer.json, tokenizer_config.json     the tokenizer, without custom code
+    automodel*.py and the files it imports    the model of playground/models, with the LICENSE
+    model.safetensors                         copied from the checkpoint, like the next three
+    training.safetensors, metrics.jsonl       optional
+    playground.json                           the checkpoint's config.json, under another name
+                                              because transformers uses that name
+
+BERT, GPT-2 and BART are classes of transformers: their package has no code, and their weights have
+the names of transformers. A package contains no pickle.
+
+The playground never runs the code of a package. `to_checkpoint` reads only the files of the
+checkpoint, and `register` in a module of playground.models registers the local classes with
+transformers instead.
 """
 
 from __future__ import annotations
@@ -39,32 +45,34 @@ from playground.training.manifest import CheckpointError, Manifest, read_manifes
 from .forms import CAUSAL, FORMS, MASKED, SEQ2SEQ, CannotPublish, Form, form_of
 from .names import MANIFEST
 
-KEPT = {  # a checkpoint's file: the package's
+KEPT = {  # file of the checkpoint: file of the package
     "config.json": MANIFEST,
     "model.safetensors": "model.safetensors",
     "training.safetensors": "training.safetensors",
     "metrics.jsonl": "metrics.jsonl",
 }
 WEIGHTS = "model.safetensors"
-PREFIX = "model."  # of the weights of a family that holds a model of transformers
+PREFIX = "model."  # of the weight names of an architecture that wraps a model of transformers
 LICENSE = ASSETS_DIR / "LICENSE"
 
 __all__ = ["CannotPublish", "build_package", "to_checkpoint", "tokenizer"]
 
 
 def build_package(checkpoint: Path, folder: Path) -> list[Path]:
-    """Write into the empty `folder` what the Hub needs of `checkpoint` so that transformers alone loads it; the files' paths.
+    """Write the package of a checkpoint into an empty folder, and return its files.
+
+    transformers alone can load the package.
 
     Raises:
-        CannotPublish: for a family without a class that transformers can load.
-        CheckpointError: when anything in the checkpoint is missing or broken.
-        FileExistsError: when there is something in `folder`.
-        OSError: as the system reports it.
+        CannotPublish: if transformers has no class for the architecture.
+        CheckpointError: if a file of the checkpoint is missing or invalid.
+        FileExistsError: if `folder` is not empty.
+        OSError: if a file cannot be read or written.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
-        raise FileExistsError(f"{folder} is not empty; a package is built in a folder of its own")
+        raise FileExistsError(f"{folder} is not empty; name an empty folder for the package")
     manifest, family, files = _read(Path(checkpoint))
     form, sizes = form_of(manifest.config.family), manifest.config.model
     for name, data in files.items():
@@ -92,24 +100,26 @@ def build_package(checkpoint: Path, folder: Path) -> list[Path]:
 
 
 def to_checkpoint(package: Path, folder: Path) -> None:
-    """Make a checkpoint, in the new folder `folder`, from a package: the very files that it was built from.
+    """Write the checkpoint of a package into a new folder, with its original files.
 
-    The package may be anybody's: nothing in it is run, and what does not pass as a checkpoint leaves no folder behind. Its files
-    are read whole, so limit their sizes before.
+    The package is untrusted: none of its code is run, and an invalid checkpoint leaves no folder.
+    Limit the file sizes before the call, because the files are read as a whole.
 
     Raises:
-        CheckpointError: when the package holds no model of the playground, or a broken one.
-        FileExistsError: when there is something in `folder`.
-        OSError: as the system reports it.
+        CheckpointError: if the package has no valid model of the playground.
+        FileExistsError: if `folder` is not empty.
+        OSError: if a file cannot be read or written.
     """
     package, folder = Path(package), Path(folder)
     if not (package / MANIFEST).is_file():
         raise CheckpointError(
-            f"this repository holds no playground model: it has no {MANIFEST}; choose one that the playground published"
+            f"this repository has no playground model: {MANIFEST} is missing; "
+            "choose one that the playground published"
         )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FileExistsError(f"{folder} is there already; name a new folder")
-    # The sizes stand in transformers' config.json too. Only playground.json counts here: the weights are held against it.
+        raise FileExistsError(f"{folder} already exists; name a new folder")
+    # The config.json of transformers repeats the sizes. Only playground.json is used here, and the
+    # weights are validated against it.
     files = {
         name: (package / kept).read_bytes()
         for name, kept in KEPT.items()
@@ -135,13 +145,14 @@ def to_checkpoint(package: Path, folder: Path) -> None:
 def tokenizer(
     vocabulary: Vocabulary, max_positions: int, form: Form = FORMS["transformer"]
 ) -> PreTrainedTokenizerFast:
-    """What `Vocabulary.encode` does, and EOS behind it, as every source and every label row ends.
+    """Return a tokenizer that does the same as `Vocabulary.encode` and appends EOS.
 
-    A model that continues its row is padded in front. For one that fills in blanks, a blank for each place of the answer follows,
-    as the second segment.
+    A causal model is padded on the left. The input of a masked model with blanks has one blank
+    token per position of the target as its second segment.
 
-    As there, blanks and commas between symbols of one character are optional, words stand apart by blanks, and an unknown symbol
-    is an error: there is no token for it. Special tokens are written <PAD>, <SOS> and <EOS>, which no text in symbols can hold.
+    Spaces and commas between symbols of one character are optional, longer symbols are separated by
+    spaces, and an unknown symbol is an error, because the vocabulary has no unknown token. The
+    special tokens are <PAD>, <SOS> and <EOS>, which cannot occur in a sequence of symbols.
     """
     pad, sos, eos = (f"<{name}>" for name in SPECIAL)
     numbers = {pad: PAD, sos: SOS, eos: EOS} | vocabulary.numbers
@@ -171,7 +182,10 @@ def tokenizer(
 
 
 def _read(checkpoint: Path) -> tuple[Manifest, Family, dict[str, bytes]]:
-    """A checkpoint's manifest, model and files, all of one state: it may be replaced at any moment by the run that writes it."""
+    """Return the manifest, the model and the files of a checkpoint, all of the same step.
+
+    The run may replace the checkpoint at any time, so a changed manifest repeats the reading.
+    """
     while True:
         form_of(read_manifest(checkpoint).config.family)
         manifest, family = load_model(checkpoint)
@@ -183,7 +197,7 @@ def _read(checkpoint: Path) -> tuple[Manifest, Family, dict[str, bytes]]:
 
 
 def _config(module: ModuleType, form: Form, sizes: ModelConfig) -> Any:
-    """Return the configuration of a model whose code travels with it."""
+    """Return the configuration of a model whose package includes its code."""
     names = dict.fromkeys(("AutoModel", form.auto), f"{form.module}.{form.model}")
     return getattr(module, form.config)(
         **dataclasses.asdict(sizes),
@@ -195,7 +209,8 @@ def _config(module: ModuleType, form: Form, sizes: ModelConfig) -> Any:
 
 def _own_config(family: Family, form: Form) -> PreTrainedConfig:
     """Return the configuration of a model that is a class of transformers."""
-    config: PreTrainedConfig = copy.deepcopy(family.get_submodule("model").config)  # type: ignore[assignment]
+    model: Any = family.get_submodule("model")
+    config: PreTrainedConfig = copy.deepcopy(model.config)
     config.architectures, config.dtype = [form.model], "float32"
     if form.auto != MASKED:
         config.use_cache = True
@@ -203,7 +218,7 @@ def _own_config(family: Family, form: Form) -> PreTrainedConfig:
 
 
 def _own_generation(form: Form, sizes: ModelConfig) -> GenerationConfig | None:
-    """Return the default generation of a model that is a class of transformers: greedy, as long as there are positions."""
+    """Return the greedy generation defaults of a model that is a class of transformers."""
     special = {"pad_token_id": PAD, "bos_token_id": SOS, "eos_token_id": EOS}
     if form.auto == SEQ2SEQ:
         return GenerationConfig(

@@ -1,4 +1,4 @@
-"""What a Hugging Face Space of the playground is made of: the files that it needs to run, and nothing else of the repository."""
+"""The files of a Hugging Face Space: those that the app needs at run time."""
 
 from __future__ import annotations
 
@@ -10,24 +10,26 @@ from playground.runs.home import SHIPPED
 HOUSE = Path(__file__).resolve().parents[2]
 SINGLE = ("app.py", "requirements.txt", "README.md", "LICENSE")
 PICTURE = "docs/images/train.png"  # the thumbnail
+# The folders of a deployment. Other files in a Space belong to its owner.
 OWN = (
     "playground/",
-    "docs/images/",  # which README.md shows
+    "docs/images/",  # the images of README.md
     *(f"checkpoints/{name}/" for name in SHIPPED),
-)  # what else is in a Space is its owner's
-AT_THE_END = "\n---\n"  # of the front matter
+)
+AT_THE_END = "\n---\n"  # ends the front matter
 
 
 def space_files(house: Path = HOUSE) -> dict[str, Path]:
-    """The files of a Space, by their path in it.
+    """Return the files of a Space by their path in it.
 
     Raises:
-        FileNotFoundError: where this is no copy of the whole repository.
+        FileNotFoundError: if `house` is not a copy of the whole repository.
     """
     single = [house / name for name in (*SINGLE, PICTURE)]
     if missing := [path.name for path in single if not path.is_file()]:
         raise FileNotFoundError(
-            f"{missing[0]} is missing beside the folder playground/; deploy from a copy of the repository"
+            f"{missing[0]} is missing next to the folder playground/; "
+            "deploy from a copy of the repository"
         )
     inside = [path for name in OWN for path in (house / name).rglob("*")]
     kept = [
@@ -39,7 +41,10 @@ def space_files(house: Path = HOUSE) -> dict[str, Path]:
 
 
 def build_space(folder: Path, url: str, house: Path = HOUSE) -> None:
-    """Put the files of a Space into a folder. Its README.md names the picture at `url`, where the Space will be, as its thumbnail."""
+    """Copy the files of a Space into a folder, for the Space at `url`.
+
+    The front matter of its README.md gets the URL of the thumbnail.
+    """
     for name, path in space_files(house).items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, folder / name)
@@ -50,5 +55,5 @@ def build_space(folder: Path, url: str, house: Path = HOUSE) -> None:
 
 
 def is_own(name: str) -> bool:
-    """Whether a deployment put this file there, so that a later one may take it away."""
+    """Return whether a deployment wrote this file, so that a later one may delete it."""
     return name.startswith(OWN)

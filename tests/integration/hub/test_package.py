@@ -177,7 +177,7 @@ def test_package_of_unsupported_architecture_is_rejected_with_remedy(tmp_path, m
     other = shutil.copytree(REVERSE, tmp_path / "other")
     manifest = json.loads((other / "config.json").read_text())
     (other / "config.json").write_text(json.dumps(manifest | {"family": "tail"}))
-    with pytest.raises(CannotPublish, match=r"'tail' cannot be published.* Share its folder instead"):
+    with pytest.raises(CannotPublish, match=r"'tail' cannot be published.* Share its folder or a report"):
         build_package(other, tmp_path / "package")
     assert issubclass(CannotPublish, ValueError)
 
@@ -214,7 +214,7 @@ def test_what_else_lies_in_a_package_stays_there(copied, tmp_path):
 
 def test_a_repository_of_something_else_is_refused(copied, tmp_path):
     (copied / "playground.json").unlink()
-    with pytest.raises(CheckpointError, match=r"this repository holds no playground model: it has no playground\.json"):
+    with pytest.raises(CheckpointError, match=r"this repository has no playground model: playground\.json is missing"):
         to_checkpoint(copied, tmp_path / "checkpoint")
     assert not (tmp_path / "checkpoint").exists()
 
