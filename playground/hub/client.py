@@ -1,8 +1,10 @@
-"""What the playground does on the Hugging Face Hub, with somebody's token or with none: look, list, push, fetch.
+"""A client of the Hugging Face Hub: inspect, list, push and download repositories.
 
-One `Hub` is one visitor's for one errand. Its token is always said, a text or False: left out, huggingface_hub takes the one it
-finds on the machine, which on a Space is the owner's. Errors come out as HubError, one sentence that says what to do, without
-the token in it. Run in a process of its own (work.py): what hangs can be ended, and the settings below are for all of a process.
+A `Hub` belongs to one user and one job. It always passes the token explicitly, as a string or
+False, because huggingface_hub would otherwise use the token of the machine. On a Space that is the
+token of its owner. Errors are raised as HubError, with a message that says what to do and does not
+contain the token. The client runs in its own process (work.py), because a hanging request can then
+be ended and the settings below apply to the whole process.
 """
 
 from __future__ import annotations
@@ -42,19 +44,19 @@ from huggingface_hub.utils.sha import git_hash, sha_fileobj
 from .names import MANIFEST, OURS, TAG, Phase, is_branch, is_repo, is_revision
 from .space import is_own
 
-REACHED_WITHIN = 2.5  # seconds until the Hub counts as out of reach
-ANSWERED_WITHIN = 12.0  # seconds for any one answer
-WAITED_FOR = 15.0  # seconds that the Hub may ask us to wait; it may say a day
-PASSING = (500, 502, 503, 504)  # statuses of trouble that may be over in a moment
-RETRY_AFTER = 1.0  # seconds, where the Hub names none
-SLOWEST = 100_000  # bytes a second that count as going on
+REACHED_WITHIN = 2.5  # connection timeout, in seconds
+ANSWERED_WITHIN = 12.0  # timeout of a response, in seconds
+WAITED_FOR = 15.0  # longest accepted retry delay, in seconds; the Hub may request a day
+PASSING = (500, 502, 503, 504)  # HTTP statuses of temporary errors
+RETRY_AFTER = 1.0  # default retry delay, in seconds
+SLOWEST = 100_000  # expected minimum transfer rate, in bytes per second
 MOST_LISTED = 200
 LARGE = (".safetensors", ".png", ".parquet")
 MOST_REVISIONS = 50
 
 
 class HubError(RuntimeError):
-    """What was asked of the Hub could not be done. `again`: the same may well work later."""
+    """An error of an operation on the Hub. `again`: a later retry may succeed."""
 
     def __init__(self, sentence: str, again: bool = False) -> None:
         super().__init__(sentence)
@@ -62,16 +64,16 @@ class HubError(RuntimeError):
 
 
 class Silent(Exception):
-    """The Hub does not answer, and is not asked again."""
+    """An error for a host without a response, which gets no further request."""
 
 
 class Later(Exception):
-    """The Hub asks to come back after so many seconds."""
+    """An error for a retry delay that is too long; its argument is the delay in seconds."""
 
 
 @dataclass(frozen=True)
 class File:
-    """A file of a repository: its size in bytes, its git hash, and the sha256 of one in LFS."""
+    """A file of a repository: size in bytes, git hash, and SHA-256 of an LFS file."""
 
     path: str
     size: int
@@ -81,7 +83,7 @@ class File:
 
 @dataclass(frozen=True)
 class About:
-    """What the Hub tells of a repository at a revision, as far as it is used here. Its card is anybody's and is not read."""
+    """The metadata of a repository at a revision. It does not include the card."""
 
     id: str
     sha: str
@@ -97,7 +99,7 @@ class About:
 
 @dataclass(frozen=True)
 class Change:
-    """What a push does with one file: new, changed, same or removed."""
+    """The effect of a push on one file; `what` is new, changed, same or removed."""
 
     path: str
     size: int
@@ -106,8 +108,11 @@ class Change:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a push will do, before anything is written. `parent`: the branch's last commit, empty where it is yet to be made;
-    `start`: the commit that the files were compared with, from which a new branch begins; empty where there is no repository."""
+    """The effect of a push, computed before it writes anything.
+
+    `parent` is the last commit of the branch, or empty for a new branch. `start` is the commit that
+    the files are compared with and that a new branch starts from, or empty for a new repository.
+    """
 
     repo: str
     kind: str  # model, dataset or space
@@ -121,17 +126,20 @@ class Plan:
 
     @property
     def writes(self) -> bool:
-        """Whether anything is different."""
+        """Return whether any file differs."""
         return any(change.what != "same" for change in self.changes)
 
 
 class Impatient(httpx.Client):
-    """Whoever is silent twice in a row, or has never answered, is not asked again: huggingface_hub would ask six times, and wait a
-    minute each."""
+    """An HTTP client with short timeouts and few retries.
+
+    A host that never responded, or timed out twice in a row, gets no further request. The default
+    client of huggingface_hub sends six requests and waits a minute for each.
+    """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.silences: dict[bytes, int] = {}  # in a row, by host
+        self.silences: dict[bytes, int] = {}  # consecutive timeouts by host
 
     def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
         limits, host = request.extensions.get("timeout", {}), request.url.netloc
@@ -147,17 +155,17 @@ class Impatient(httpx.Client):
         except httpx.TimeoutException as error:
             self.silences[host] = self.silences.get(host, 1) + 1
             if self.silences[host] > 1:
-                raise Silent from error  # not among what huggingface_hub tries again
+                raise Silent from error  # huggingface_hub does not retry this error
             raise
         self.silences[host] = 0
         return answer
 
 
 def _retry_wait(request: httpx.Request, answer: httpx.Response) -> float | None:
-    """Return the seconds to wait before a request is sent once more; None where it must not be.
+    """Return the retry delay of a request in seconds; None if it must not be repeated.
 
-    A 429 means that nothing was done, so any request whose body is still at hand may be repeated. After a 5xx only a request that
-    changes nothing may be.
+    Status 429 means that the server did nothing, so any request may be repeated whose body is
+    available. After a status 5xx only a request that changes nothing may be repeated.
     """
     asked = answer.headers.get("retry-after", "").strip()
     wait = float(asked) if asked.isdigit() else None
@@ -166,14 +174,14 @@ def _retry_wait(request: httpx.Request, answer: httpx.Response) -> float | None:
         and wait is not None
         and isinstance(request.stream, httpx.ByteStream)
     ):
-        return wait  # more than WAITED_FOR was refused before
+        return wait  # longer delays than WAITED_FOR were rejected before
     if answer.status_code in PASSING and request.method in ("GET", "HEAD"):
         return RETRY_AFTER if wait is None else wait
     return None
 
 
 def impatient_client() -> httpx.Client:
-    """As huggingface_hub makes its own, but nobody is waited for without end."""
+    """Return an HTTP client like that of huggingface_hub, with a timeout for every request."""
 
     def look(response: httpx.Response) -> None:
         told = [response.headers.get("retry-after", "").strip()]
@@ -195,33 +203,34 @@ def impatient_client() -> httpx.Client:
 
 
 def prepare() -> None:
-    """Set up this process for the Hub."""
+    """Configure huggingface_hub for this process."""
     set_client_factory(impatient_client)
-    logging.set_verbosity_error()  # its retries are told by us, once
+    logging.set_verbosity_error()  # the job reports retries itself
 
 
 class Hub:
-    """The Hub as one visitor sees it.
+    """A connection to the Hub with the token of one user.
 
     Args:
-        token: the visitor's, or nothing for what everybody may read.
-        endpoint: the address; the usual one when it is empty.
+        token: the token of the user, or empty for public repositories only.
+        endpoint: the URL of the Hub; empty for the default.
     """
 
     def __init__(self, token: str = "", endpoint: str = "") -> None:
         if token and not re.fullmatch(r"[\x21-\x7e]+", token):
             raise HubError(
-                "this is no token: it holds spaces or signs that no token has; copy it once more, it begins with hf_"
+                "the token is not valid: it contains spaces or other characters that no token has; "
+                "copy it again, it begins with hf_"
             )
         self.token = token
         self.api = HfApi(endpoint=endpoint or None, token=token or False)
         self.endpoint = self.api.endpoint
 
     def reach(self) -> None:
-        """See whether anybody is there, so that no network is told within seconds and not after every retry.
+        """Test the connection, so that a missing network is reported within seconds.
 
         Raises:
-            HubError: when no connection can be made.
+            HubError: if no connection is possible.
         """
         address = urlsplit(self.endpoint)
         proxy = (
@@ -232,33 +241,34 @@ class Hub:
         if proxy:
             address = urlsplit(proxy if "//" in proxy else f"//{proxy}")
         port = address.port or (443 if address.scheme == "https" else 80)
-        problem: list[str] = ["no answer"]
+        problem: list[str] = ["no response"]
 
-        def knock() -> None:  # in a thread: looking up a name knows no limit
+        def knock() -> None:  # in a thread, because name resolution has no timeout
             try:
                 socket.create_connection((address.hostname or "", port), REACHED_WITHIN).close()
                 problem.clear()
             except OSError as error:
-                problem[:] = [error.strerror or str(error) or "no answer"]
+                problem[:] = [error.strerror or str(error) or "no response"]
 
         thread = threading.Thread(target=knock, daemon=True)
         thread.start()
         thread.join(REACHED_WITHIN)
         if problem:
             raise HubError(
-                f"the Hub ({self.endpoint}) cannot be reached: {problem[0]}; look at the network and try again",
+                f"the Hub ({self.endpoint}) cannot be reached: {problem[0]}; "
+                "check the network and try again",
                 again=True,
             )
 
     def account(self) -> dict[str, Any]:
-        """Who the token belongs to: `name`, `orgs` in which one may write, and whether it `writes` at all.
+        """Return the account of the token: `name`, `orgs` with write access, and `writes`.
 
         Raises:
-            HubError: without a token, or with one that the Hub does not know.
+            HubError: if there is no token, or the Hub rejects it.
         """
         if not self.token:
-            raise HubError("sign in first: publishing needs a token that may write")
-        with self.plainly("look up whose token this is"):
+            raise HubError("sign in first: publishing needs a token with write access")
+        with self.plainly("read the account of this token"):
             told = self.api.whoami(token=self.token)
         access = (told.get("auth") or {}).get("accessToken") or {}
         orgs = [
@@ -266,17 +276,17 @@ class Hub:
         ]
         return {"name": told["name"], "orgs": orgs, "writes": access.get("role", "write") != "read"}
 
-    # Looking
+    # Reading
 
     def look(self, repo: str, revision: str = "main", kind: str = "model") -> About:
-        """What the Hub tells of a repository at a revision, with the size of each file.
+        """Return the metadata of a repository at a revision, with the size of each file.
 
         Raises:
-            HubError: when there is none that this visitor may see.
+            HubError: if the user has no access to such a repository.
         """
         check_repo(repo)
         told = self.described(repo, revision, kind)
-        with self.plainly("look at", repo):
+        with self.plainly("read", repo):
             files = [
                 File(
                     each["rfilename"],
@@ -296,22 +306,24 @@ class Hub:
             )
 
     def described(self, repo: str, revision: str = "main", kind: str = "model") -> dict[str, Any]:
-        """All that the Hub tells of a repository at a revision, as it is. Here `repo` may be one of the old models without an owner.
+        """Return the complete response of the Hub for a repository at a revision.
+
+        `repo` may be the name of an old model without an owner.
 
         Raises:
-            HubError: when there is none that this visitor may see.
+            HubError: if the user has no access to such a repository.
         """
         check_revision(revision)
-        with self.plainly("look at", repo):
+        with self.plainly("read", repo):
             told = self._get(
                 f"{kind}s/{repo}/revision/{quote(revision, safe='')}", {"blobs": "true"}
             )
             if not isinstance(told, dict):
-                raise TypeError("an object was expected")
+                raise TypeError("the response is not a JSON object")
             return told
 
     def revisions(self, repo: str, revision: str = "main") -> list[dict[str, Any]]:
-        """The latest commits of a repository, newest first."""
+        """Return the latest commits of a repository, newest first."""
         check_repo(repo)
         check_revision(revision)
         with self.plainly("list the revisions of", repo):
@@ -325,14 +337,14 @@ class Hub:
             return found[:MOST_REVISIONS]
 
     def branches(self, repo: str) -> list[str]:
-        """The names of a repository's branches."""
+        """Return the names of the branches of a repository."""
         with self.plainly("list the branches of", repo):
             return [branch.name for branch in self.api.list_repo_refs(repo).branches][
                 :MOST_REVISIONS
             ]
 
     def gallery(self) -> list[dict[str, Any]]:
-        """The models that carry the playground's tag, most liked first, as the Hub tells of them: each card is anybody's."""
+        """Return the models with the playground's tag, most liked first, with untrusted cards."""
         with self.plainly("list the models"):
             wanted = [
                 "author",
@@ -361,7 +373,10 @@ class Hub:
             ][:MOST_LISTED]
 
     def _get(self, path: str, parameters: dict[str, Any]) -> Any:
-        """What the Hub's API answers, as it is: huggingface_hub would read the cards in it, and stumble over some."""
+        """Return the raw response of the Hub's API.
+
+        huggingface_hub would parse the cards in it, and fail on malformed ones.
+        """
         headers = build_hf_headers(token=self.token or False)
         answer = get_session().get(
             f"{self.endpoint}/api/{path}",
@@ -380,20 +395,21 @@ class Hub:
         folder: Path,
         say: Callable[..., None] = lambda *_: None,
     ) -> None:
-        """Get files, whose sizes the Hub has told, into a folder.
+        """Download files into a folder; `files` gives their sizes.
 
         Raises:
-            HubError: when one does not come, or is not as long as it should be.
+            HubError: if a download fails, or a file has another size.
         """
         for name, size in files.items():
-            say(f"Fetching {name} ({in_words(size)})", size / SLOWEST)
-            with self.plainly(f"fetch {name} of", repo):
+            say(f"Downloading {name} ({in_words(size)})", size / SLOWEST)
+            with self.plainly(f"download {name} of", repo):
                 path = Path(
                     self.api.hf_hub_download(repo, name, revision=revision, local_dir=folder)
                 )
             if path.stat().st_size != size:
                 raise HubError(
-                    f"{name} of {repo} came with {path.stat().st_size:,} of {size:,} bytes; try again",
+                    f"{name} of {repo} arrived with {path.stat().st_size:,} of {size:,} bytes; "
+                    "try again",
                     again=True,
                 )
 
@@ -408,10 +424,10 @@ class Hub:
         private: bool = False,
         kind: str = "model",
     ) -> Plan:
-        """What pushing the files of a folder would change. Writes nothing.
+        """Compute the effect of a push of the files in a folder, without writing anything.
 
         Raises:
-            HubError: when the repository holds something else, or cannot be looked at.
+            HubError: if the repository has other content, or cannot be read.
         """
         check_repo(repo)
         check_branch(revision)
@@ -428,20 +444,21 @@ class Hub:
             try:
                 about = self.look(repo, revision, kind)
                 parent = start = about.sha
-            except Missing:  # the branch is yet to be made, from what main holds
+            except Missing:  # the push creates the branch from main
                 parent = ""
         there = {file.path: file for file in about.files}
         ours = MANIFEST in there if kind == "model" else TAG in about.tags
         if not ours and set(there) - {"README.md", ".gitattributes", "LICENSE"}:
             held = ", ".join(sorted(there)[:3])
             raise HubError(
-                f"the {kind} {repo} holds something else ({held}), which stays as it is; choose another name"
+                f"the {kind} {repo} has other content ({held}), which stays unchanged; "
+                "choose another name"
             )
         changes = tuple(
             Change(name, path.stat().st_size, _what(path, there.get(name)))
             for name, path in files.items()
         )
-        if kind == "model":  # a licence that differs is its owner's own, and stays
+        if kind == "model":  # another licence file is the choice of the owner, and stays
             changes = tuple(
                 change for change in changes if (change.path, change.what) != ("LICENSE", "changed")
             )
@@ -455,17 +472,19 @@ class Hub:
     def push(
         self, folder: Path, plan: Plan, message: str, say: Callable[..., None] = lambda *_: None
     ) -> str:
-        """Carry out a plan in one commit, and return the commit. Until that commit nothing of it can be seen.
+        """Execute a plan in one commit, and return the commit.
+
+        Its files become visible with that commit only.
 
         Raises:
-            HubError: also when somebody else has pushed since the plan was made.
+            HubError: if an operation fails, or another commit was pushed after the plan.
         """
         if not plan.writes and plan.parent:
             return plan.parent
         if plan.exists:
             return self._commit(folder, plan, message, say)
-        say(f"Making {plan.repo}", 0.0, Phase.WRITING)
-        with self.plainly("make", plan.repo):
+        say(f"Creating {plan.repo}", 0.0, Phase.WRITING)
+        with self.plainly("create", plan.repo):
             sdk = "gradio" if plan.kind == "space" else None
             self.api.create_repo(
                 plan.repo, private=plan.private, repo_type=plan.kind, space_sdk=sdk
@@ -473,17 +492,18 @@ class Hub:
         try:
             return self._commit(folder, plan, message, say)
         except HubError as error:
-            left = f"; the {'private' if plan.private else 'public'} repository {plan.repo} was made before that and may be empty"
+            visibility = "private" if plan.private else "public"
             raise HubError(
-                f"{error}{left}: the same command fills it, or delete it on the Hub",
+                f"{error}; the {visibility} repository {plan.repo} was created before the error "
+                "and may be empty: repeat the operation to fill it, or delete it on the Hub",
                 again=error.again,
             ) from None
 
     def _commit(self, folder: Path, plan: Plan, message: str, say: Callable[..., None]) -> str:
-        """Upload what a plan adds to a repository that exists, and commit it."""
+        """Upload the changes of a plan to an existing repository, and commit them."""
         if plan.revision != "main" and not plan.parent:
-            say(f"Making the branch {plan.revision}", 0.0, Phase.WRITING)
-            with self.plainly(f"make the branch {plan.revision} of", plan.repo):
+            say(f"Creating the branch {plan.revision}", 0.0, Phase.WRITING)
+            with self.plainly(f"create the branch {plan.revision} of", plan.repo):
                 self.api.create_branch(
                     plan.repo,
                     branch=plan.revision,
@@ -503,16 +523,15 @@ class Hub:
             if change.what == "removed"
         ]
         large = [operation for operation in added if operation.path_in_repo.endswith(LARGE)]
-        for operation in (
-            large
-        ):  # one at a time, so that there is something to tell; the small ones travel in the commit
+        # Each large file is its own upload with its own progress; the commit has the small files.
+        for operation in large:
             size = (folder / operation.path_in_repo).stat().st_size
             say(
-                f"Sending {operation.path_in_repo} ({in_words(size)})",
+                f"Uploading {operation.path_in_repo} ({in_words(size)})",
                 size / SLOWEST,
                 Phase.WRITING,
             )
-            with self.plainly(f"send {operation.path_in_repo} to", plan.repo):
+            with self.plainly(f"upload {operation.path_in_repo} to", plan.repo):
                 self.api.preupload_lfs_files(
                     plan.repo,
                     [operation],
@@ -520,19 +539,23 @@ class Hub:
                     revision=plan.revision,
                     free_memory=False,
                 )
-        say("Making it one commit", 0.0, Phase.COMMITTING)
-        with self.plainly("write to", plan.repo):
+        say("Committing", 0.0, Phase.COMMITTING)
+        with self.plainly("commit to", plan.repo):
             done = self.api.create_commit(
-                plan.repo, [*added, *removed], commit_message=message, repo_type=plan.kind, revision=plan.revision,
+                plan.repo,
+                [*added, *removed],
+                commit_message=message,
+                repo_type=plan.kind,
+                revision=plan.revision,
                 parent_commit=plan.start or None,
-            )  # fmt: skip
+            )
         return str(done.oid)
 
     # Errors
 
     @contextmanager
     def plainly(self, doing: str, repo: str = "") -> Iterator[None]:
-        """Turn whatever goes wrong into a sentence."""
+        """Convert every error of the body to a HubError."""
         try:
             yield
         except HubError:
@@ -543,9 +566,8 @@ class Hub:
     def _plain(self, error: Exception, doing: str, repo: str) -> HubError:
         chain: list[BaseException] = []
         cause: BaseException | None = error
-        while (
-            cause is not None and cause not in chain
-        ):  # what failed in a thread of the client hides behind another error
+        # An error in a thread of the client is the cause of the error raised here.
+        while cause is not None and cause not in chain:
             chain.append(cause)
             cause = cause.__cause__ or cause.__context__
 
@@ -554,130 +576,143 @@ class Hub:
 
         if later := found(Later):
             return HubError(
-                f"the Hub asks to wait {_minutes(later.args[0])} before it lets us {doing}; try again then",
+                f"could not {doing}: the Hub requests a wait of {_minutes(later.args[0])}; "
+                "try again then",
                 again=True,
             )
         if found(GatedRepoError):
             return HubError(
-                f"{repo} is gated: ask for access on its page, {self.endpoint}/{repo}, then try again"
+                f"{repo} is gated: request access on its page, {self.endpoint}/{repo}, "
+                "then try again"
             )
         if found(RevisionNotFoundError):
-            return Missing(f"{repo} has no such revision; choose one of those that it lists")
+            return Missing(f"{repo} has no such revision; choose one that it lists")
         if (answer := found(RepositoryNotFoundError)) and not (
             self.token and answer.response.status_code == 401
         ):
-            seen = "that this token may see" if self.token else "that everybody may see"
-            return Missing(f"there is no repository {repo} {seen}; look at the spelling, user/name")
+            seen = "that this token can read" if self.token else "that is public"
+            return Missing(f"there is no repository {repo} {seen}; check the spelling, user/name")
         if found(OfflineModeIsEnabled):
             return HubError(
-                "HF_HUB_OFFLINE is set on this machine: unset it and start the playground again",
+                "HF_HUB_OFFLINE is set on this machine: unset it and restart the playground",
                 again=True,
             )
         if answer := found(HfHubHTTPError):
             return self._status(answer.response.status_code, answer, doing)
         if found(httpx.TimeoutException):
             return HubError(
-                f"the Hub did not answer within {ANSWERED_WITHIN:g} s when asked to {doing}; try again",
+                f"could not {doing}: no response from the Hub within {ANSWERED_WITHIN:g} s; "
+                "try again",
                 again=True,
             )
         if found(httpx.HTTPError, ConnectionError):
             return HubError(
-                f"the connection to the Hub broke when asked to {doing}; try again", again=True
+                f"could not {doing}: the connection to the Hub broke; try again", again=True
             )
         if found(OSError) and not isinstance(error, ValueError):
             problem = found(OSError)
             return HubError(
-                f"could not {doing}: {problem.strerror or self._safe(str(problem))}; make room on the disk and try again",
-                True,
+                f"could not {doing}: {problem.strerror or self._safe(str(problem))}; "
+                "free disk space and try again",
+                again=True,
             )
-        unforeseen = f"{type(chain[-1]).__name__}: {self._safe(str(chain[-1]))}".split("\n")[0][
-            :200
-        ]  # for whoever reports it
+        unforeseen = f"{type(chain[-1]).__name__}: {self._safe(str(chain[-1]))}"
         return HubError(
-            f"the Hub answered with something else than was asked, when asked to {doing}; try again ({unforeseen})",
+            f"could not {doing}: the Hub sent an invalid response; try again "
+            f"({unforeseen.splitlines()[0][:200]})",
             again=True,
         )
 
     def _status(self, status: int, error: Any, doing: str) -> HubError:
         said = self._safe((error.server_message or "").split("\n")[0])[:200]
-        said = f" (it says: {said})" if said else ""
+        said = f" (message of the Hub: {said})" if said else ""
         match status:
             case 401:
                 return HubError(
-                    f"the Hub does not take this token, it may have expired: make a new one and sign in again{said}"
+                    "the Hub rejected this token, which may have expired: "
+                    f"create a new one and sign in again{said}"
                 )
             case 403:
                 here = ""
-                if (
-                    "SPACE_ID" in os.environ
-                ):  # the scope contribute-repos, with which visitors of a Space sign in
-                    here = "; signing in on a Space allows writing to repositories that were made from it only: choose a new name"
+                # Users of a Space sign in with the scope contribute-repos.
+                if "SPACE_ID" in os.environ:
+                    here = (
+                        "; a sign-in on a Space has write access to repositories created from it "
+                        "only: choose a new name"
+                    )
                 return HubError(
-                    f"this token may not {doing}: it must be one that writes there{here}{said}"
+                    f"this token has no permission to {doing}: it needs write access there"
+                    f"{here}{said}"
                 )
             case 404:
-                return Missing(f"there is nothing on the Hub to {doing}{said}")
+                return Missing(f"could not {doing}: the Hub has no such file{said}")
             case 409:
                 return HubError(
-                    f"something else is being done with it right now, so we could not {doing}; try again{said}",
+                    f"could not {doing}: another operation is in progress; try again{said}",
                     again=True,
                 )
             case 412:
                 return HubError(
-                    "somebody else has pushed meanwhile, and nothing was overwritten; look at what it holds now and try again",
-                    True,
+                    "another commit was pushed in the meantime, and nothing was overwritten; "
+                    "check the repository and try again",
+                    again=True,
                 )
             case 429:
                 return HubError(
-                    f"the Hub has had too many requests from here to {doing}; try again in some minutes",
+                    f"could not {doing}: the Hub received too many requests from this address; "
+                    "try again in some minutes",
                     again=True,
                 )
             case _ if status >= 500:
                 return HubError(
-                    f"the Hub has trouble itself (status {status}) and could not {doing}; try again later",
+                    f"could not {doing}: the Hub has a server error (status {status}); "
+                    "try again later",
                     again=True,
                 )
-        return HubError(f"the Hub refused to {doing} (status {status}){said}")
+        return HubError(f"could not {doing}: the Hub refused it (status {status}){said}")
 
     def _safe(self, text: str) -> str:
         return text.replace(self.token, "[token]") if self.token else text
 
 
 class Missing(HubError):
-    """There is no such repository, revision or file."""
+    """An error for a repository, a revision or a file that does not exist."""
 
 
 def check_repo(repo: str) -> None:
-    """Raises HubError unless this is the name of a repository."""
+    """Raise HubError unless this is the name of a repository."""
     if not is_repo(repo):
         raise HubError(
-            f"{repo[:120]!r} is no repository; name one as user/name, with letters, digits, dots, dashes and underscores"
+            f"{repo[:120]!r} is not the name of a repository; write user/name, with letters, "
+            "digits, dots, dashes and underscores"
         )
 
 
 def check_branch(name: str) -> None:
-    """Raises HubError unless this can be the name of a branch."""
+    """Raise HubError unless this can be the name of a branch."""
     if not is_branch(name):
         raise HubError(
-            f"{name[:60]!r} is no name for a branch; use letters, digits, dots, dashes, underscores and slashes"
+            f"{name[:60]!r} is not a valid branch name; use letters, digits, dots, dashes, "
+            "underscores and slashes"
         )
 
 
 def check_revision(revision: str) -> None:
-    """Raises HubError unless this can be a branch, a tag or a commit."""
+    """Raise HubError unless this can be a branch, a tag or a commit."""
     if not is_revision(revision):
         raise HubError(
-            f"{revision[:60]!r} is no revision; name a branch, a tag or a commit as the repository lists them"
+            f"{revision[:60]!r} is not a valid revision; name a branch, a tag or a commit of the "
+            "repository"
         )
 
 
 def url_of(endpoint: str, repo: str, kind: str = "model") -> str:
-    """Return the address of a repository's page."""
+    """Return the URL of a repository."""
     return f"{endpoint}/{'' if kind == 'model' else f'{kind}s/'}{repo}"
 
 
 def files_in(folder: Path) -> dict[str, Path]:
-    """Return the files below a folder by their path in it."""
+    """Return the files in a folder and its subfolders by their relative path."""
     return {
         path.relative_to(folder).as_posix(): path
         for path in sorted(folder.rglob("*"))
@@ -686,9 +721,15 @@ def files_in(folder: Path) -> dict[str, Path]:
 
 
 def new_plan(
-    folder: Path, repo: str, *, endpoint: str, revision: str = "main", private: bool = False, kind: str = "model"
-) -> Plan:  # fmt: skip
-    """Return the plan for a repository that does not exist yet."""
+    folder: Path,
+    repo: str,
+    *,
+    endpoint: str,
+    revision: str = "main",
+    private: bool = False,
+    kind: str = "model",
+) -> Plan:
+    """Return the plan for a new repository."""
     changes = tuple(
         Change(name, path.stat().st_size, "new") for name, path in files_in(folder).items()
     )
@@ -696,12 +737,12 @@ def new_plan(
 
 
 def moment(text: str) -> float:
-    """A time as the Hub writes it, in seconds since 1970."""
+    """Parse a timestamp of the Hub; returns seconds since 1970."""
     return float(parse_datetime(text).timestamp())
 
 
 def in_words(size: int) -> str:
-    """A size in bytes for people."""
+    """Format a size in bytes as MB or KB."""
     return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{max(1, round(size / 1e3))} KB"
 
 
@@ -716,7 +757,7 @@ def _minutes(seconds: int) -> str:
 
 
 def _what(path: Path, there: File | None) -> str:
-    """How a file of ours compares with the one that is there."""
+    """Compare a local file with that of the repository: new, same or changed."""
     if there is None:
         return "new"
     if there.sha256 is not None:

@@ -1,8 +1,12 @@
-"""The server's side of errands on the Hub: at most so many at a time, each in a process of its own that is ended when it says
-nothing for too long, each found by its owner only. Imports neither torch nor huggingface_hub.
+"""Run Hub jobs on the server, and publish runs during training.
 
-A run can also be published as it goes on: every so many minutes its latest checkpoint becomes a commit on a branch, so that a
-machine whose disk does not last loses nothing. The token for that stays in memory, and only as long as the run goes on.
+The number of jobs is limited. Each job runs in its own process, which is ended if it sends no
+message for too long, and only its owner can find it. The module imports neither torch nor
+huggingface_hub.
+
+A run can be published during training: at a regular interval its latest checkpoint becomes a commit
+on a branch, so a machine without persistent storage loses little. Its token is kept in memory until
+the run ends.
 """
 
 from __future__ import annotations
@@ -26,26 +30,26 @@ from playground.runs.run import WORKING, Refused, Run
 from .names import Phase, is_repo
 from .work import LOADING_FOR, Errand
 
-SILENT_FOR = 100.0  # seconds without a word after which an errand is given up; the client's own retries end before
+SILENT_FOR = 100.0  # timeout without a message, in seconds; longer than the retries of the client
 ERRANDS_AT_ONCE = 4
 ERRANDS_AN_OWNER = 2
-MOST_KEPT = 100  # results
-KEPT_FOR = 900.0  # seconds that the result of an errand can be asked for
-HOUSEKEEPING = 0.5
-LISTED_FOR = 30.0  # seconds that a gallery is as good as new
-EVERY = (1, 120)  # minutes between two pushes of a run that goes on
+MOST_KEPT = 100  # finished jobs in memory
+KEPT_FOR = 900.0  # seconds for which a result stays available
+HOUSEKEEPING = 0.5  # interval in seconds
+LISTED_FOR = 30.0  # lifetime of a cached gallery, in seconds
+EVERY = (1, 120)  # accepted minutes between two pushes during training
 BRANCH = "while-training"
 
 log = logging.getLogger(__name__)
 
 
 class Busy(Refused):
-    """Too many errands are under way; the same one may begin in a moment."""
+    """An error for too many running jobs; a retry may succeed soon."""
 
 
 @dataclass
 class Job:
-    """An errand under way, or over."""
+    """A running or finished Hub job."""
 
     id: str
     owner: str
@@ -55,20 +59,26 @@ class Job:
     again: bool = False
     result: dict[str, Any] | None = None
     heard_at: float = field(default_factory=time.monotonic)
-    patience: float = (
-        SILENT_FOR + LOADING_FOR
-    )  # until the first message: the process imports what it needs
+    patience: float = SILENT_FOR + LOADING_FOR  # the first message follows the imports
     phase: Phase = Phase.READING
-    shared: bool = False  # a gallery, which is everybody's
-    address: str = field(default_factory=CLIENT_ADDRESS.get)  # of the client that began it
+    shared: bool = False  # a public gallery, which every owner may read
+    address: str = field(default_factory=CLIENT_ADDRESS.get)  # of the client that started it
     child: Child | None = None
     over: threading.Event = field(default_factory=threading.Event)
 
     def told(self) -> dict[str, Any]:
-        """What a page shows of it. Until it is over, what follows its result, such as a run made of it, is yet to come."""
+        """Return the status for the page.
+
+        The job counts as working until `on_done` has returned, because that may import a run.
+        """
         over = self.over.is_set()
-        return {"status": self.status if over else "working", "sentence": self.sentence, "again": self.again,
-                "result": self.result if over else None, "kind": self.errand.kind}  # fmt: skip
+        return {
+            "status": self.status if over else "working",
+            "sentence": self.sentence,
+            "again": self.again,
+            "result": self.result if over else None,
+            "kind": self.errand.kind,
+        }
 
 
 def begin(
@@ -78,10 +88,9 @@ def begin(
     on_done: Callable[[Job], None] = lambda _: None,
     fresh: bool = False,
 ) -> Job:
-    """Start an errand; `job.over` is set when it has ended, one way or another."""
-    scratch = tempfile.mkdtemp(
-        prefix="playground-"
-    )  # taken away here: whoever is killed takes nothing away
+    """Start a job; the event `job.over` is set after its end."""
+    # `end` removes the folder, because a killed process cannot.
+    scratch = tempfile.mkdtemp(prefix="playground-")
     job = Job(
         secrets.token_urlsafe(12),
         owner,
@@ -89,7 +98,7 @@ def begin(
     )
 
     def take(kind: str, *content: Any) -> None:
-        if job.status != "working":  # cancelled: what still comes is too late
+        if job.status != "working":  # a late message of a cancelled job
             return
         job.heard_at = time.monotonic()
         if kind == "say":
@@ -104,7 +113,7 @@ def begin(
         if job.status == "working":
             job.status, job.again = "failed", True
             job.sentence = (
-                f"it ended before it was done (exit code {code}), while: {job.sentence}; try again"
+                f"the job ended early (exit code {code}) during: {job.sentence}; try again"
             )
         job.errand = replace(job.errand, token="")
         shutil.rmtree(scratch, ignore_errors=True)
@@ -126,23 +135,26 @@ def begin(
 
 
 def supervise(job: Job) -> None:
-    """End an errand that has been silent for too long."""
+    """Cancel a job that has sent no message for too long."""
     if job.status == "working" and time.monotonic() - job.heard_at > job.patience:
-        cancel(job, f"nothing was heard for {job.patience:.0f} s")
+        cancel(job, f"the job sent no message for {job.patience:.0f} s")
 
 
 def cancel(job: Job, why: str = "cancelled") -> None:
-    """End an errand, and say what may be there all the same."""
+    """Cancel a job; its message says what may exist on the Hub."""
     if job.status != "working" or not job.child:
         return
     if job.errand.kind not in ("push", "deploy"):
         left = "nothing was written"
     elif job.phase is Phase.COMMITTING:
-        left = "the commit was on its way: look whether it is there before you publish again"
+        left = "the commit may exist: check the repository before you publish again"
     elif job.phase is Phase.WRITING:
-        left = "what was on the Hub is as it was; a repository or a branch that was not there may have been made, without any new "
-        left += "model" if job.errand.kind == "push" else "file"
-        left += "; its training set may be there" if job.errand.with_data else ""
+        new = "model" if job.errand.kind == "push" else "file"
+        left = (
+            "existing content is unchanged; a new repository or branch may exist, "
+            f"without any new {new}"
+        )
+        left += "; its training set may exist" if job.errand.with_data else ""
     else:
         left = "nothing was written"
     job.status, job.sentence, job.again = "failed", f"{why}; {left}", True
@@ -151,7 +163,7 @@ def cancel(job: Job, why: str = "cancelled") -> None:
 
 @dataclass
 class Kept:
-    """A run that is published as it goes on."""
+    """A run that is published during training."""
 
     run: Run
     owner: str
@@ -164,31 +176,34 @@ class Kept:
     job: Job | None = None
     pushed: int | None = None  # the step of the last push
     pushed_at: float = 0.0
-    last: bool = False  # the run has ended, this push is the final one
+    last: bool = False  # the run has ended, and this is the final push
     trouble: str = ""
-    over: bool = False  # the final push has failed, and trying again would not help
+    over: bool = False  # the final push has failed, and a retry would fail, too
     over_at: float = field(default_factory=time.monotonic)
 
     def told(self) -> dict[str, Any]:
         now = time.monotonic()
         return {
-            "repo": self.repo, "branch": "main" if self.last else BRANCH, "minutes": self.minutes,
-            "pushed": self.pushed, "trouble": self.trouble,
+            "repo": self.repo,
+            "branch": "main" if self.last else BRANCH,
+            "minutes": self.minutes,
+            "pushed": self.pushed,
+            "trouble": self.trouble,
             "ago": round(now - self.pushed_at) if self.pushed is not None else None,
             "in": 0 if self.over else max(0, round(self.due - now)),
             "now": self.job is not None and self.job.status == "working",
-        }  # fmt: skip
+        }
 
 
 class Jobs:
-    """All errands of a server."""
+    """All Hub jobs of a server."""
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
         self._jobs: dict[str, Job] = {}
-        self._kept: dict[str, Kept] = {}  # by the run's id
+        self._kept: dict[str, Kept] = {}  # by run id
         self._lock = threading.Lock()
-        self._gallery: tuple[float, Job] | None = None  # everybody's, and when it was asked for
+        self._gallery: tuple[float, Job] | None = None  # public, with its start time
         self._watching: threading.Thread | None = None
 
     def start(
@@ -198,33 +213,32 @@ class Jobs:
         on_done: Callable[[Job], None] = lambda _: None,
         anew: bool = False,
     ) -> Job:
-        """Begin an errand for an owner; a gallery that is not wanted `anew` may be another owner's of a moment ago.
+        """Start a job for an owner; without `anew`, a recent public gallery is returned again.
 
         Raises:
-            Busy: when the owner, the address or all have too many under way.
+            Busy: if the owner, the address or the server has too many running jobs.
         """
         with self._lock:
             listing = errand.kind == "gallery"
-            shared = listing and not errand.token  # the same for everybody
+            shared = listing and not errand.token  # equal for all owners
             if shared and self._gallery:
                 at, job = self._gallery
                 if not anew and job.status != "failed" and time.monotonic() - at < LISTED_FOR:
                     return job
             working = [job for job in self._jobs.values() if not job.over.is_set()]
-            others = [
-                job for job in working if (job.errand.kind == "gallery") == listing
-            ]  # lists have places of their own
+            # Galleries have their own slots.
+            others = [job for job in working if (job.errand.kind == "gallery") == listing]
             if len(others) >= ERRANDS_AT_ONCE or (
                 not shared and sum(job.owner == owner for job in others) >= ERRANDS_AN_OWNER
             ):
-                raise Busy("other errands to the Hub are still under way; try again in a moment")
-            is_local = bool(
-                getattr(self.registry, "local_owner", "")
-            )  # a person alone may ask for every list
+                raise Busy("other Hub jobs are still running; try again in a moment")
+            # A local instance has one user, who may use every slot.
+            is_local = bool(getattr(self.registry, "local_owner", ""))
             if not is_local and holds_share((job.address for job in others), ERRANDS_AT_ONCE):
                 most = half_of(ERRANDS_AT_ONCE)
                 raise Busy(
-                    f"{most} errands to the Hub from your address are still under way, as many as may be; try again in a moment"
+                    f"{most} Hub jobs from your address are still running, which is the limit; "
+                    "try again in a moment"
                 )
             over = [job for job in self._jobs.values() if job.over.is_set()]
             for job in over[: max(0, len(over) - MOST_KEPT)]:
@@ -238,7 +252,7 @@ class Jobs:
             return job
 
     def _watch(self) -> None:
-        """See to it that somebody keeps house. With the lock held."""
+        """Start the housekeeping thread if it does not run. The caller holds the lock."""
         if self._watching is None:
             self._watching = threading.Thread(
                 target=self._keep_house, name="hub-housekeeping", daemon=True
@@ -247,17 +261,16 @@ class Jobs:
 
     def _done(self, job: Job, on_done: Callable[[Job], None]) -> None:
         if job.errand.kind == "push":
-            self._gallery = None  # it lacks what has just been published
-        before = CLIENT_ADDRESS.set(
-            job.address
-        )  # a run that is made of what was fetched counts for it
+            self._gallery = None  # the published model is missing in it
+        # An imported run counts for the address that started the job.
+        before = CLIENT_ADDRESS.set(job.address)
         try:
             on_done(job)
         finally:
             CLIENT_ADDRESS.reset(before)
 
     def find(self, job_id: object, owner: str) -> Job | None:
-        """An owner's errand, or a gallery, which is everybody's."""
+        """Return a job of this owner or a public gallery; None if there is none."""
         job = self._jobs.get(job_id) if isinstance(job_id, str) else None
         return (
             job
@@ -272,42 +285,50 @@ class Jobs:
             else None
         )
 
-    # Publishing as it goes on
+    # Publishing during training
 
     def keep_pushing(
-        self, run: Run, owner: str, repo: str, token: str, *, private: bool, minutes: float, license: str = ""
-    ) -> None:  # fmt: skip
-        """Push the run's latest checkpoint every so many minutes to a branch of its own, and the final one to main.
+        self,
+        run: Run,
+        owner: str,
+        repo: str,
+        token: str,
+        *,
+        private: bool,
+        minutes: float,
+        license: str = "",
+    ) -> None:
+        """Push the latest checkpoint of a run at an interval to a branch, and the last one to main.
 
         Raises:
-            Refused: for an odd number of minutes, an odd name, or a run that is over.
+            Refused: if the name or the interval is not valid, or the run has ended.
         """
         if not is_repo(repo):
-            raise Refused("name the repository first, as user/name")
+            raise Refused("enter the name of the repository first, as user/name")
         if (
             not isinstance(minutes, int | float)
             or isinstance(minutes, bool)
             or not EVERY[0] <= minutes <= EVERY[1]
         ):
-            raise Refused(f"give {EVERY[0]} to {EVERY[1]} minutes between two pushes")
+            raise Refused(f"enter {EVERY[0]} to {EVERY[1]} minutes between two pushes")
         if run.status not in (*WORKING, "waiting", "paused"):
-            raise Refused("this run has ended: publish it once, above")
+            raise Refused("this run has ended: publish its checkpoint above")
         with self._lock:
             self._kept[run.id] = Kept(run, owner, repo, private, minutes, token, license)
             self._watch()
 
     def stop_pushing(self, run: Run) -> None:
-        """Publish a run no more; a push that is under way ends by itself."""
+        """Stop publishing a run; a running push continues to its end."""
         with self._lock:
             self._kept.pop(run.id, None)
 
     def kept(self, run: Run) -> dict[str, Any] | None:
-        """How publishing a run as it goes on stands; None when nobody asked for it."""
+        """Return the state of publishing a run during training; None if it is off."""
         kept = self._kept.get(run.id)
         return kept.told() if kept else None
 
     def _push_again(self, kept: Kept) -> None:
-        """Take in how the last push ended, and begin the next one when it is due."""
+        """Process the result of the last push, and start the next one when it is due."""
         now, run = time.monotonic(), kept.run
         if kept.job is not None:
             if not kept.job.over.is_set():
@@ -322,33 +343,34 @@ class Jobs:
                 self.stop_pushing(run)
                 return
             if kept.last and not job.again:
-                kept.token, kept.over, kept.over_at = (
-                    "",
-                    True,
-                    now,
-                )  # no further push, but its owner is to read why
+                # There is no further push, but the owner can read the reason.
+                kept.token, kept.over, kept.over_at = "", True, now
         if run.deleted_at is not None or (kept.over and now - kept.over_at > KEPT_FOR):
             self.stop_pushing(run)
             return
         if kept.over:
             return
-        ended = run.status not in (
-            *WORKING,
-            "waiting",
-            "paused",
-        )  # before its checkpoints are listed: the last one is there by then
+        # The status is read before the checkpoints, so that an ended run has its last checkpoint.
+        ended = run.status not in (*WORKING, "waiting", "paused")
         found = run.checkpoints()
-        new = bool(found) and (
-            ended or found[0][1].step != kept.pushed
-        )  # the final checkpoint goes to main, pushed before or not
+        # The last checkpoint is pushed to main, even if it was pushed to the branch before.
+        new = bool(found) and (ended or found[0][1].step != kept.pushed)
         if ended and not new:
             self.stop_pushing(run)
         elif new and (now >= kept.due or (ended and not kept.last)):
-            errand = Errand("push", kept.repo, kept.token, revision="main" if ended else BRANCH, private=kept.private, license=kept.license,
-                            checkpoint=str(found[0][0]), run=str(run.folder))  # fmt: skip
+            errand = Errand(
+                "push",
+                kept.repo,
+                kept.token,
+                revision="main" if ended else BRANCH,
+                private=kept.private,
+                license=kept.license,
+                checkpoint=str(found[0][0]),
+                run=str(run.folder),
+            )
             try:
                 kept.job, kept.last = self.start(errand, kept.owner), ended
-            except Refused as error:  # at the next look again
+            except Refused as error:  # retried at the next housekeeping
                 kept.trouble = str(error)
 
     def _keep_house(self) -> None:
@@ -360,7 +382,7 @@ class Jobs:
                     supervise(job)
                     if job.over.is_set() and now - job.heard_at > KEPT_FOR:
                         self._jobs.pop(job.id, None)
-                except Exception:  # one job must not end the supervision of the others
+                except Exception:  # an error of one job must not stop the supervision of others
                     log.exception("supervision of the Hub job %s failed", job.errand.kind)
             for kept in list(self._kept.values()):
                 try:

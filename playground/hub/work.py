@@ -1,18 +1,20 @@
-"""One errand on the Hub, in a process of its own: whatever hangs there, the page does not, and what is ended leaves nothing half
-done, because a push is one commit and a pull is a folder that counts only when it is whole.
+"""Run one Hub job in its own process.
 
-Up the pipe go ("say", sentence, further seconds of silence, phase), then
-either ("result", dictionary) or ("failed", sentence, whether to try again).
-The kinds of errand, and what they result in:
+A hanging job cannot block the page, and a killed job leaves no partial state: a push is one commit,
+and a pull moves a complete folder into place.
 
-    account      whose token it is
-    gallery      the models that carry the playground's tag
-    look         what a repository holds, without loading it
-    preview      what publishing a checkpoint would send, without an account and without the network
-    plan, push   what publishing a checkpoint changes; then the same, done
-    pull         a checkpoint in `into`
-    reproduce    the score of a published model measured here, beside the one that its card gives
-    stage, deploy  what putting the playground itself on a Space changes; then the same, done
+The process sends ("say", message, extra seconds without messages, phase) through the pipe, then
+either ("result", dictionary) or ("failed", message, whether a retry may succeed). The kinds of job
+and their results:
+
+    account        the account of the token
+    gallery        the models with the playground's tag
+    look           the content of a repository, without loading it
+    preview        the files that a push would send, without an account or the network
+    plan, push     the changes of a push; plan only computes them
+    pull           a checkpoint in `into`
+    reproduce      the score of a published model measured here, with the score of its card
+    stage, deploy  the changes of a deployment to a Space; stage only computes them
 """
 
 from __future__ import annotations
@@ -44,8 +46,8 @@ QUIET = {
 }
 LARGEST_PULL = 200_000_000  # bytes
 LARGEST_TEXT = 1_000_000  # bytes of a card or a manifest
-MOST_FILES = 100  # listed
-LOADING_FOR = 600.0  # seconds that imports may take on a busy machine, at low priority
+MOST_FILES = 100  # in the list of files
+LOADING_FOR = 600.0  # seconds for imports on a busy machine at low priority
 log = logging.getLogger(__name__)
 KINDS = (
     "account",
@@ -63,7 +65,7 @@ KINDS = (
 
 @dataclass(frozen=True)
 class Errand:
-    """What to do. Paths are texts; the token stands in no repr, hence in no log."""
+    """The specification of a job. Paths are strings; the repr, and so the log, omits the token."""
 
     kind: str
     repo: str = ""
@@ -72,19 +74,21 @@ class Errand:
     revision: str = "main"
     private: bool = False
     with_data: bool = False
-    license: str = ""  # of what is published; empty: what `card.default_license` says
+    license: str = ""  # of the published model; empty for that of `card.default_license`
     checkpoint: str = ""
-    run: str = ""  # the run's folder, where the metrics are
+    run: str = ""  # the folder of the run, which contains the metrics
     into: str = ""
-    expected: str | None = (
-        None  # the commit that the owner has seen, empty for none; None: whatever is there
-    )
+    # The commit that the owner has previewed, empty for none; None accepts any commit.
+    expected: str | None = None
     largest: int = LARGEST_PULL
-    limits: Limits = field(default_factory=Limits)  # of the server that what is fetched is for
+    limits: Limits = field(default_factory=Limits)  # of the server, for downloaded models
 
 
 def work(pipe: Connection, errand: Errand, scratch: str) -> None:
-    """The entry of the process. `scratch`: an empty folder, which whoever started it takes away, however this ends."""
+    """Run a job; the entry point of the process.
+
+    The caller creates the empty folder `scratch`, and removes it when the process has ended.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ.update(QUIET | ({"HF_ENDPOINT": errand.endpoint} if errand.endpoint else {}))
     from playground.training.manifest import CheckpointError
@@ -95,34 +99,31 @@ def work(pipe: Connection, errand: Errand, scratch: str) -> None:
         prepare()
         threading.Thread(target=_end_with, args=(pipe,), daemon=True).start()
         if hasattr(os, "nice"):
-            os.nice(
-                10
-            )  # the page comes first; beside training, which is as patient, it gets its share
+            os.nice(10)  # the priority of training, which is below that of the page
         if errand.kind not in KINDS:
-            raise HubError(f"{errand.kind!r} is nothing that can be done on the Hub")
+            raise HubError(f"{errand.kind!r} is not a Hub job; use one of {', '.join(KINDS)}")
         runner = Runner(Hub(errand.token, errand.endpoint), errand, pipe, Path(scratch))
         message: tuple[Any, ...] = ("result", getattr(runner, errand.kind)())
     except HubError as error:
         message = ("failed", str(error), error.again)
     except (CheckpointError, ValueError) as error:
-        plain = str(error).replace(
-            f"{scratch}/looked/config.json", "playground.json"
-        )  # its name in the repository
+        # The name of the manifest in the repository.
+        plain = str(error).replace(f"{scratch}/looked/config.json", "playground.json")
         message = ("failed", re.sub(rf"{re.escape(scratch)}/\w+/?", "", plain), False)
     except OSError as error:
         message = (
             "failed",
-            f"this machine could not do it: {error.strerror or type(error).__name__}",
+            f"the server has a file error: {error.strerror or type(error).__name__}; try again",
             True,
         )
     except MemoryError:
-        message = ("failed", "there is not enough memory for it now", True)
-    except Exception as error:  # the message may hold a token; the lines of the traceback hold none
+        message = ("failed", "the server has not enough memory now; try again later", True)
+    except Exception as error:  # the message may contain a token; the traceback lines do not
         where = "".join(traceback.format_tb(error.__traceback__))
         log.error("the Hub job %s failed with %s at:\n%s", errand.kind, type(error).__name__, where)
         message = (
             "failed",
-            f"it went wrong in a way that nobody foresaw ({type(error).__name__})",
+            f"unexpected error ({type(error).__name__}); try again",
             True,
         )
     with suppress(OSError):
@@ -131,29 +132,29 @@ def work(pipe: Connection, errand: Errand, scratch: str) -> None:
 
 
 def _end_with(pipe: Connection) -> None:
-    """End when whoever wanted this has gone: nobody would hear of it."""
+    """End this process when the process that started it has ended."""
     with suppress(EOFError, OSError):
         pipe.recv()
     os._exit(1)
 
 
 class Runner:
-    """Does one errand; a method for each kind."""
+    """The runner of one job, with a method for each kind of job."""
 
     def __init__(self, hub: Any, errand: Errand, pipe: Connection, scratch: Path) -> None:
         self.hub, self.errand, self.pipe, self.scratch = hub, errand, pipe, scratch
 
     def say(self, sentence: str, patience: float = 0.0, phase: Phase = Phase.READING) -> None:
-        """Report what is being done, how many seconds of silence beyond the default it may take, and the phase."""
+        """Report the current operation, its extra seconds without messages, and its phase."""
         with suppress(OSError):
             self.pipe.send(("say", sentence, patience, phase))
 
     def say_loading(self) -> None:
-        """Report that imports begin, which a busy machine may take minutes for; call it before the first of them."""
+        """Report that imports begin, which may take minutes; call it before the first import."""
         self.say("Loading PyTorch", LOADING_FOR)
 
     def reach(self) -> None:
-        self.say("Reaching the Hub")
+        self.say("Connecting to the Hub")
         self.hub.reach()
 
     def account(self) -> dict[str, Any]:
@@ -166,13 +167,12 @@ class Runner:
         models = self.hub.gallery()
         self.say_loading()
         for model in models:
-            with suppress(
-                TypeError, ValueError, AttributeError, OverflowError
-            ):  # one odd card must not empty the list
+            # One malformed card must not hide the other models.
+            with suppress(TypeError, ValueError, AttributeError, OverflowError):
                 rows.append(_row(model))
         return {"models": rows}
 
-    # Looking and fetching
+    # Inspecting and downloading
 
     def look(self) -> dict[str, Any]:
         from .client import HubError
@@ -180,16 +180,16 @@ class Runner:
         self.reach()
         about, manifest, card = self.inspected()
         told = self.described(about, manifest, card)
-        with suppress(HubError):  # the list of older ones is a courtesy
+        with suppress(HubError):  # the older revisions are optional
             told["revisions"] = self.hub.revisions(self.errand.repo, self.errand.revision)
             told["branches"] = self.hub.branches(self.errand.repo)
         return told
 
     def inspected(self) -> tuple[Any, Any, str]:
-        """What a repository holds: what the Hub tells, its manifest and its card. Nothing of it is loaded.
+        """Return a repository's metadata, manifest and card, without loading the model.
 
         Raises:
-            HubError: when it holds no playground model, or too much.
+            HubError: if it has no playground model, or a file is too large.
         """
         from playground.training.manifest import read_manifest
 
@@ -197,22 +197,21 @@ class Runner:
         from .names import MANIFEST
 
         repo = self.errand.repo
-        self.say(f"Looking at {repo}")
+        self.say(f"Inspecting {repo}")
         try:
             about = self.hub.look(repo, self.errand.revision)
         except Missing:
             if self.errand.revision == "main":
                 raise
-            branches = self.hub.branches(
-                repo
-            )  # raises its own error where there is no such repository
+            branches = self.hub.branches(repo)  # raises HubError for a missing repository
             known = (
                 f"the branch {branches[0]}"
                 if len(branches) == 1
                 else f"one of the branches {', '.join(branches[:10])}"
             )
             raise HubError(
-                f"{repo} has no revision {self.errand.revision}; take {known}, or a commit by its hash"
+                f"{repo} has no revision {self.errand.revision}; use {known}, "
+                "or the hash of a commit"
             ) from None
         sizes = about.sizes
         if MANIFEST not in sizes or "model.safetensors" not in sizes:
@@ -223,12 +222,11 @@ class Runner:
                     branch for branch in self.hub.branches(repo) if branch != self.errand.revision
                 ]
             look = f"; it has other branches, open one as {repo}@{others[0]}" if others else ""
-            raise HubError(
-                f"{repo} is no model of the playground: it has no {lacking}, so it stays unopened{look}"
-            )
+            raise HubError(f"{repo} is not a model of the playground: {lacking} is missing{look}")
         if sizes[MANIFEST] > LARGEST_TEXT:
             raise HubError(
-                f"{MANIFEST} of {repo} has {sizes[MANIFEST]:,} bytes, which no playground writes; it stays unopened"
+                f"{MANIFEST} of {repo} has {sizes[MANIFEST]:,} bytes; "
+                f"at most {LARGEST_TEXT:,} are accepted"
             )
         texts = {
             name: sizes[name]
@@ -258,15 +256,24 @@ class Runner:
             {"path": file.path, "size": in_words(file.size)} for file in about.files[:MOST_FILES]
         ]
         return {
-            "repo": about.id, "commit": about.sha, "likes": about.likes, "private": about.private, "files": files,
+            "repo": about.id,
+            "commit": about.sha,
+            "likes": about.likes,
+            "private": about.private,
+            "files": files,
             "files_in_all": len(about.files),
-            "task": task_in_words(manifest.config), "shape": [model.n_layers, model.n_heads, model.d_model],
-            "parameters": model.parameter_count(), "step": manifest.step, "seconds": manifest.seconds, "device": manifest.device,
-            "card": read_scores(card), "resumable": "training.safetensors" in about.sizes,
-        }  # fmt: skip
+            "task": task_in_words(manifest.config),
+            "shape": [model.n_layers, model.n_heads, model.d_model],
+            "parameters": model.parameter_count(),
+            "step": manifest.step,
+            "seconds": manifest.seconds,
+            "device": manifest.device,
+            "card": read_scores(card),
+            "resumable": "training.safetensors" in about.sizes,
+        }
 
     def fetched(self, into: Path) -> dict[str, Any]:
-        """Fetch a checkpoint into a folder, checked."""
+        """Download a checkpoint into a folder, and validate it."""
         self.say_loading()
         from playground.runs.gather import FILES
         from playground.runs.inspector import Inspector
@@ -284,31 +291,32 @@ class Runner:
         if sum(wanted.values()) > self.errand.largest:
             most = f"{self.errand.largest // 1_000_000} MB"
             raise HubError(
-                f"{self.errand.repo} has {sum(wanted.values()) / 1e6:.0f} MB, more than the {most} that are fetched here"
+                f"{self.errand.repo} has {sum(wanted.values()) / 1e6:.0f} MB; "
+                f"at most {most} are accepted here"
             )
         package = self.scratch / "package"
         self.hub.fetch(self.errand.repo, about.sha, wanted, package, self.say)
-        self.say("Looking at every number", LOADING_FOR)
+        self.say("Validating the weights", LOADING_FOR)
         to_checkpoint(package, into)
         Inspector().check(into)
         return told
 
     def pull(self) -> dict[str, Any]:
-        """A published model as a checkpoint in `into`, which appears when it is whole and checked."""
+        """Download a published model to `into`, which appears when it is complete and valid."""
         self.reach()
         into = Path(self.errand.into)
         told = self.fetched(self.scratch / "checkpoint")
         into.parent.mkdir(parents=True, exist_ok=True)
         partial = into.with_name(f".{into.name}.tmp")
-        shutil.rmtree(partial, ignore_errors=True)  # of a pull that was killed
+        shutil.rmtree(partial, ignore_errors=True)  # left by a killed pull
         shutil.copytree(self.scratch / "checkpoint", partial)
         if into.is_dir():
-            into.rmdir()  # it was looked at before: it is empty
+            into.rmdir()  # the caller has checked that it is empty
         os.rename(partial, into)
         return told
 
     def reproduce(self) -> dict[str, Any]:
-        """A published model's score, measured here on as many sequences as its card names."""
+        """Evaluate a published model on as many held-out sequences as its card reports."""
         self.reach()
         self.say_loading()
         from playground.evaluation import evaluate
@@ -320,7 +328,7 @@ class Runner:
         manifest, family = load_model(folder)
         task = manifest.config.task
         n = (told["card"] or {}).get("n") or 2000
-        self.say(f"Asking it {n:,} held-out sequences", 600.0)
+        self.say(f"Evaluating {n:,} held-out sequences", 600.0)
         started = time.perf_counter()
         scores = evaluate(
             family, held_out_set(task.load(), min(n, 100_000), task.min_length, task.max_length)
@@ -333,7 +341,7 @@ class Runner:
     # Publishing
 
     def gathered(self) -> Path:
-        """The checkpoint as it is now: what comes next takes a while, and a run that goes on replaces its own."""
+        """Copy the current checkpoint, because a running run may replace it during the job."""
         from playground.runs.gather import gather
         from playground.training.manifest import CheckpointError
 
@@ -350,11 +358,11 @@ class Runner:
             if Path(self.errand.checkpoint).is_dir():
                 raise
             raise HubError(
-                "this checkpoint has just been replaced by a newer one; try again", again=True
+                "a newer checkpoint has replaced this one; try again", again=True
             ) from None
 
     def package(self, checkpoint: Path) -> tuple[Path, Path | None]:
-        """The files of the model and, if wanted, of its training set."""
+        """Write the package of the model and, on request, of its training set."""
         self.say_loading()
         from playground.training.manifest import read_manifest
 
@@ -362,19 +370,23 @@ class Runner:
         from .package import build_package
 
         errand = self.errand
-        self.say("Putting the model together", LOADING_FOR)
+        self.say("Building the package", LOADING_FOR)
         folder, data = self.scratch / "model", None
         folder.mkdir()
         build_package(checkpoint, folder)
-        self.say("Writing its card", 600.0)
+        self.say("Writing the model card", 600.0)
         write_card(
-            folder, checkpoint, repo=errand.repo, dataset=self.data_repo if errand.with_data else None, revision=errand.revision,
+            folder,
+            checkpoint,
+            repo=errand.repo,
+            dataset=self.data_repo if errand.with_data else None,
+            revision=errand.revision,
             license=errand.license,
-        )  # fmt: skip
+        )
         if errand.with_data:
             from playground.data import write_dataset
 
-            self.say("Drawing its training set again", 600.0)
+            self.say("Generating the training set", 600.0)
             data = self.scratch / "data"
             write_dataset(
                 data,
@@ -387,14 +399,14 @@ class Runner:
 
     @property
     def data_repo(self) -> str:
-        """Where the training set goes."""
+        """Return the repository of the training set."""
         return f"{self.errand.repo}-data"
 
     def plans(self) -> tuple[list[tuple[Path, Any]], Any]:
-        """What is to be published, as folders with their plans, the model's last; and the checkpoint's manifest.
+        """Return the folders to publish with their plans, the model last, and the manifest.
 
         Raises:
-            HubError: when the token may not, or something else is there.
+            HubError: if the token has no write access, or the repository has other content.
         """
         from playground.training.manifest import read_manifest
 
@@ -404,40 +416,40 @@ class Runner:
         check_repo(self.errand.repo)
         check_branch(self.errand.revision)
         checkpoint = self.gathered()
-        form_of(read_manifest(checkpoint).config.family)  # refuses before the network is used
+        form_of(read_manifest(checkpoint).config.family)  # raises before any request
         self.reach()
         self.check_may_write()
         model, data = self.package(checkpoint)
-        self.say("Comparing with what is there")
+        self.say("Comparing with the repository")
         asked = {"private": self.errand.private, "revision": self.errand.revision}
         plans = [(model, self.hub.plan(model, self.errand.repo, **asked))]
         if data is not None:
-            private = plans[0][
-                1
-            ].private  # the training set of a private model is no more public than it
+            private = plans[0][1].private  # the training set of a private model is private, too
             plans.insert(
                 0, (data, self.hub.plan(data, self.data_repo, kind="dataset", private=private))
             )
         return plans, read_manifest(checkpoint)
 
     def check_may_write(self) -> None:
-        """Raises HubError where this token cannot write under that name, before anything is made."""
+        """Raise HubError if the token cannot write to the repository's namespace."""
         from .client import HubError
 
         who = self.hub.account()
         namespace = self.errand.repo.split("/")[0]
         if not who["writes"]:
             raise HubError(
-                "this token only reads: make one that may write, on the Hub under Settings, Access Tokens"
+                "this token is read-only: create one with write access, "
+                "on the Hub under Settings, Access Tokens"
             )
         if namespace not in (who["name"], *who["orgs"]):
             own = " or ".join((who["name"], *who["orgs"]))
             raise HubError(
-                f"the account {who['name']} may not publish under {namespace}; put {own} before the slash"
+                f"the account {who['name']} cannot publish under {namespace}; "
+                f"write {own} before the slash"
             )
 
     def preview(self) -> dict[str, Any]:
-        """What a push would send, compared with nothing: neither an account nor the network is used."""
+        """Return the files that a push would send, without an account or the network."""
         from playground.training.manifest import read_manifest
 
         from .client import check_branch, check_repo, new_plan
@@ -461,19 +473,20 @@ class Runner:
         }
 
     def plan(self) -> dict[str, Any]:
-        """What a push would do; nothing is written."""
+        """Return the changes of a push without writing anything."""
         plans, manifest = self.plans()
         card = (plans[-1][0] / "README.md").read_text(encoding="utf-8")
         return {"plans": [asdict(plan) for _, plan in plans], "card": card, "step": manifest.step}
 
     def push(self) -> dict[str, Any]:
-        """Publish."""
+        """Publish the checkpoint."""
         from .client import HubError
 
         plans, manifest = self.plans()
         if self.errand.expected is not None and self.errand.expected != plans[-1][1].parent:
             raise HubError(
-                "somebody else has pushed since you looked, and nothing was overwritten; look again",
+                "another commit was pushed after the preview, and nothing was overwritten; "
+                "preview again",
                 again=True,
             )
         commits = [
@@ -488,10 +501,10 @@ class Runner:
             "step": manifest.step,
         }
 
-    # A Space of the playground itself
+    # Deployment to a Space
 
     def staged(self) -> tuple[Path, Any]:
-        """The files of a Space in a folder, and the plan to bring them there."""
+        """Write the files of a Space to a folder, and return it with the plan of the push."""
         from .client import check_repo
         from .space import build_space
 
@@ -500,18 +513,18 @@ class Runner:
         build_space(folder, f"{self.hub.endpoint}/spaces/{self.errand.repo}")
         self.reach()
         self.check_may_write()
-        self.say("Comparing with what is there")
+        self.say("Comparing with the repository")
         return folder, self.hub.plan(
             folder, self.errand.repo, private=self.errand.private, kind="space"
         )
 
     def stage(self) -> dict[str, Any]:
-        """What deploying would do; nothing is written."""
+        """Return the changes of a deployment without writing anything."""
         _, plan = self.staged()
         return {"plans": [asdict(plan)]}
 
     def deploy(self) -> dict[str, Any]:
-        """Bring this version of the playground to a Space, in one commit."""
+        """Deploy this version of the playground to a Space in one commit."""
         from playground import __version__
 
         folder, plan = self.staged()
@@ -520,7 +533,7 @@ class Runner:
 
 
 def _row(model: dict[str, Any]) -> dict[str, Any]:
-    """A model in the gallery, from what the Hub tells of it and what its card claims."""
+    """Return a model of the gallery, from its metadata and the scores of its card."""
     from .card import read_scores
     from .client import moment
 

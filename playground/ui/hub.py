@@ -1,9 +1,10 @@
-"""The Hub tab: publish a model, find others', bring one here. Everything that reaches the network is an errand in a process of its
-own (hub/jobs.py); the page asks how it goes.
+"""Request handlers of the Hub tab: publish, list, import and evaluate models.
 
-Whose token: on a Space the visitor's own, from signing in with Hugging Face, and never the Space's. On a machine that serves itself
-alone, what `hf auth login` left on it; there, and where an instance is open to a house, also one typed into the page, which is used
-for that errand and kept nowhere.
+Every network operation is a job in its own process (hub/jobs.py), which the page polls.
+
+On a Space the token is that of the user who signed in with Hugging Face, never that of the Space.
+A local instance uses the token of `hf auth login`. A local or shared instance outside of a Space
+also accepts a token that the user enters on the page. It is used for that job and not stored.
 """
 
 from __future__ import annotations
@@ -45,21 +46,23 @@ def on_a_space() -> bool:
 
 
 def can_sign_in() -> bool:
-    """Whether visitors can sign in with Hugging Face here. Where Gradio does not take this for a Space, its button would sign
-    everybody in as the owner."""
+    """Return whether users can sign in with Hugging Face here.
+
+    Outside of a Space, the button of Gradio would sign in every user as the owner.
+    """
     return on_a_space() and os.environ.get("SYSTEM") == "spaces" and "OAUTH_CLIENT_ID" in os.environ
 
 
 def hub_view() -> gr.HTML:
-    """The view. Its value is {"owner": whose page it is}."""
+    """Return the view; its value is {"owner": owner key of the page}."""
     return view("hub", ("common.css", "hub.css"), SCRIPTS)
 
 
 def token_of(what: Mapping[str, Any], session: Mapping[str, Any], local: bool) -> str:
-    """The token of whoever asks; empty when there is none.
+    """Return the token of a request; empty if there is none.
 
     Raises:
-        Refused: for something typed that is no token.
+        Refused: if the entered text cannot be a token.
     """
     if on_a_space():
         signed_in = session.get("oauth_info")
@@ -71,7 +74,7 @@ def token_of(what: Mapping[str, Any], session: Mapping[str, Any], local: bool) -
     if isinstance(typed, str) and typed.strip():
         typed = typed.strip()
         if len(typed) > LONGEST or not typed.isascii() or not typed.isprintable() or " " in typed:
-            raise Refused("this is no token: copy it once more, it begins with hf_")
+            raise Refused("this token is not valid: copy it again, it begins with hf_")
         return typed
     if local:
         from huggingface_hub import get_token
@@ -81,7 +84,7 @@ def token_of(what: Mapping[str, Any], session: Mapping[str, Any], local: bool) -
 
 
 class HubPage:
-    """What the tab's script may ask."""
+    """The request handlers of the tab."""
 
     def __init__(self, registry: Registry, jobs: Jobs) -> None:
         self.registry, self.jobs = registry, jobs
@@ -97,11 +100,11 @@ class HubPage:
 
     @property
     def local(self) -> bool:
-        """Whether this machine serves itself alone."""
+        """Whether this is a local instance."""
         return bool(self.registry.local_owner)
 
     async def who(self, what: object, request: Request) -> dict[str, Any]:
-        """How one signs in here, and whether one has; asks nobody."""
+        """Return how users sign in here and whether this user has; sends no request to the Hub."""
         found = await asyncio.to_thread(token_of, {}, request.scope.get("session", {}), self.local)
         info = request.scope.get("session", {}).get("oauth_info") if on_a_space() else None
         name = (
@@ -124,12 +127,12 @@ class HubPage:
         }
 
     async def start(self, what: object, request: Request) -> dict[str, Any]:
-        """Begin an errand; the answer names the `job`, or an `error`."""
+        """Start a job; the response contains the `job` id or an `error`."""
         what = what if isinstance(what, dict) else {}
         try:
             owner = _text(what, "owner")
             if not OWNER.fullmatch(owner):
-                raise Refused("this page does not say whose it is; reload it and try again")
+                raise Refused("the request has no valid owner key; reload the page and try again")
             token = await asyncio.to_thread(
                 token_of, what, request.scope.get("session", {}), self.local
             )
@@ -158,9 +161,8 @@ class HubPage:
             case "look" | "reproduce":
                 return Errand(kind, repo, token, revision=revision, **allowed), _nothing
             case "pull":
-                into = (
-                    self.registry.root / "runs" / f".pulled-{secrets.token_hex(8)}.tmp"
-                )  # what a killed server leaves there is swept
+                # Housekeeping removes the folders that a killed server leaves.
+                into = self.registry.root / "runs" / f".pulled-{secrets.token_hex(8)}.tmp"
                 errand = Errand(kind, repo, token, revision=revision, into=str(into), **allowed)
                 name = repo if what.get("main") is True else f"{repo} at {revision[:12]}"
                 return errand, lambda job: self._arrived(job, into, owner, name)
@@ -170,17 +172,26 @@ class HubPage:
                 checkpoint, run = self._checkpoint(what)
                 form_of(read_manifest(checkpoint).config.family)
                 seen = _text(what, "expected") if "expected" in what else None
-                return Errand(
-                    kind, repo, token, revision=revision, private=what.get("private") is True, with_data=what.get("data") is True,
-                    license=license_in(what), checkpoint=str(checkpoint), run=str(run.folder) if run else "", expected=seen,
-                ), _nothing  # fmt: skip
-        raise Refused(f"{kind[:40]!r} is nothing that can be done on the Hub")
+                errand = Errand(
+                    kind,
+                    repo,
+                    token,
+                    revision=revision,
+                    private=what.get("private") is True,
+                    with_data=what.get("data") is True,
+                    license=license_in(what),
+                    checkpoint=str(checkpoint),
+                    run=str(run.folder) if run else "",
+                    expected=seen,
+                )
+                return errand, _nothing
+        raise Refused(f"{kind[:40]!r} is not a Hub job; reload the page and try again")
 
     def _checkpoint(self, what: dict[str, Any]) -> tuple[Path, Run | None]:
-        """The checkpoint that is to be published, and the run it belongs to.
+        """Return the checkpoint to publish, and its run.
 
         Raises:
-            Refused: when it is not the owner's, or no longer there.
+            Refused: if the user does not own it, or it no longer exists.
         """
         run, own = run_on_show(self.registry, what)
         if run and own:
@@ -192,11 +203,11 @@ class HubPage:
             return wanted, run
         folder = checkpoint_folder(self.registry, what)
         if folder is None:
-            raise Refused("choose one of your runs, or a checkpoint of this machine")
+            raise Refused("choose one of your runs or a checkpoint of this machine")
         return folder, None
 
     def _arrived(self, job: Job, into: Path, owner: str, name: str) -> None:
-        """Make what was fetched a run of whoever asked for it."""
+        """Import a downloaded checkpoint as a run of the owner."""
         if job.status != "done" or job.result is None:
             return
         try:
@@ -205,13 +216,13 @@ class HubPage:
         except (Refused, CheckpointError, SettingError, OSError) as error:
             job.status, job.sentence, job.result = (
                 "failed",
-                f"fetched, but it could not be kept here: {error}",
+                f"downloaded, but it could not be imported: {error}",
                 None,
             )
             shutil.rmtree(into, ignore_errors=True)
 
     async def job(self, what: object, request: Request) -> dict[str, Any]:
-        """How an errand goes."""
+        """Return the status of a job."""
         what = what if isinstance(what, dict) else {}
         job = self.jobs.find(what.get("job"), _text(what, "owner"))
         return (
@@ -219,12 +230,13 @@ class HubPage:
             if job
             else {
                 "status": "failed",
-                "sentence": "this errand is no longer known here; begin it again",
+                "sentence": "this job no longer exists on the server; start it again",
                 "again": True,
             }
         )
 
     async def cancel(self, what: object, request: Request) -> dict[str, Any]:
+        """Cancel a job of the owner; a gallery is shared and continues."""
         what = what if isinstance(what, dict) else {}
         job = self.jobs.find(what.get("job"), _text(what, "owner"))
         if job and job.errand.kind != "gallery":
@@ -232,7 +244,7 @@ class HubPage:
         return {}
 
     async def keep(self, what: object, request: Request) -> dict[str, Any]:
-        """Publish a run as it goes on, stop that, or tell how it stands."""
+        """Start or stop publishing a run during training, and return its state."""
         what = what if isinstance(what, dict) else {}
         run, own = run_on_show(self.registry, what)
         if run is None or not own:
@@ -264,21 +276,22 @@ class HubPage:
 
 
 def license_in(what: Mapping[str, Any]) -> str:
-    """Return the licence that a page asks for; empty where it leaves the choice to the default.
+    """Return the licence of a request; empty for the default.
 
     Raises:
-        Refused: for one that the Hub does not know.
+        Refused: if the licence is not known to the Hub.
     """
     named = _text(what, "license").strip().lower()
     if named and named not in LICENSES:
         raise Refused(
-            f"the licence is {named[:60]!r}, which the Hub does not know; give one such as mit, apache-2.0 or cc-by-4.0"
+            f"the licence {named[:60]!r} is not known to the Hub; "
+            "enter one such as mit, apache-2.0 or cc-by-4.0"
         )
     return named
 
 
 def _nothing(job: Job) -> None:
-    """What follows an errand that only tells."""
+    """Do nothing after a job without further steps."""
 
 
 def _text(what: Mapping[str, Any], name: str) -> str:

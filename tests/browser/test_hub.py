@@ -88,7 +88,7 @@ def test_a_repository_is_planned_replaced_and_its_revisions_open(app, hub, open_
     # Somebody else pushes after this page has looked.
     hub.put("ada/told", {"README.md": b"mine"})
     page.click(".hub .go")
-    said = "somebody else has pushed since you looked"
+    said = "another commit was pushed after the preview"
     expect(page.locator(".hub .publish-note")).to_contain_text(said, ignore_case=True, timeout=60_000)
     assert hub.files("ada/told") == before | {"README.md": b"mine"}
     page.locator(".hub .publish-note button").click()
@@ -133,7 +133,7 @@ def test_without_the_hub_all_else_goes_on(app, hub, open_page):
         page = open_page(app.url)
         to_the_hub(page)
         page.click(".hub .again")
-        expect(page.locator(".hub .gallery-note")).to_contain_text("trouble", timeout=60_000)
+        expect(page.locator(".hub .gallery-note")).to_contain_text("server error", timeout=60_000)
         expect(page.locator(".hub .here tbody tr")).to_have_count(3)
     expect(page.locator(".hub .gallery-words")).to_contain_text("tag", timeout=60_000)  # without a click
     expect(page.locator(".hub .gallery-note")).to_be_empty()
@@ -169,6 +169,6 @@ def test_what_strangers_publish_is_text(app, hub, open_page):
     expect(page.locator(".hub .opened-note")).to_contain_text("not the JSON", timeout=60_000)
     page.fill(".hub .any-repo", HOSTILE[0])
     page.keyboard.press("Enter")
-    expect(page.locator(".hub .opened-note")).to_contain_text("is no repository", timeout=60_000)
+    expect(page.locator(".hub .opened-note")).to_contain_text("is not the name of a repository", timeout=60_000)
     assert page.title() == "Transformer Playground"
     assert page.locator(".hub img, .hub script").count() == 0

@@ -58,10 +58,10 @@ PLACES = {  # where each operation meets it
 FETCHING = ("download", "find")
 # What to do, in the words of the sentence; 404 and 401 depend on what was asked.
 ADVICE = {
-    "401": ("sign in again", "spelling"), "403": ("it must be one that writes there", "this token may not"),
-    "404": ("spelling", "there is nothing on the Hub to"), "409": ("try again",), "412": ("look at what it holds now and try again",),
+    "401": ("sign in again", "spelling"), "403": ("it needs write access there", "this token has no permission to"),
+    "404": ("spelling", "the Hub has no such file"), "409": ("try again",), "412": ("check the repository and try again",),
     "429": ("try again in some minutes",), "500": ("try again later",), "503": ("try again later",), "reset": ("try again",),
-    "hang": ("try again",), "tomorrow": ("asks to wait 24 h", ),
+    "hang": ("try again",), "tomorrow": ("requests a wait of 24 h", ),
 }  # fmt: skip
 CASES = [f"{operation}-{fault}" for operation in PLACES for fault in FAULTS]
 # An errand of its own has each fault once, and each operation at least twice; the others are a matter of patience.
@@ -300,7 +300,7 @@ def test_without_a_network_one_is_told_within_three_seconds(prepared, nowhere):
     seconds, error = timed(Hub("", nowhere).reach)
     assert seconds < 3 + BUSY
     assert error.again
-    assert "cannot be reached: Connection refused; look at the network and try again" in str(error)
+    assert "cannot be reached: Connection refused; check the network and try again" in str(error)
 
 
 @pytest.mark.parametrize("trouble", ["slow", "no name", "unreachable"])
@@ -317,7 +317,7 @@ def test_a_name_or_a_way_that_is_not_found_is_told_within_three_seconds(prepared
     over.set()
     assert REACHED_WITHIN < 3
     assert seconds < 3 + BUSY
-    told = {"slow": "no answer", "no name": "Name or service not known", "unreachable": "No route to host"}
+    told = {"slow": "no response", "no name": "Name or service not known", "unreachable": "No route to host"}
     assert f"cannot be reached: {told[trouble]}" in str(error)
     assert error.again
 
@@ -335,8 +335,8 @@ def test_no_errand_asks_twice_when_nobody_is_there(checkpoint, nowhere, tmp_path
     job = begin(errand, on_say=on_say)
     assert job.over.wait(60)
     assert time.monotonic() - heard[0] < 3 + 2 + BUSY  # and the end of its process
-    assert (job.status, job.again, said) == ("failed", True, ["Reaching the Hub"])
-    assert "look at the network and try again" in job.sentence
+    assert (job.status, job.again, said) == ("failed", True, ["Connecting to the Hub"])
+    assert "check the network and try again" in job.sentence
     assert contents(checkpoint) == before
     assert list(tmp_path.iterdir()) == []
 
@@ -363,7 +363,7 @@ def test_a_server_that_never_answers_is_given_up_after_one_wait(prepared, black_
         told = dict(zip(calls, pool.map(lambda name: timed(calls[name]), calls), strict=True))
     for seconds, error in told.values():
         assert seconds < REACHED_WITHIN + 2 + BUSY
-        assert "did not answer within 2 s" in str(error)
+        assert "no response from the Hub within 2 s" in str(error)
         assert error.again
 
 

@@ -89,7 +89,7 @@ def test_where_a_house_may_come_only_what_is_typed_counts(hub, canary):
 def test_what_is_no_token_is_refused_without_saying_it(canary, typed):
     with pytest.raises(Refused) as refused:
         token_of({"token": typed}, {}, True)
-    assert "copy it once more" in str(refused.value)
+    assert "copy it again" in str(refused.value)
     assert typed[3:] not in str(refused.value)
 
 
@@ -210,12 +210,12 @@ def test_the_owners_token_of_a_space_is_shown_to_nobody_by_no_errand(hub, space)
         subject = told["result"]["subject"]  # of the run that the pull has made
         for kind in ("look", "reproduce", "pull"):
             told = visitor.errand(kind=kind, repo="owner/secret", token=hub.ADA)
-            assert "there is no repository owner/secret that everybody may see" in told["sentence"]
+            assert "there is no repository owner/secret that is public" in told["sentence"]
         kept = visitor.call("hub-keep", subject=subject, do="start", repo="owner/kept", minutes=5, private=True, token=hub.ADA)
         assert "error" in kept
         assert visitor.call("hub-keep", subject=subject)["kept"] is None
         assert visitor.call("hub-cancel", job="none") == {}
-        assert "nothing that can be done" in visitor.errand(kind="token")["error"]
+        assert "is not a Hub job" in visitor.errand(kind="token")["error"]
     assert {request.path.split("/")[2] for request in seen if request.path.startswith("/api/")} == {"models"}
     assert {request.token for request in seen} == {""}
     assert not [request for request in seen if hub.OWNER in request or hub.ADA in request]
@@ -274,7 +274,7 @@ def test_a_token_that_is_typed_wins_and_is_kept_nowhere(hub, local):
     assert told["status"] == "done", told
     with hub.watch() as more:
         refused = visitor.errand(kind="push", repo="cy/typed", subject=REVERSE, token=f"{hub.CY}\n{hub.BEN}")
-        assert "copy it once more" in refused["error"]
+        assert "copy it again" in refused["error"]
         assert "make a new one" in visitor.errand(kind="account", token=hub.UNKNOWN)["sentence"]
     assert {request.token for request in seen if request.host == hub.host} == {hub.CY}
     assert {request.token for request in more} == {hub.UNKNOWN}

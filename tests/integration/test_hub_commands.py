@@ -160,7 +160,7 @@ def test_what_cannot_be_a_name_is_refused_before_a_job_starts(hub, arguments, sa
 
 def test_a_revision_that_is_not_there_is_answered_with_those_that_are(hub, published, tmp_path):
     done = hub.playground("pull", "ada/tiny", "--revision", "v9", "--out", tmp_path / "out", token="")
-    refused(done, 1, "ada/tiny has no revision v9; take ", "main", "or a commit by its hash")
+    refused(done, 1, "ada/tiny has no revision v9; use ", "main", "or the hash of a commit")
 
 
 def test_a_licence_is_named_on_the_command_line(hub, trained):
@@ -183,7 +183,7 @@ def test_push_makes_one_commit_and_prints_the_link(hub, trained, published):
     there = hub.files("ada/tiny")
     assert sorted(there) == sorted(PUBLISHED)
     assert there["model.safetensors"] == (trained / "model.safetensors").read_bytes()
-    assert "Sending model.safetensors" in done.stderr  # what it does meanwhile
+    assert "Uploading model.safetensors" in done.stderr  # what it does meanwhile
 
 
 def test_pushed_again_nothing_is_different(hub, trained, published):
@@ -282,7 +282,7 @@ def test_a_folder_with_something_in_it_stays_as_it_is(hub, tmp_path, name):
 @pytest.mark.parametrize(
     ("repo", "changed", "says"),
     [
-        ("ben/bert", None, "it has no playground.json, so it stays unopened"),
+        ("ben/bert", None, "playground.json is missing"),
         ("ben/manifest", {"playground.json": b'{"format": 1}'}, "schema_version None"),
         ("ben/weights", {"model.safetensors": b"\x00" * 26_140}, "model.safetensors"),
         ("ben/nowhere", {}, "there is no repository ben/nowhere"),
@@ -365,14 +365,14 @@ def test_without_a_token_push_says_what_to_do(hub):
     ("token", "repo", "says"),
     [
         (StandInHub.ADA_READS, "ada/mine", "this token only reads"),
-        (StandInHub.BEN, "ada/theirs", "ben may not publish under ada"),
+        (StandInHub.BEN, "ada/theirs", "ben cannot publish under ada"),
         (StandInHub.EXPIRED, "ada/late", "it may have expired: make a new one"),
     ],
 )
 def test_token_without_write_access_is_rejected_before_packaging(hub, token, repo, says):
     done = hub.playground("push", "checkpoints/reverse", repo, token=token)
     refused(done, 1, says)
-    assert "Putting the model together" not in done.stderr
+    assert "Building the package" not in done.stderr
     assert ("model", repo) not in hub.repos
 
 
@@ -416,7 +416,7 @@ def test_without_a_network_it_says_so_and_ends(hub, tmp_path, arguments):
         address = f"http://127.0.0.1:{taken.getsockname()[1]}"
         started = time.monotonic()
         done = hub.playground(*(argument.format(tmp_path / "out") for argument in arguments), HF_ENDPOINT=address)
-    refused(done, 1, f"the Hub ({address}) cannot be reached: Connection refused; look at the network and try again")
+    refused(done, 1, f"the Hub ({address}) cannot be reached: Connection refused; check the network and try again")
     assert time.monotonic() - started < 60  # the client's own retries would take 23 s beyond a process's start
     assert not list(tmp_path.iterdir())
 
@@ -437,7 +437,7 @@ def test_a_signal_ends_a_push_that_hangs_and_nothing_of_it_is_there(hub, publish
             hanging.send_signal(number)
         stdout, stderr = hanging.communicate(timeout=100)  # comes when the last process that could write there has ended
     assert (hanging.returncode, stdout) == (128 + number, ""), stderr
-    assert stderr.splitlines()[-1].startswith("playground: cancelled; the commit was on its way: look whether it is there")
+    assert stderr.splitlines()[-1].startswith("playground: cancelled; the commit may exist: check the repository")
     assert "Traceback" not in stderr
     assert hub.files("ada/tiny") == before
     assert hub.commits("ada/tiny") == ["Step 30", "initial commit"]

@@ -110,7 +110,7 @@ def test_an_old_revision_is_pulled_as_it_was(hub, checkpoint, published, tmp_pat
     old = hub.put("ada/aged", published)
     hub.put("ada/aged", dict.fromkeys(published))
     hub.put("ada/aged", {"README.md": "# Given up"})
-    assert "no model of the playground" in carry_out(Errand("look", "ada/aged", endpoint=hub.url)).sentence
+    assert "not a model of the playground" in carry_out(Errand("look", "ada/aged", endpoint=hub.url)).sentence
     job = carry_out(Errand("pull", "ada/aged", endpoint=hub.url, revision=old, into=str(tmp_path / "in")))
     assert job.result["commit"] == old
     assert contents(tmp_path / "in") == contents(checkpoint)
@@ -122,8 +122,8 @@ def test_push_modifies_no_local_file_and_leaks_no_token(hub, checkpoint, tmp_pat
     assert contents(checkpoint) == before
     assert hub.repo("ada/told").private
     assert job.result["commit"] == hub.repo("ada/told").head.oid
-    assert said[0] == "Reaching the Hub"
-    assert said[-1] == "Making it one commit"
+    assert said[0] == "Connecting to the Hub"
+    assert said[-1] == "Committing"
     assert job.errand.token == ""
     assert hub.ADA not in repr([job.told(), said, job.errand])
     assert not [name for name, data in hub.files("ada/told").items() if hub.ADA.encode() in data]
@@ -159,7 +159,7 @@ def test_what_others_pushed_since_one_looked_is_not_overwritten(hub, checkpoint,
     theirs = hub.put("ada/watched", {"metrics.jsonl": None}, message="Meanwhile")
     job = carry_out(Errand("push", "ada/watched", hub.ADA, hub.url, checkpoint=str(checkpoint), expected=seen))
     assert (job.status, job.again, job.result) == ("failed", True, None)
-    assert job.sentence == "somebody else has pushed since you looked, and nothing was overwritten; look again"
+    assert job.sentence == "another commit was pushed after the preview, and nothing was overwritten; preview again"
     assert hub.repo("ada/watched").head.oid == theirs
 
 
@@ -199,12 +199,12 @@ def test_a_score_that_is_not_so_is_seen(hub, published):
     ("who", "repo", "told"),
     [
         ("", "ada/digits", "sign in first"),
-        ("ADA_READS", "ada/digits", "this token only reads: make one that may write"),
-        ("CY", "ada/digits", "cy may not publish under ada; put cy before the slash"),
-        ("BEN", "attention/digits", "ben may not publish under attention"),
-        ("EXPIRED", "ada/digits", "make a new one and sign in again"),
-        ("UNKNOWN", "ada/digits", "make a new one and sign in again"),
-        ("ADA", "ada/a--b", "name one as user/name"),
+        ("ADA_READS", "ada/digits", "this token is read-only: create one with write access"),
+        ("CY", "ada/digits", "cy cannot publish under ada; write cy before the slash"),
+        ("BEN", "attention/digits", "ben cannot publish under attention"),
+        ("EXPIRED", "ada/digits", "create a new one and sign in again"),
+        ("UNKNOWN", "ada/digits", "create a new one and sign in again"),
+        ("ADA", "ada/a--b", "write user/name"),
     ],
 )
 def test_who_may_not_publish_is_told_before_anything_is_put_together(hub, checkpoint, published, who, repo, told):
@@ -214,7 +214,7 @@ def test_who_may_not_publish_is_told_before_anything_is_put_together(hub, checkp
     assert (job.status, job.result) == ("failed", None)
     assert told in job.sentence
     assert not token or token not in job.sentence
-    assert set(said) <= {"Reaching the Hub"}
+    assert set(said) <= {"Connecting to the Hub"}
     assert hub.repo("ada/digits").head.oid == head
 
 
@@ -240,8 +240,8 @@ def hostile(hub, published):
     wide = model | {"d_model": 65536, "d_ff": 65536, "n_heads": 1}
     many = [json.loads(line) for line in published["metrics.jsonl"].splitlines()]
     return {
-        "no-manifest": ({"playground.json": None}, "it has no playground.json, so it stays unopened"),
-        "no-weights": ({"model.safetensors": None, "pytorch_model.bin": PICKLE}, "it has no model.safetensors, so it stays unopened"),
+        "no-manifest": ({"playground.json": None}, "playground.json is missing"),
+        "no-weights": ({"model.safetensors": None, "pytorch_model.bin": PICKLE}, "model.safetensors is missing"),
         "long-manifest": ({"playground.json": b" " * 1_000_001}, "playground.json of cy/long-manifest has 1,000,001 bytes"),
         "garbage": ({"playground.json": b"\x00garbage"}, "playground.json is not the JSON of a checkpoint"),
         "deep": ({"playground.json": b"[" * 200_000}, "nested too deep"),
@@ -258,7 +258,7 @@ def hostile(hub, published):
         "cut-state": ({"training.safetensors": published["training.safetensors"][:-4]}, "cut off"),
         "metrics": ({"metrics.jsonl": b'{"step": 1, "loss": NaN}\n'}, "metrics.jsonl, line 1"),
         "too-few-metrics": ({"metrics.jsonl": json.dumps(many[0]).encode()}, "does not hold a line for each step"),
-        "too-large": ({"training.safetensors": bytes(3_000_000)}, "has 3 MB, more than the 2 MB that are fetched here"),
+        "too-large": ({"training.safetensors": bytes(3_000_000)}, "has 3 MB; at most 2 MB are accepted here"),
     }
 
 
@@ -379,7 +379,7 @@ def test_an_errand_whose_process_is_killed_says_so(hub, published, tmp_path):
         job.child.process.kill()
         assert job.over.wait(60)
     assert (job.status, job.again) == ("failed", True)
-    assert "it ended before it was done (exit code -9), while: Fetching model.safetensors" in job.sentence
+    assert "the job ended early (exit code -9) during: Downloading model.safetensors" in job.sentence
     assert not (tmp_path / "in").exists()
 
 
@@ -388,7 +388,7 @@ def test_an_errand_that_says_nothing_for_too_long_is_ended(hub, monkeypatch):
     with hub.fault(hub.WHOAMI, "silent"):
         job = Jobs(None).start(Errand("account", token=hub.ADA, endpoint=hub.url), "ada")
         assert job.over.wait(60)
-    assert "nothing was heard for 3 s" in job.sentence
+    assert "the job sent no message for 3 s" in job.sentence
     assert job.again
 
 
@@ -404,7 +404,7 @@ def test_owners_find_their_own_errands_only(hub):
         assert jobs.find(wanted, owner) is None
     for job in (adas, bens):
         assert job.over.wait(60)
-        assert "there is no repository ada/nothing that this token may see" in job.sentence
+        assert "there is no repository ada/nothing that this token can read" in job.sentence
 
 
 def test_nobodys_gallery_is_everybodys_and_a_visitors_own_is_not(hub):
@@ -452,7 +452,7 @@ def test_one_address_holds_at_most_half_of_the_hub_jobs(monkeypatch, client_addr
     client_address.set("192.0.2.1")
     for number in range(ERRANDS_AT_ONCE // 2):
         jobs.start(Errand(kind, token=token), f"invented {number}", anew=True)
-    with pytest.raises(Busy, match="errands to the Hub from your address are still under way, as many as may be; try again"):
+    with pytest.raises(Busy, match="Hub jobs from your address are still running, which is the limit; try again"):
         jobs.start(Errand(kind, token=token), "invented too", anew=True)
     client_address.set("192.0.2.2")
     assert jobs.start(Errand(kind, token=token), "ada", anew=True)
@@ -532,7 +532,7 @@ def test_a_run_is_published_as_it_goes_on_and_once_more_at_its_end(hub, registry
     with hub.fault(hub.COMMIT, 403, times=1) as fault:
         wait_for(lambda: fault.hits, 60, "a push that is refused")
         wait_for(lambda: (jobs.kept(run) or {}).get("trouble"), 60, "the trouble to be told")
-    assert "this token may not" in jobs.kept(run)["trouble"]
+    assert "this token has no permission to" in jobs.kept(run)["trouble"]
     wait_for(lambda: pushed(second), 60, "the second push")
     assert hub.files("ada/going-on") == {}  # main waits for the end
     card = hub.files("ada/going-on", BRANCH)["README.md"].decode()
@@ -571,7 +571,7 @@ def test_permanent_push_failure_is_reported_until_dismissed(hub, registry, monke
     before = fault.hits
     jobs._push_again(jobs._kept[run.id])
     told = jobs.kept(run)
-    assert "this token may not" in told["trouble"]
+    assert "this token has no permission to" in told["trouble"]
     assert (told["in"], told["now"], fault.hits) == (0, False, before)
     assert jobs._kept[run.id].token == ""
     jobs.stop_pushing(run)
@@ -585,7 +585,7 @@ def ended_for_good(registry, monkeypatch, hub):
     wait_for(lambda: run.step > 0, 60, "the first points")
     registry.control(run, "stop")
     wait_for_status(run, "stopped")
-    kept = jobs_module.Kept(run, "ada", "ada/refused", True, 5, "", last=True, trouble="this token may not", over=True)
+    kept = jobs_module.Kept(run, "ada", "ada/refused", True, 5, "", last=True, trouble="this token has no permission to", over=True)
     jobs._kept[run.id] = kept
     return jobs, run
 
@@ -627,7 +627,7 @@ def test_a_cancelled_push_says_that_a_branch_may_have_been_made(hub, checkpoint,
         wait_for(lambda: silent.hits or job.over.is_set(), 60, "the branch")
         cancel(job)
         assert job.over.wait(60)
-    assert "a repository or a branch that was not there may have been made" in job.sentence
+    assert "a new repository or branch may exist" in job.sentence
 
 
 IMPORTED = """

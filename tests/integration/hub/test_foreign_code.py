@@ -88,7 +88,7 @@ def repositories(own, gpt2, canary, folder):
     return {
         "pickle-only": (
             without | {"pytorch_model.bin": pickled, "training.pt": pickled, "config.json": gpt2["config.json"]},
-            "it has no model.safetensors, so it stays unopened",
+            "model.safetensors is missing",
             "has no weights in the safetensors format",
         ),
         "pickle-in-disguise": (
@@ -99,7 +99,7 @@ def repositories(own, gpt2, canary, folder):
         "pickle-as-header": (own | gpt2 | {"model.safetensors": header}, "has an invalid header", "is not a complete safetensors file"),
         "auto-map": (
             gpt2 | mapped | {"config.json": changed(gpt2["config.json"], auto_map=AUTO_MAP, model_type="mine")},
-            "it has no playground.json, so it stays unopened",
+            "playground.json is missing",
             "needs its own code, which is not run here",
         ),
         "auto-map-of-a-known-kind": (

@@ -239,7 +239,7 @@ def test_a_broken_package_leaves_no_checkpoint(copied, tmp_path, harm):
 
 def test_a_checkpoint_is_never_written_over(copied, tmp_path):
     mine = shutil.copytree(ROOT / "checkpoints/copy", tmp_path / "mine")
-    with pytest.raises(FileExistsError, match="is there already"):
+    with pytest.raises(FileExistsError, match="already exists"):
         to_checkpoint(copied, mine)
     assert contents(mine) == contents(ROOT / "checkpoints/copy")
 

@@ -115,10 +115,10 @@ def test_redeployment_removes_stale_files_and_keeps_user_files(hub, deployed, tm
 @pytest.mark.parametrize(
     ("space", "token", "says"),
     [
-        ("ada/other", StandInHub.ADA, "holds something else"),
+        ("ada/other", StandInHub.ADA, "has other content"),
         ("ada/mine", StandInHub.ADA_READS, "this token only reads"),
-        ("ada/theirs", StandInHub.BEN, "ben may not publish under ada"),
-        ("ada", StandInHub.ADA, "name one as user/name"),
+        ("ada/theirs", StandInHub.BEN, "ben cannot publish under ada"),
+        ("ada", StandInHub.ADA, "write user/name"),
     ],
 )
 def test_what_cannot_be_deployed_is_refused_in_one_sentence(hub, tmp_path, space, token, says):
