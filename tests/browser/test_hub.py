@@ -76,13 +76,13 @@ def test_a_repository_is_planned_replaced_and_its_revisions_open(app, hub, open_
     chosen(page, "copy")
     publish(page, "ada/told", hub.ADA)
     page.click(".hub .look-first")
-    expect(page.locator(".hub .what")).to_contain_text("holds exactly this already", timeout=60_000)
+    expect(page.locator(".hub .what")).to_contain_text("already has this checkpoint", timeout=60_000)
     expect(page.locator(".hub .go")).to_be_hidden()
     chosen(page, "reverse-one-head")
     expect(page.locator(".hub .plan")).to_be_hidden()  # it was about another model
     page.fill(".hub .repo", "ada/told")
     page.click(".hub .look-first")
-    expect(page.locator(".hub .what")).to_contain_text("is there already", timeout=60_000)
+    expect(page.locator(".hub .what")).to_contain_text("already exists", timeout=60_000)
     expect(page.locator(".hub .files-summary")).to_contain_text("changed")
     before = hub.files("ada/told")
     # Somebody else pushes after this page has looked.
