@@ -1,7 +1,7 @@
-"""Bounds on connections: how many there are, and how long their headers may take.
+"""Limits on connections: their number, and the time for their headers.
 
-uvicorn waits for headers without end, and asyncio writes a traceback for each connection that finds no
-free file descriptor. So idle connections could shut out everyone and fill the disk with the log.
+uvicorn has no timeout for headers, and asyncio logs a traceback for each connection without a free
+file descriptor. Without limits, idle connections could block all users and fill the disk with logs.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ except ImportError:  # Windows
 
 log = logging.getLogger(__name__)
 
-HEADER_SECONDS = 20.0  # until the headers of a request have to be complete
+HEADER_SECONDS = 20.0  # timeout for the headers of a request
 MAX_HEADER_BYTES = 64_000
 MAX_CONNECTIONS = 4000
-WRITE_SECONDS = 30.0  # for which a client may read nothing of a response
-RESERVED = 0.5  # of the file descriptors, for files, pipes and processes
+WRITE_SECONDS = 30.0  # timeout of a client that reads nothing of a response
+RESERVED = 0.5  # fraction of file descriptors for files, pipes and processes
 
 
 def raise_descriptor_limit() -> int:
-    """Raise the soft limit of file descriptors to the hard one; returns the limit in force."""
+    """Raise the soft limit of file descriptors to the hard one, and return the limit."""
     if resource is None:
         return 512
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -49,17 +49,17 @@ def raise_descriptor_limit() -> int:
 
 
 def max_connections(descriptors: int) -> int:
-    """Return how many connections fit into so many file descriptors."""
+    """Return the maximum number of connections for a number of file descriptors."""
     with suppress(OSError):
         descriptors -= len(os.listdir("/proc/self/fd"))
     return max(8, min(MAX_CONNECTIONS, int(descriptors * (1 - RESERVED))))
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP protocol with deadlines and a bound on open connections.
+    """uvicorn's HTTP protocol with timeouts and a limit on open connections.
 
-    At the bound, a new connection closes one that serves no request: the one that has been idle
-    longest, of the address that holds most. One address may hold half of all connections.
+    At the limit, a new connection closes an idle one: of the address with the most connections, the
+    one that is idle for the longest time. One address may hold half of all connections.
     """
 
     bound = MAX_CONNECTIONS
@@ -70,8 +70,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self.idle_since = time.monotonic()
         self.header_timer: TimerHandle | None = None
         self.write_timer: TimerHandle | None = None
-        self.overhead_bytes = 0  # since the last that were part of a body
-        # A connection that becomes a websocket leaves this protocol without connection_lost.
+        self.overhead_bytes = 0  # received since the last byte of a body
+        # A connection that becomes a WebSocket leaves this protocol without connection_lost.
         self.ws_protocol_class = None
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
@@ -90,8 +90,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self.stop_header_timer()
         self.stop_write_timer()
         super().connection_lost(exc)
-        # A process that ZeroGPU forks from this one holds a copy of the socket: closing only this
-        # end would leave the connection open, and the client's next request without an answer.
+        # A process that ZeroGPU forks from this one has a copy of the socket. Without the shutdown,
+        # the connection would stay open, and the next request of the client without a response.
         with suppress(OSError):
             self.transport.get_extra_info("socket").shutdown(SHUT_RDWR)
 
@@ -100,7 +100,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self.await_headers()
         self.overhead_bytes += len(data)
         super().data_received(data)
-        if self.overhead_bytes > MAX_HEADER_BYTES:  # of this request, the next one, or a trailer
+        if self.overhead_bytes > MAX_HEADER_BYTES:  # of headers or a trailer
             self.transport.abort()
 
     def on_headers_complete(self) -> None:
@@ -117,18 +117,18 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Say nothing in the log; a request to upgrade is answered as any other."""
+        """Log nothing; a request to upgrade gets a normal response."""
 
     def on_response_complete(self) -> None:
         self.idle_since = time.monotonic()
         super().on_response_complete()
 
     def is_idle(self) -> bool:
-        """Whether no request is being served on this connection."""
+        """Return whether the connection serves no request."""
         return self.cycle is None or self.cycle.response_complete
 
     def await_headers(self) -> None:
-        """Close the connection unless headers are complete in time."""
+        """Start the timer that closes the connection unless the headers are complete."""
         self.header_timer = self.loop.call_later(HEADER_SECONDS, self.transport.abort)
 
     def stop_header_timer(self) -> None:
@@ -152,12 +152,12 @@ class BoundedProtocol(HttpToolsProtocol):
 
     @property
     def host(self) -> str:
-        """The address of the peer, as the limits count it."""
+        """The network of the peer, as used by the limits."""
         return network_of(self.client[0]) if self.client else ""
 
 
 def close_idle(connections: Collection[BoundedProtocol]) -> bool:
-    """Close one idle connection of these. Returns whether there was one."""
+    """Close one idle connection of these; return whether there was one."""
     idle = [each for each in connections if each.is_idle() and not each.transport.is_closing()]
     if not idle:
         return False
@@ -169,7 +169,7 @@ def close_idle(connections: Collection[BoundedProtocol]) -> bool:
 
 
 def bound_connections() -> None:
-    """Make the web server use the bounded protocol and the app's log format."""
+    """Configure uvicorn with the bounded protocol and the log format of the app."""
     BoundedProtocol.bound = max_connections(raise_descriptor_limit())
     uvicorn.config.HTTP_PROTOCOLS["auto"] = f"{__name__}:BoundedProtocol"
     uvicorn.config.LOGGING_CONFIG["formatters"]["default"] = {"()": SafeFormatter, "fmt": FORMAT}

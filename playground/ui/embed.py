@@ -1,7 +1,7 @@
-"""One view of the page in a frame of another site, as for a course: `?embed=learning` and the others of VIEWS.
+"""Embed one view of the page in a frame of another site, such as a course: `?embed=learning`.
 
-A page of another site may frame these views and nothing else of the playground: whoever frames the whole page could lead a visitor's
-clicks. An embedded view knows no owner, so it can look and ask, and neither start nor steer nor delete.
+Other sites may frame only the VIEWS, because a frame with the whole page allows clickjacking. An
+embedded view has no owner key. It can show and run a model, but not start, change or delete runs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 VIEWS = ("learning", "attention", "try", "samples", "inspect")
 STYLE = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
-# Before anything is drawn, so that nothing of the whole page flashes up.
+# The script runs before the first paint, so that the rest of the page never appears.
 HEAD = f"""<script>
 {{ const asked = new URLSearchParams(location.search).get("embed");
   if ({json.dumps(VIEWS)}.includes(asked)) document.documentElement.dataset.embed = asked; }}
@@ -23,5 +23,5 @@ HEAD = f"""<script>
 
 
 def is_embedded(query: Mapping[str, Any]) -> bool:
-    """Whether a page with this query is one embedded view."""
+    """Return whether a page with this query is an embedded view."""
     return query.get("embed") in VIEWS

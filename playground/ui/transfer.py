@@ -1,9 +1,10 @@
-"""Checkpoints on their way to a visitor's disk and back, as one zip file each.
+"""Download and upload checkpoints, as one zip file each.
 
-    GET  playground/checkpoint/TICKET   a ticket is given to the owner only, works once, and for a minute
-    POST playground/checkpoint          the body is the zip file; X-Owner says whose run it becomes, X-Name what it is called
+    GET  playground/checkpoint/TICKET   the ticket of the owner is valid once and for a minute
+    POST playground/checkpoint          the body is the zip file, X-Owner the owner key of the new
+                                        run, and X-Name its name
 
-Gradio's own uploads stay closed (hosts.py): they know neither owner nor size.
+The upload route of Gradio stays closed (hosts.py), because it checks neither owner nor size.
 """
 
 from __future__ import annotations
@@ -42,30 +43,29 @@ from .transfer_slots import Transfer, TransferSlots
 from .visit import OWNER
 
 PATH = "/playground/checkpoint"
-LARGEST_UPLOAD = env_bytes("UPLOAD_MB")  # bytes, packed
-UNPACKED = 3  # times as large it may be unpacked
+LARGEST_UPLOAD = env_bytes("UPLOAD_MB")  # bytes of the zip file
+UNPACKED = 3  # maximum ratio of the unpacked size to LARGEST_UPLOAD
 CHECKED_WITHIN = 60  # seconds
 RECEIVED_AT_ONCE, GIVEN_AT_ONCE = 2, 16
 RECEIVED_WITHIN, SENT_WITHIN = 300, 600  # seconds
-LARGEST_DIRECTORY = 10_000  # bytes of a zip file's list of files
+LARGEST_DIRECTORY = 10_000  # bytes of the central directory of a zip file
 
 
 def routes(registry: Registry) -> list[Route]:
-    """The two ways, to be put before Gradio's own."""
+    """Return the routes for downloads and uploads; they precede those of Gradio."""
 
     uploads = TransferSlots(
         RECEIVED_AT_ONCE,
         RECEIVED_WITHIN,
-        "others are sending checkpoints just now; try again in a moment",
+        "other uploads are in progress; try again in a moment",
     )
     downloads = TransferSlots(
         GIVEN_AT_ONCE,
         SENT_WITHIN,
-        "Others are downloading just now: press Download again in a moment.",
+        "Other downloads are in progress: press Download again in a moment.",
     )
-    workers = ThreadPoolExecutor(
-        RECEIVED_AT_ONCE + 1, "transfer"
-    )  # so that Pause never waits behind a zip file
+    # Own threads, so that other requests never wait for a zip file.
+    workers = ThreadPoolExecutor(RECEIVED_AT_ONCE + 1, "transfer")
 
     async def on_its_own(work: Callable[..., Any], *arguments: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(workers, work, *arguments)
@@ -74,10 +74,11 @@ def routes(registry: Registry) -> list[Route]:
         found = registry.tickets.redeem(request.path_params["ticket"])
         if found is None:
             return PlainTextResponse(
-                "This link has been used or is too old: press Download again.", status_code=404
+                "This link was used before or has expired: press Download again.", status_code=404
             )
         folder, run = found
-        name = f"{re.sub(r'[^A-Za-z0-9]+', '-', run.name).strip('-') or 'run'}-step-{int(folder.name[:7])}.zip"
+        title = re.sub(r"[^A-Za-z0-9]+", "-", run.name).strip("-") or "run"
+        name = f"{title}-step-{int(folder.name[:7])}.zip"
         return Download(
             downloads, client_of(request), lambda: on_its_own(pack_checkpoint, folder, run), name
         )
@@ -87,7 +88,7 @@ def routes(registry: Registry) -> list[Route]:
         name = " ".join(unquote(request.headers.get("x-name", ""))[:LONGEST_NAME].split())
         if not OWNER.fullmatch(owner):
             return JSONResponse(
-                {"error": "this upload does not say whose it is; reload the page and try again"},
+                {"error": "the upload has no valid owner key; reload the page and try again"},
                 status_code=400,
             )
         try:
@@ -98,7 +99,7 @@ def routes(registry: Registry) -> list[Route]:
         except TimeoutError:
             reason = (
                 transfer.reason
-                or f"it did not arrive within {RECEIVED_WITHIN} s; try a quicker line"
+                or f"the upload took longer than {RECEIVED_WITHIN} s; use a faster connection"
             )
             return JSONResponse({"error": reason}, status_code=408)
 
@@ -123,7 +124,7 @@ def routes(registry: Registry) -> list[Route]:
                 await on_its_own(shutil.rmtree, folder, True)
         except zipfile.BadZipFile:
             return JSONResponse(
-                {"error": "it is no zip file; send one as Download gives it"}, status_code=400
+                {"error": "it is not a zip file; upload one that Download created"}, status_code=400
             )
         except (CheckpointError, SettingError, Refused) as error:
             return JSONResponse(
@@ -135,7 +136,7 @@ def routes(registry: Registry) -> list[Route]:
                 raise
             registry.checker.close()
             return JSONResponse(
-                {"error": f"it could not be checked within {CHECKED_WITHIN} s; try again"},
+                {"error": f"its validation took longer than {CHECKED_WITHIN} s; try again"},
                 status_code=503,
             )
         except OSError as error:
@@ -149,7 +150,10 @@ def routes(registry: Registry) -> list[Route]:
 
 
 class Download(Response):
-    """Packs a checkpoint into a zip file, sends it, and removes it, within a slot for downloads."""
+    """A response that packs a checkpoint into a zip file, sends it and removes it.
+
+    It holds a slot for downloads.
+    """
 
     def __init__(
         self, slots: TransferSlots, address: str, pack: Callable[[], Awaitable[Path]], filename: str
@@ -175,11 +179,11 @@ class Download(Response):
         except Refused as error:
             await PlainTextResponse(str(error), status_code=503)(scope, receive, send)
         except TimeoutError:
-            pass  # the connection ends in the middle, which the browser reports
+            pass  # the connection ends early, and the browser reports a failed download
         except (OSError, CheckpointError) as error:
             if packed is not None:
                 raise
-            message = f"The checkpoint could not be packed, it may be gone by now: {error}."
+            message = f"The checkpoint could not be packed, it may be deleted: {error}."
             await PlainTextResponse(message, status_code=404)(scope, receive, send)
         finally:
             if packed is not None:
@@ -187,7 +191,7 @@ class Download(Response):
 
 
 def pack_checkpoint(folder: Path, run: Run) -> Path:
-    """A checkpoint and the metrics until its step in one temporary file, which the caller removes."""
+    """Pack a checkpoint with its metrics into a temporary file, which the caller removes."""
     with (
         tempfile.NamedTemporaryFile(suffix=".zip", delete=False) as packed,
         tempfile.TemporaryDirectory() as scratch,
@@ -204,10 +208,10 @@ def pack_checkpoint(folder: Path, run: Run) -> Path:
 
 
 async def receive(request: Request, path: Path, transfer: Transfer | None = None) -> None:
-    """Write a request's body to a file, and count it as part of a transfer.
+    """Write the body of a request to a file, and count its bytes for the transfer.
 
     Raises:
-        Refused: when it is larger than allowed.
+        Refused: if the body is larger than LARGEST_UPLOAD.
     """
     received = 0
     with open(path, "wb") as file:
@@ -217,38 +221,41 @@ async def receive(request: Request, path: Path, transfer: Transfer | None = None
                 transfer.count(len(chunk))
             if received > LARGEST_UPLOAD:
                 raise Refused(
-                    f"the file has more than {LARGEST_UPLOAD // 1_000_000} MB, which is as much as is taken"
+                    f"the file is too large; at most {LARGEST_UPLOAD // 1_000_000} MB are accepted"
                 )
             file.write(chunk)
 
 
 def check_directory(packed: Path) -> None:
-    """Look at a zip file's end before anything reads its list of files, which may have a million lines.
+    """Validate the end record of a zip file before its central directory is read.
+
+    The central directory of a hostile file may have a million entries.
 
     Raises:
-        zipfile.BadZipFile: for what is no zip file.
-        Refused: for one with more than a checkpoint can have.
+        zipfile.BadZipFile: if it is not a zip file.
+        Refused: if the directory is larger than that of a checkpoint.
     """
     with open(packed, "rb") as file:
         file.seek(max(0, packed.stat().st_size - 42))
         data = file.read()
     if len(data) < 22 or data[-22:-18] != b"PK\5\6":
-        raise zipfile.BadZipFile("no end of a zip file without a comment")
+        raise zipfile.BadZipFile("the end record is missing, or has a comment")
     size, offset = struct.unpack("<LL", data[-10:-2])
     if offset + size + 22 > packed.stat().st_size:
-        raise zipfile.BadZipFile("its list of files would begin before the file does")
+        raise zipfile.BadZipFile("the central directory is outside of the file")
     if size > LARGEST_DIRECTORY or b"PK\6\7" in data[:-22]:
         raise Refused(
-            f"the zip holds too much; a checkpoint has {', '.join(FILES)}, as Download gives them"
+            f"the zip file has too many entries; upload one that Download created, with "
+            f"{', '.join(FILES)}"
         )
 
 
 def unpack(packed: Path, folder: Path) -> None:
-    """Take a checkpoint's files, and nothing else, out of a zip file that may be hostile.
+    """Extract the files of a checkpoint from an untrusted zip file.
 
     Raises:
-        Refused: for files that do not belong into a checkpoint, or too much in them.
-        zipfile.BadZipFile: for what is no zip file.
+        Refused: if it has another file, lacks a file, or is too large.
+        zipfile.BadZipFile: if it is not a zip file.
     """
     folder.mkdir()
     left = UNPACKED * LARGEST_UPLOAD
@@ -260,18 +267,21 @@ def unpack(packed: Path, folder: Path) -> None:
         if odd is not None or len(set(names)) != len(names):
             what = f"the file {odd[:60]!r}" if odd is not None else "a file twice"
             raise Refused(
-                f"the zip holds {what}; a checkpoint has {', '.join(FILES)}, as Download gives them"
+                f"the zip file contains {what}; upload one that Download created, with "
+                f"{', '.join(FILES)}"
             )
         if missing := set(FILES[:2]) - set(names):
             raise Refused(
-                f"the zip lacks {sorted(missing)[0]}; a checkpoint has {', '.join(FILES)}, as Download gives them"
+                f"the zip file lacks {sorted(missing)[0]}; upload one that Download created, with "
+                f"{', '.join(FILES)}"
             )
         if any(
             member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
             for member in members
         ):
             raise Refused(
-                "the zip is packed in an unusual way; pack it anew as usual zip files are"
+                "the zip file has an unsupported compression; pack it with deflate or without "
+                "compression"
             )
         for member, name in zip(members, names, strict=True):
             try:
@@ -281,7 +291,7 @@ def unpack(packed: Path, folder: Path) -> None:
                         if left < 0:
                             most = UNPACKED * LARGEST_UPLOAD // 1_000_000
                             raise Refused(
-                                f"unpacked it has more than {most} MB, which is as much as is taken"
+                                f"the unpacked files are too large; at most {most} MB are accepted"
                             )
                         target.write(chunk)
             except Refused:
@@ -295,5 +305,5 @@ def unpack(packed: Path, folder: Path) -> None:
                 zlib.error,
             ) as error:
                 raise Refused(
-                    f"{name} cannot be unpacked ({error}); pack it anew, without a password"
+                    f"{name} cannot be unpacked ({error}); pack it again, without a password"
                 ) from None

@@ -1,4 +1,4 @@
-"""Slots for uploads and downloads, which a slow client has to give up when another one needs it."""
+"""Slots for uploads and downloads; a slow transfer loses its slot when another one needs it."""
 
 from __future__ import annotations
 
@@ -9,44 +9,44 @@ from contextlib import asynccontextmanager
 
 from playground.runs.run import Refused
 
-GRACE_SECONDS = 3.0  # before a transfer counts as slow
+GRACE_SECONDS = 3.0  # before a transfer can count as slow
 MIN_RATE = 20_000  # bytes per second
 
 
 class Transfer:
-    """One upload or download that is under way."""
+    """A running upload or download."""
 
     def __init__(self, address: str, deadline: asyncio.Timeout) -> None:
         self.address, self.deadline = address, deadline
         self.started_at, self.bytes, self.is_complete = time.monotonic(), 0, False
-        self.reason = ""  # why it was ended before its time
+        self.reason = ""  # why it was ended early
 
     def count(self, size: int) -> None:
-        """Note that so many bytes have been transferred."""
+        """Add transferred bytes."""
         self.bytes += size
 
     def complete(self) -> None:
-        """Note that all bytes have arrived: it has no deadline any more, and gives way to none."""
+        """Mark all bytes as received: the transfer has no deadline and keeps its slot."""
         self.is_complete = True
         self.deadline.reschedule(None)
 
     def rate(self) -> float:
-        """Return bytes per second so far."""
+        """Return the average bytes per second."""
         return self.bytes / max(1e-6, time.monotonic() - self.started_at)
 
     def is_slow(self) -> bool:
-        """Whether it has to give way to another transfer."""
+        """Return whether another transfer may take its slot."""
         is_settled = time.monotonic() - self.started_at >= GRACE_SECONDS
         return is_settled and not self.is_complete and self.rate() < MIN_RATE
 
 
 class TransferSlots:
-    """A number of slots, of which one address may hold half.
+    """A fixed number of slots, of which one address may hold half.
 
     Args:
-        slots: transfers at a time.
-        seconds: the longest that one may take.
-        busy: the message of a refusal.
+        slots: the number of transfers at a time.
+        seconds: the maximum duration of a transfer.
+        busy: the error message if no slot is free.
     """
 
     def __init__(self, slots: int, seconds: float, busy: str) -> None:
@@ -55,11 +55,11 @@ class TransferSlots:
 
     @asynccontextmanager
     async def hold(self, address: str) -> AsyncIterator[Transfer]:
-        """Hold a slot. The body runs under a deadline, which comes at once when it gives way.
+        """Hold a slot; the body runs under a deadline, which expires at once if it loses the slot.
 
         Raises:
-            Refused: when no slot is free and no transfer is slow.
-            TimeoutError: when the time is over, or the transfer has given way.
+            Refused: if no slot is free and no transfer is slow.
+            TimeoutError: if the deadline expires.
         """
         own = [each for each in self._transfers if each.address == address]
         if len(own) >= max(1, self.slots // 2):
@@ -83,11 +83,11 @@ class TransferSlots:
             transfer.deadline.reschedule(0)
 
     def _evict(self, transfers: list[Transfer]) -> None:
-        """End the slowest of these transfers. Raises Refused if none is slow."""
+        """End the slowest of these transfers; raise Refused if none is slow."""
         slow = [each for each in transfers if each.is_slow()]
         if not slow:
             raise Refused(self.busy)
         self.end(
             min(slow, key=Transfer.rate),
-            "it was too slow while another transfer was waiting; try again",
+            "the transfer was too slow while another one was waiting; try again",
         )

@@ -1,14 +1,14 @@
-"""What a browser remembers of its visits: whose runs it may see. It is the browser's, so it is read with care.
+"""The owner key that a browser stores, which gives access to its runs. It is untrusted input.
 
-The page keeps the owner's key in its local storage. A browser may deny that to a page in a frame of
-another site, as a Space is. Then a cookie keeps the key:
+The page stores the key in local storage. A browser may deny local storage to a page in a frame of
+another site, such as a Space. Then a cookie stores the key:
 
-- HttpOnly, so no script reads it, neither the page's own nor one of the site around the frame;
-- Partitioned, so it exists only in frames of the site on which it was set;
-- read only when a page loads, and only for a request that a page of this server sends: a frame
-  of another Space shares the partition, and its requests carry the cookie, too.
+- it is HttpOnly, so no script can read it, neither of the page nor of the surrounding site;
+- it is Partitioned, so it exists only in frames of the site on which it was set;
+- it is read only when a page loads, and only from a request of a page of this server, because a
+  frame of another Space shares the partition, and its requests contain the cookie, too.
 
-The key is in no address, so it is in no Referer and in no access log.
+No URL contains the key, so neither a Referer nor an access log contains it.
 """
 
 from __future__ import annotations
@@ -27,22 +27,25 @@ from starlette.requests import Request
 from .origin import is_own_origin
 
 OWNER = re.compile(r"[A-Za-z0-9_-]{32}")
-COOKIE = "__Host-playground-owner"  # the prefix: no other host of the domain can set it
+COOKIE = "__Host-playground-owner"  # with this prefix no other host of the domain can set it
 COOKIE_SECONDS = 180 * 86400
 
 
 def visited(owner: str) -> str:
+    """Return the value that a browser stores for an owner."""
     return json.dumps({"owner": owner})
 
 
 def new_owner() -> str:
-    """A secret that nobody can guess; whoever has it owns the runs that were started with it."""
+    """Return a new random owner key, which gives access to the runs started with it."""
     return secrets.token_urlsafe(24)
 
 
 def owner_of_this_machine(root: Path) -> str:
-    """The one owner of everything on a machine that serves nobody else: another browser, or a browser that has forgotten, still
-    finds every run."""
+    """Return the single owner key of a local instance; empty if it cannot be stored.
+
+    Every browser gets the same key, so each has access to every run.
+    """
     path = root / "runs" / ".owner"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -60,23 +63,26 @@ def owner_of_this_machine(root: Path) -> str:
 
 
 def known(visit_value: Any) -> str:
-    """The owner out of a browser's memory; empty where there is nothing sensible."""
+    """Return the owner key in the value that a browser stores; empty if it is not valid."""
     try:
         owner = json.loads(visit_value)["owner"]
         if OWNER.fullmatch(owner):
             return owner
     except (TypeError, ValueError, KeyError, RecursionError):
-        pass  # a first visit, or a memory of something else
+        pass  # a first visit, or an invalid value
     return ""
 
 
 def cookie_of(owner: str) -> str:
-    """Return the Set-Cookie header that keeps an owner's key."""
-    return f"{COOKIE}={owner}; Max-Age={COOKIE_SECONDS}; Path=/; Secure; HttpOnly; SameSite=None; Partitioned"
+    """Return the Set-Cookie header that stores an owner key."""
+    return (
+        f"{COOKIE}={owner}; Max-Age={COOKIE_SECONDS}; Path=/; Secure; HttpOnly; SameSite=None; "
+        "Partitioned"
+    )
 
 
 def owner_of_cookie(request: Request) -> str:
-    """Return the owner's key in a request's cookie; empty where a page of another site sent the request."""
+    """Return the owner key in the cookie of a request; empty for a page of another site."""
     if not request.headers.get("origin") or not is_own_origin(request.headers):
         return ""
     owner = request.cookies.get(COOKIE, "")
@@ -86,16 +92,16 @@ def owner_of_cookie(request: Request) -> str:
 def visit_answerers(
     local_owner: str,
 ) -> dict[str, Callable[[object, Request], Awaitable[dict[str, Any]]]]:
-    """What a page asks whose browser denies it local storage.
+    """Return the request handlers for a page without local storage.
 
     Args:
-        local_owner: the owner of a server that has only one; such a page needs no cookie.
+        local_owner: the owner key of a local instance, which needs no cookie.
     """
 
     async def keep(what: object, request: Request) -> dict[str, Any]:
         owner = what.get("owner") if isinstance(what, dict) else None
         if not isinstance(owner, str) or not OWNER.fullmatch(owner):
-            return {"error": "this page does not say whose it is; reload it and try again"}
+            return {"error": "the request has no valid owner key; reload the page and try again"}
         if not local_owner and request.headers.get("origin"):
             request.state.response_headers = {
                 "set-cookie": cookie_of(owner),

@@ -466,7 +466,7 @@ def test_checkpoints_are_kept_listed_fetched_sent_and_deleted(app, open_page, tm
     count = page.locator(".runs tbody tr").count()
     (tmp_path / "odd.zip").write_bytes(b"PK no zip")
     page.set_input_files(".file", tmp_path / "odd.zip")
-    expect(page.locator(".runs-note")).to_contain_text("odd.zip was not taken: it is no zip file")
+    expect(page.locator(".runs-note")).to_contain_text("odd.zip was not taken: it is not a zip file")
     assert page.locator(".runs tbody tr").count() == count
 
 

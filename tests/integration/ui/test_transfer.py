@@ -89,10 +89,10 @@ def test_weights_alone_are_taken_too(app, files):
 
 
 HOSTILE = {
-    "no zip": (lambda files: b"hello", "it is no zip file"),
-    "empty": (lambda files: zipped({}), "the zip lacks config.json"),
-    "another file": (lambda files: zipped(files, **{"evil.py": b"x"}), "the zip holds the file 'evil.py'"),
-    "a pickle": (lambda files: zipped(files, **{"pytorch_model.bin": b"x"}), "the zip holds the file"),
+    "no zip": (lambda files: b"hello", "it is not a zip file"),
+    "empty": (lambda files: zipped({}), "the zip file lacks config.json"),
+    "another file": (lambda files: zipped(files, **{"evil.py": b"x"}), "the zip file contains the file 'evil.py'"),
+    "a pickle": (lambda files: zipped(files, **{"pytorch_model.bin": b"x"}), "the zip file contains the file"),
     "a file twice": (lambda files: zipped(files, **{"deeper/config.json": files["config.json"]}), "a file twice"),
     "broken config": (lambda files: zipped(files, **{"config.json": b"{"}), "config.json is not the JSON"),
     "huge model": (
@@ -105,8 +105,8 @@ HOSTILE = {
         lambda files: zipped(files, **{"metrics.jsonl": files["metrics.jsonl"].split(b"\n", 1)[1]}),
         "metrics.jsonl does not hold a line for each step",
     ),
-    "a million names": (lambda files: zipped(files, **{f"a{n}/": b"" for n in range(300)}), "the zip holds too much"),
-    "another packing": (lambda files: zipped(files, method=zipfile.ZIP_LZMA), "packed in an unusual way"),
+    "a million names": (lambda files: zipped(files, **{f"a{n}/": b"" for n in range(300)}), "the zip file has too many entries"),
+    "another packing": (lambda files: zipped(files, method=zipfile.ZIP_LZMA), "unsupported compression"),
     "a line too many": (lambda files: zipped(files, **{"metrics.jsonl": files["metrics.jsonl"] * 2}), "a line for each step"),
     "half a line": (lambda files: zipped(files, **{"metrics.jsonl": files["metrics.jsonl"][:-1]}), "a line for each step"),
     "absurd figures": (
@@ -117,7 +117,10 @@ HOSTILE = {
         lambda files: zipped(files, **{"metrics.jsonl": b"".join(b'{"step": %d, "loss": 1}\n' % n for n in range(1, 5))}),
         "these are not the metrics of a step",
     ),
-    "a zip bomb": (lambda files: zipped(files, **{"metrics.jsonl": b"\n" * 200_000_000}), "unpacked it has more than 150 MB"),
+    "a zip bomb": (
+        lambda files: zipped(files, **{"metrics.jsonl": b"\n" * 200_000_000}),
+        "the unpacked files are too large; at most 150 MB are accepted",
+    ),
 }
 
 
@@ -255,8 +258,8 @@ def test_an_upload_that_trickles_holds_its_place_for_a_time_only(tmp_path, monke
     beside, late, after = in_line(scene())
     registry.shutdown()
     assert beside[0] == 503
-    assert (late[0], json.loads(late[1])["error"]) == (408, "it did not arrive within 2 s; try a quicker line")
-    assert (after[0], json.loads(after[1])["error"]) == (400, "it is no zip file; send one as Download gives it")
+    assert (late[0], json.loads(late[1])["error"]) == (408, "the upload took longer than 2 s; use a faster connection")
+    assert (after[0], json.loads(after[1])["error"]) == (400, "it is not a zip file; upload one that Download created")
     assert list((tmp_path / "runs").glob(".*.tmp")) == []
 
 
@@ -271,7 +274,7 @@ def test_a_check_that_hangs_is_ended_so_that_the_next_upload_is_checked(tmp_path
 
     status, text = in_line(told(Starlette(routes=routes(registry)), "POST", PATH, all_of_it))
     registry.shutdown()
-    assert (status, json.loads(text)["error"]) == (503, "it could not be checked within 0.5 s; try again")
+    assert (status, json.loads(text)["error"]) == (503, "its validation took longer than 0.5 s; try again")
     assert closed[:1] == ["ended"]
 
 
@@ -312,7 +315,7 @@ def test_downloads_that_nobody_reads_hold_their_places_for_a_time_only(tmp_path,
     packed, refused, left, after = in_line(scene())
     registry.shutdown()
     assert (packed, left, list(temporary.iterdir())) == (2, [], [])
-    assert refused == (503, b"Others are downloading just now: press Download again in a moment.")
+    assert refused == (503, b"Other downloads are in progress: press Download again in a moment.")
     assert after[0] == 200
     assert set(zipfile.ZipFile(io.BytesIO(after[1])).namelist()) == set(FILES)
 
@@ -398,7 +401,7 @@ def test_two_uploads_that_dribble_do_not_keep_others_from_uploading(tmp_path, mo
 
     other, ended = in_line(scene())
     registry.shutdown()
-    assert (other[0], json.loads(other[1])["error"]) == (400, "it is no zip file; send one as Download gives it")
+    assert (other[0], json.loads(other[1])["error"]) == (400, "it is not a zip file; upload one that Download created")
     assert [(status, "too slow" in json.loads(text)["error"]) for status, text in ended] == [(408, True)]
 
 
@@ -412,4 +415,4 @@ def test_a_zip_whose_list_of_files_lies_outside_of_it_is_no_zip(tmp_path, files)
 
     status, text = in_line(told(Starlette(routes=routes(registry)), "POST", PATH, all_of_it))
     registry.shutdown()
-    assert (status, json.loads(text)["error"]) == (400, "it is no zip file; send one as Download gives it")
+    assert (status, json.loads(text)["error"]) == (400, "it is not a zip file; upload one that Download created")
