@@ -360,7 +360,7 @@ def _kind(config: RunConfig) -> str:
 def _layers(config: RunConfig) -> str:
     """Return the number of layers and heads in words."""
     model = config.model
-    both = f"{model.n_layers}+{model.n_layers} layers"
+    both = f"{model.n_layers} encoder and {_count(model.n_layers, 'decoder layer')}"
     if config.family == "recurrent":
         return both
     one_stack = config.family in ("encoder-only", "decoder-only", "bert", "gpt2")
@@ -395,7 +395,7 @@ def _in_examples(examples: list[Example], task: Task) -> str:
         [[cell(example.source), cell(example.given), verdict(example)] for example in examples],
     )
     note = "Each example is the first held-out sequence of its length, not a selected one."
-    return f"{table}\n\n{note}"
+    return f"## Examples\n\n{table}\n\n{note}"
 
 
 def _how_to_load(
@@ -439,14 +439,14 @@ python -m playground pull {repo}{pulled}
 def _generating(form: Form) -> str:
     """Return the lines that run a model and print the generated tokens, for an Auto class."""
     if form.auto == CAUSAL:
-        return """row = model.generate(**inputs)
-print(tokenizer.decode(row[0, inputs["input_ids"].shape[1]:], skip_special_tokens=True))"""
+        return """output = model.generate(**inputs)
+print(tokenizer.decode(output[0, inputs["input_ids"].shape[1]:], skip_special_tokens=True))"""
     if form.auto == MASKED:
         blanks = '[inputs["token_type_ids"] == 1]' if form.blanks else "[0]"
         return f"""tokens = model(**inputs).logits.argmax(-1){blanks}
 print(tokenizer.decode(tokens).split(tokenizer.eos_token)[0].strip())"""
-    return """answer = model.generate(**inputs)
-print(tokenizer.decode(answer[0], skip_special_tokens=True))"""
+    return """output = model.generate(**inputs)
+print(tokenizer.decode(output[0], skip_special_tokens=True))"""
 
 
 def _on_the_code(form: Form, code: tuple[int, int]) -> str:

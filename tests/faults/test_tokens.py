@@ -275,7 +275,7 @@ def test_a_token_that_is_typed_wins_and_is_kept_nowhere(hub, local):
     with hub.watch() as more:
         refused = visitor.errand(kind="push", repo="cy/typed", subject=REVERSE, token=f"{hub.CY}\n{hub.BEN}")
         assert "copy it again" in refused["error"]
-        assert "make a new one" in visitor.errand(kind="account", token=hub.UNKNOWN)["sentence"]
+        assert "create a new one" in visitor.errand(kind="account", token=hub.UNKNOWN)["sentence"]
     assert {request.token for request in seen if request.host == hub.host} == {hub.CY}
     assert {request.token for request in more} == {hub.UNKNOWN}
     assert not visitor.was_told(hub.CY, hub.BEN, hub.ADA, hub.UNKNOWN)

@@ -364,9 +364,9 @@ def test_without_a_token_push_says_what_to_do(hub):
 @pytest.mark.parametrize(
     ("token", "repo", "says"),
     [
-        (StandInHub.ADA_READS, "ada/mine", "this token only reads"),
+        (StandInHub.ADA_READS, "ada/mine", "this token is read-only"),
         (StandInHub.BEN, "ada/theirs", "ben cannot publish under ada"),
-        (StandInHub.EXPIRED, "ada/late", "it may have expired: make a new one"),
+        (StandInHub.EXPIRED, "ada/late", "which may have expired: create a new one"),
     ],
 )
 def test_token_without_write_access_is_rejected_before_packaging(hub, token, repo, says):

@@ -213,7 +213,7 @@ def test_a_disk_that_is_full_or_fills(served, monkeypatch):
 
     monkeypatch.setattr(huggingface_hub.HfApi, "hf_hub_download", full)
     sentence, again = refusal("gpt2")
-    assert "of gpt2: No space left on device; make room on the disk" in sentence
+    assert "of gpt2: No space left on device; free disk space" in sentence
     assert again
 
 

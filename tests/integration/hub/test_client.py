@@ -479,7 +479,7 @@ def test_a_repository_that_stays_empty_is_named(hub, ada, package, status):
         assert hub.files("ada/empty") == {}
         assert "the public repository ada/empty was created before the error and may be empty" in str(error)
         hub.put("ada/there", {MANIFEST: "{}"})
-        assert "was made" not in str(refused(push, ada, package, "ada/there"))
+        assert "was created" not in str(refused(push, ada, package, "ada/there"))
 
 
 def test_on_a_space_a_refusal_says_what_signing_in_allows(hub, ada, package, monkeypatch):

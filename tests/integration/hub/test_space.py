@@ -116,7 +116,7 @@ def test_redeployment_removes_stale_files_and_keeps_user_files(hub, deployed, tm
     ("space", "token", "says"),
     [
         ("ada/other", StandInHub.ADA, "has other content"),
-        ("ada/mine", StandInHub.ADA_READS, "this token only reads"),
+        ("ada/mine", StandInHub.ADA_READS, "this token is read-only"),
         ("ada/theirs", StandInHub.BEN, "ben cannot publish under ada"),
         ("ada", StandInHub.ADA, "write user/name"),
     ],
