@@ -48,6 +48,7 @@ def training(app, open_page, request):
     else:
         page.select_option(".speed", "0")
         page.click("#resume")
+    shows(page, "training")
     passes(page, 10)
     yield page
     if page.get_attribute(".live", "data-status") == "training":
