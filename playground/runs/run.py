@@ -1,8 +1,11 @@
-"""One run as the server knows it, and what of it is kept in its folder.
+"""The state of one run in the server process, and its record on disk.
 
-run.json       this run's record: whose it is, what it is, how it stands (here)
-metrics.jsonl  history/  (history.py)
-checkpoints/   one folder for each, named by its step; see training/checkpoint.py
+A run's folder contains:
+
+    run.json                   the record: owner, configuration and status (this module)
+    metrics.jsonl  history/    metrics and weights by step (`history.py`)
+    checkpoints/               a folder per checkpoint, named by its step; see
+                               `training/checkpoint.py`
 """
 
 from __future__ import annotations
@@ -41,18 +44,18 @@ from .inspection_queue import Client
 from .points import Points
 from .processes import Child
 
-WORKING = ("starting", "training", "stopping")  # a worker is at it
+WORKING = ("starting", "training", "stopping")  # statuses with an active worker
 OVER = ("done", "stopped", "failed")
 MOST_UNTAKEN = 2000  # points
 LONGEST_NAME = 80
-DIVERGED = "training diverged"  # how the message begins of a run that did
+DIVERGED = "training diverged"  # start of the message of a diverged run
 NOTHING_USABLE = "no checkpoint of this run can be used"
-THINNED, EMPTIED = "thinned", "emptied"  # what was taken of a run to make room (room.py)
-KEPT = "-kept"  # ends the folder name of a checkpoint that the owner wants to keep
+THINNED, EMPTIED = "thinned", "emptied"  # values of `removed`: evicted history or weights
+KEPT = "-kept"  # suffix of the folder of a checkpoint that the owner saved
 
 
 class Refused(RuntimeError):
-    """What was asked for cannot be done now; the message says why."""
+    """A request that cannot be carried out now; the message states the reason."""
 
 
 def _is_text(value: object) -> bool:
@@ -73,7 +76,7 @@ def _are_scores(value: object) -> bool:
     return True
 
 
-# What run.json holds beside the configuration, and what it must be like; the file may be anybody's.
+# The fields of run.json beside the configuration, with their validators: the file is untrusted.
 RECORDED: dict[str, Callable[[Any], bool]] = {
     "id": _is_text,
     "watch_id": _is_text,
@@ -93,43 +96,38 @@ RECORDED: dict[str, Callable[[Any], bool]] = {
     "removed": lambda value: value in ("", THINNED, EMPTIED),
     "sent": lambda value: isinstance(value, bool),
 }
-LATER: dict[str, Any] = {
-    "active": 0.0,
-    "removed": "",
-    "sent": False,
-}  # what earlier versions did not record
+# Defaults of the fields that earlier versions did not write.
+LATER: dict[str, Any] = {"active": 0.0, "removed": "", "sent": False}
 
 Answer = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Order:
-    """What a worker is to do."""
+    """The specification for a worker."""
 
     folder: str
     fields: dict[str, Any]
     changes: list[list[Any]] = field(default_factory=list)
-    begin: str = "train"  # or step
-    origin: tuple[str, int] | None = None  # folder and step of the run that this one branches off
+    begin: str = "train"  # or "step"
+    origin: tuple[str, int] | None = None  # folder and step that this run branches from
     active: float = 0.0  # seconds of training so far
-    seconds: float = (
-        0.0  # after which it saves and waits for its next turn; 0: it goes on to its end
-    )
-    threads: int = 0  # as many as it may take, whatever its settings say; 0: as they say
+    seconds: float = 0.0  # of a slice, after which the worker saves and exits; 0: no limit
+    threads: int = 0  # the maximum, whatever the settings are; 0: no maximum
 
 
 def better(*scores: float | None) -> float | None:
-    """The best of some scores, of which some may be missing."""
+    """Return the highest of the scores that are not None."""
     return max((score for score in scores if score is not None), default=None)
 
 
 def fingerprint(owner: str) -> str:
-    """What is kept of an owner's secret: enough to know it again."""
+    """Return the hash of an owner's key, which the server stores instead of the key."""
     return hashlib.sha256(owner.encode("utf-8", "replace")).hexdigest()
 
 
 class _Held(threading.local):
-    """How many record locks this thread holds, and the runs whose records are to be written after that."""
+    """The number of record locks of this thread, and the runs to write after their release."""
 
     depth = 0
 
@@ -141,9 +139,9 @@ _held = _Held()
 
 
 class RecordLock:
-    """A reentrant lock that is never held while the disk works: the event loop takes it too.
+    """A reentrant lock that is never held during disk access, because the event loop takes it.
 
-    Records that change while a thread holds such locks are written when it has let go of the last.
+    Records that change while a thread holds such locks are written when it releases the last one.
     """
 
     def __init__(self) -> None:
@@ -164,10 +162,12 @@ class RecordLock:
 
 @dataclass(eq=False)
 class Run:
-    """A run. `id` names it for its owner, `watch_id` for those who were given the link to watch; neither can be guessed.
+    """A run, with its persistent record and its state in memory.
 
-    Statuses: waiting (for a place, or for a slice of a GPU that is lent), starting, training, paused (with a worker or, later,
-    without), stopping, done, stopped, failed.
+    `id` identifies it for its owner, and `watch_id` in share links. Neither can be guessed.
+
+    Statuses: waiting (for a slot or a ZeroGPU slice), starting, training, paused (at first with a
+    worker, later without), stopping, done, stopped, failed.
     """
 
     id: str
@@ -187,90 +187,78 @@ class Run:
     device: str = ""
     hidden: bool = False
     deleted_at: float | None = None  # by the wall clock
-    active: float = 0.0  # seconds that it trained here, pauses left out
-    removed: str = ""  # what of it was taken to make room: thinned, emptied or nothing
-    unseen: int = 0  # looks into it that failed in a row
-    sent: bool = False  # it came as a checkpoint, and was not trained on since
-    origin: tuple[str, int] | None = (
-        None  # name of the folder and step of the run that this one branched off
-    )
+    active: float = 0.0  # seconds of training on this server, without pauses
+    removed: str = ""  # the evicted data: THINNED, EMPTIED or nothing
+    unseen: int = 0  # failed snapshots in a row
+    sent: bool = False  # an imported checkpoint that was not trained further
+    origin: tuple[str, int] | None = None  # folder name and step of the run it branched from
 
-    # Not kept in run.json
-    deleted_on: float = 0.0  # when it was deleted, by the monotonic clock: whoever sets the wall clock takes no run away
+    # Not stored in run.json
+    deleted_on: float = 0.0  # time of deletion by the monotonic clock, which nobody can set
     address: str = ""  # of the client that started it
-    begin: str = "train"  # what its worker is to do first: train, or step
-    points: Points | None = None  # None: still on disk only
-    epoch: int = field(
-        default_factory=lambda: secrets.randbelow(2**31)
-    )  # another one when the points begin anew
-    recorded: list[int] | None = None  # steps whose weights are on disk; None: not looked yet
-    newest: int | None = None  # the latest step whose weights are on disk
+    begin: str = "train"  # first command of its worker: "train" or "step"
+    points: Points | None = None  # None: not loaded from disk
+    # id of the series of points; a new one when the series restarts
+    epoch: int = field(default_factory=lambda: secrets.randbelow(2**31))
+    recorded: list[int] | None = None  # steps with weights on disk; None: not loaded
+    newest: int | None = None  # the latest of these steps
     snapshot: dict[str, Any] | None = None
     stage: dict[str, Any] | None = None
-    looks: int = 0  # how many snapshots have come, so that a page asks only for newer ones
-    looking: bool = False
-    saved: int = 0  # counts checkpoints written or removed
+    looks: int = 0  # number of snapshots so far, so that a page requests only newer ones
+    looking: bool = False  # a snapshot is pending
+    saved: int = 0  # number of checkpoints written or removed
     worker: Child | None = None
     watched_at: float = field(default_factory=time.monotonic)
-    watched_by: Client | None = None  # the client of the last poll, for whom snapshots count
-    watched: bool = False  # what the worker was told last
-    wanted: str = ""  # what its next worker is to begin with, once the one that is leaving has gone
-    unanswered: float | None = None  # since when the worker owes an answer to a command
-    untaken: list[dict[str, Any]] = field(
-        default_factory=list
-    )  # points that came while those on disk were not in memory
-    short_since: float | None = None  # when its turn came and the memory for it was not there
-    held: bool = False  # a pause is on its way to the slice that trains it
-    parking: bool = False  # its worker was asked to save and leave
-    heard_at: float = field(default_factory=time.monotonic)
-    verdict: tuple[str, str] | None = (
-        None  # status and message of a run whose worker is being ended by force
-    )
-    worked: float = 0.0  # processor seconds of the worker when it was last seen to work
+    watched_by: Client | None = None  # client of the last poll, whose quota snapshots use
+    watched: bool = False  # the last value sent to the worker
+    wanted: str = ""  # first command of the next worker, after the current one has exited
+    unanswered: float | None = None  # time of the first command without a response
+    untaken: list[dict[str, Any]] = field(default_factory=list)  # points that `load` will append
+    short_since: float | None = None  # start of the wait for memory
+    held: bool = False  # a pause was sent to the current slice
+    parking: bool = False  # the worker saves and exits
+    heard_at: float = field(default_factory=time.monotonic)  # time of the last message
+    verdict: tuple[str, str] | None = None  # status and message after the worker is killed
+    worked: float = 0.0  # CPU seconds of the worker at its last sign of activity
     paused_at: float = field(default_factory=time.monotonic)
-    asked: set[Future[Answer]] = field(default_factory=set)
-    size: int | None = None  # bytes on the disk; None: not known, or changing
+    asked: set[Future[Answer]] = field(default_factory=set)  # pending inspection requests
+    size: int | None = None  # bytes on disk; None: unknown or changing
     lock: RecordLock = field(default_factory=RecordLock)
-    loading: threading.Lock = field(
-        default_factory=threading.Lock
-    )  # taken before `lock`, never after it
-    writing: threading.Lock = field(default_factory=threading.Lock)  # likewise
-    _version: tuple[list[Change] | None, int] = (
-        None,
-        0,
-    )  # of the changes: of which list, and its number
-    unwritten: bool | None = (
-        None  # whether the record must be written when the lock is free, and flushed; None: it is on disk
-    )
+    loading: threading.Lock = field(default_factory=threading.Lock)  # taken before `lock` only
+    writing: threading.Lock = field(default_factory=threading.Lock)  # taken before `lock` only
+    _version: tuple[list[Change] | None, int] = (None, 0)  # a list of changes and its number
+    # Whether the pending write of the record is flushed; None: no write is pending.
+    unwritten: bool | None = None
 
     @property
     def live(self) -> bool:
-        """Whether a process belongs to it."""
-        worker = self.worker  # which another thread may take away
+        """Whether it has a worker process."""
+        worker = self.worker  # another thread may clear it
         return worker is not None and not worker.ended.is_set()
 
     @property
     def sliced(self) -> bool:
-        """Whether it trains in slices of a GPU that is lent, where there is one (zero.py)."""
+        """Whether it trains in ZeroGPU slices (`zero.py`)."""
         return self.config.training.device == ZERO and on_zero()
 
     @property
     def waits_for_slice(self) -> bool:
+        """Whether the page should request the next slice."""
         return self.sliced and self.status == "waiting" and not self.live
 
     @property
     def steps(self) -> int:
-        """How far it is to go."""
+        """The total number of steps."""
         return settings_at(self.config.training, self.changes, max(self.step, 0)).steps
 
     @property
     def diverged(self) -> bool:
-        """Whether it ended because loss or gradient stopped being finite."""
+        """Whether it ended because the loss or the gradient was not finite."""
         return self.status == "failed" and self.message.startswith(DIVERGED)
 
     @property
     def changed(self) -> list[str]:
-        """Settings that did not stay on the way what they were in `config`; how fast one watched is none of them."""
+        """The settings that were changed from `config`, without those of the live view."""
         own = self.config.training
         return sorted(
             {
@@ -282,7 +270,7 @@ class Run:
 
     @property
     def changes_version(self) -> int:
-        """A number that another list of changes does not have."""
+        """A checksum that identifies the list of changes."""
         seen, version = self._version
         if seen is not self.changes:
             version = zlib.crc32(json.dumps([change.to_list() for change in self.changes]).encode())
@@ -291,7 +279,7 @@ class Run:
 
     @property
     def speed(self) -> float:
-        """The most steps a second it may take now; 0 for as many as it can."""
+        """The current maximum of steps per second; 0 for no maximum."""
         return next(
             (
                 c.value
@@ -303,16 +291,19 @@ class Run:
 
     @property
     def learning_rate(self) -> float:
-        """The learning rate that its schedule now starts from."""
+        """The current base learning rate of the schedule."""
         return settings_at(self.config.training, self.changes, self.step).learning_rate
 
     def send(self, *command: Any) -> bool:
-        """Pass a command to the worker; False when it cannot take it."""
+        """Send a command to the worker; return False if it cannot be delivered."""
         worker = self.worker
         return worker is not None and worker.send(*command)
 
     def load(self) -> Points:
-        """The points, read from disk if they are not in memory. Not to be called with the lock held: it may take seconds."""
+        """Return the points, and read them from disk if they are not in memory.
+
+        The caller must not hold the lock, because reading may take seconds.
+        """
         if (points := self.points) is not None:
             return points
         with self.loading:
@@ -322,9 +313,9 @@ class Run:
             try:
                 fresh.add(read_lines(self.folder))
             except (CheckpointError, ValueError, OSError) as error:
-                trouble = f"the metrics are cut short: {error}"
+                trouble = f"the metrics are incomplete: {error}"
             with self.lock:
-                with suppress(ValueError):  # then they are read again with the next ones
+                with suppress(ValueError):  # a gap; the next load reads them from disk
                     fresh.add(
                         line for line in self.untaken if line["step"] > fresh.last or not len(fresh)
                     )
@@ -332,33 +323,32 @@ class Run:
                 self.points, self.epoch = fresh, secrets.randbelow(2**31)
                 self.message = self.message or trouble
                 self.best = better(self.best, fresh.best)
-                if not self.live and len(
-                    fresh
-                ):  # a killed server's last words are on disk, not in run.json
+                # A killed server may not have written the last step to run.json.
+                if not self.live and len(fresh):
                     self.step = fresh.last
             return fresh
 
     def take_points(self, lines: list[dict[str, Any]]) -> None:
-        """Append what a worker tells. With the lock held."""
+        """Append the metrics of a worker's message. Needs the lock."""
         if self.points is None:
-            self.untaken = [*self.untaken, *lines][-MOST_UNTAKEN:]  # older ones are on disk by now
+            self.untaken = [*self.untaken, *lines][-MOST_UNTAKEN:]  # older ones are on disk
         else:
             points = self.points
-            try:  # read from disk, the points may hold what this message is only about to tell
+            try:  # points that were loaded from disk may include those of this message
                 points.add(line for line in lines if not len(points) or line["step"] > points.last)
             except ValueError:
                 self.points, self.untaken = None, list(lines)
         if lines:
-            self.scores, self.sent = None, False  # those were of an earlier step
+            self.scores, self.sent = None, False  # the scores were of an earlier step
             scored = [line["exact_match"] for line in lines if "exact_match" in line]
-            self.step, self.seconds, self.best = (
-                lines[-1]["step"],
-                lines[-1]["seconds"],
-                better(self.best, *scored),
-            )
+            self.step, self.seconds = lines[-1]["step"], lines[-1]["seconds"]
+            self.best = better(self.best, *scored)
 
     def records(self) -> list[int]:
-        """The steps to which one can go back. Not to be called with the lock held: it may read the disk."""
+        """Return the steps with stored weights.
+
+        The caller must not hold the lock, because this may read the disk.
+        """
         recorded = self.recorded
         while recorded is None:
             with self.loading:
@@ -370,21 +360,25 @@ class Run:
         return recorded
 
     def score_at(self, step: int) -> float | None:
-        """The exact match that was measured at a step, if it was."""
+        """Return the exact match at a step; None if it was not evaluated there."""
         return next((score for at, score, _, _ in reversed(self.load().scored) if at == step), None)
 
     # run.json
 
     def write(self, flush: bool = False) -> None:
-        """Keep the record, as soon as this thread holds no lock. With `flush` it outlives a power cut."""
+        """Write the record as soon as this thread holds no record lock.
+
+        Args:
+            flush: whether to flush it to disk, so that it survives a power failure.
+        """
         with self.lock:
             self.unwritten = bool(self.unwritten) or flush
             _held.due.append(self)
 
     def write_now(self) -> None:
-        """Write the record if it is due. With the lock free.
+        """Write the record if a write is pending. The caller must not hold the lock.
 
-        A disk that does not take it is no reason to stop: the worker will meet it too, and says so.
+        A failed write only sets the message of the run, because the worker reports the same error.
         """
         with self.writing:
             with self.lock:
@@ -395,12 +389,12 @@ class Run:
             try:
                 write_file(self.folder / "run.json", data, flush=flush)
             except OSError as error:
-                self.message = (
-                    self.message
-                    or f"could not write {self.folder.name}{os.sep}run.json: {error.strerror or error}"
+                self.message = self.message or (
+                    f"could not write {self.folder.name}{os.sep}run.json: {error.strerror or error}"
                 )
 
     def to_json(self) -> bytes:
+        """Return the content of run.json."""
         content: dict[str, Any] = {name: getattr(self, name) for name in (*RECORDED, "origin")}
         content |= {
             "config": self.config.to_fields(),
@@ -410,23 +404,20 @@ class Run:
 
     @classmethod
     def read(cls, folder: Path) -> Run:
-        """The run that a folder's run.json describes; one whose server has gone is paused.
+        """Read the run of a folder; a run that was active becomes paused.
 
         Raises:
-            ValueError: when there is none, or it is not what this version writes.
+            ValueError: if run.json is missing or invalid.
         """
         content = read_json(folder / "run.json")
         if not isinstance(content, dict):
-            raise ValueError(f"{folder / 'run.json'} is no run's record")
+            raise ValueError(f"{folder / 'run.json'} is not a run record")
         try:
-            config, changes = (
-                RunConfig.from_fields(content.pop("config")),
-                Change.read(content.pop("changes")),
-            )
+            config = RunConfig.from_fields(content.pop("config"))
+            changes = Change.read(content.pop("changes"))
             origin = content.pop("origin")
-            content = LATER | {
-                name: value for name, value in content.items() if name in RECORDED
-            }  # a newer version may have written more
+            # A newer version may have written more fields.
+            content = LATER | {name: value for name, value in content.items() if name in RECORDED}
             for name, fits in RECORDED.items():
                 if not fits(content[name]):
                     raise TypeError(f"{name} is {shown(content[name])}")
@@ -445,7 +436,7 @@ class Run:
                 origin=tuple(origin) if origin else None,
             )
         except (TypeError, KeyError, AttributeError, IndexError) as error:
-            raise ValueError(f"{folder / 'run.json'} is no run's record: {error}") from None
+            raise ValueError(f"{folder / 'run.json'} is not a run record: {error}") from None
         if run.status not in OVER:
             run.status = "paused"
         if run.deleted_at is not None:
@@ -455,37 +446,39 @@ class Run:
     # Checkpoints
 
     def checkpoints(self) -> list[tuple[Path, Manifest]]:
-        """Its readable checkpoints, newest first."""
+        """Return the readable checkpoints, newest first."""
         found = []
         for path in sorted((self.folder / "checkpoints").glob("[0-9]*"), reverse=True):
             try:
                 found.append((path, cached_manifest(path)))
             except (CheckpointError, OSError):
-                continue  # the worker falls back to the one before and says so; nothing can be offered here
+                continue  # the worker reports it and uses the checkpoint before
         return sorted(
             found, key=lambda each: (each[1].step, not each[0].name.endswith(KEPT)), reverse=True
         )
 
     def last_checkpoint(self) -> str:
-        """What a run that broke down still has, as the end of a sentence."""
+        """Return the last checkpoint of a run that failed, as the end of a sentence."""
         found = self.checkpoints()
         return (
-            f"its checkpoint of step {found[0][1].step} is kept, Resume goes on from there"
+            f"its checkpoint of step {found[0][1].step} is saved, Resume continues from there"
             if found
-            else "it had no checkpoint yet"
+            else "it has no checkpoint yet"
         )
 
 
 def cached_manifest(folder: Path) -> Manifest:
-    """As read_manifest, which takes milliseconds, but a file that has not changed is read once. Not to be modified.
+    """Return the result of `read_manifest`, cached while config.json does not change.
+
+    An uncached read takes milliseconds. The caller must not modify the result.
 
     Raises:
-        CheckpointError: as read_manifest.
+        CheckpointError: if config.json is missing or invalid.
     """
     try:
         about = os.stat(folder / "config.json")
     except OSError:
-        return read_manifest(folder)  # which says what is wrong
+        return read_manifest(folder)  # raises an error with the reason
     return _manifest_of(folder, about.st_mtime_ns, about.st_size, about.st_ino)
 
 
@@ -495,12 +488,12 @@ def _manifest_of(folder: Path, *_version: int) -> Manifest:
 
 
 def size_of(folder: Path) -> int:
-    """Bytes in a folder's files."""
+    """Return the bytes of a folder's files, without subfolders."""
     return sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
 
 
 def task_in_words(config: RunConfig) -> str:
-    """Task and lengths, as in `reverse 1–10`."""
+    """Return the task and its lengths, as in `reverse 1–10`."""
     task = config.task
     return f"{task.task} " + (
         f"{task.min_length}–{task.max_length}"
@@ -510,14 +503,14 @@ def task_in_words(config: RunConfig) -> str:
 
 
 def of_family(config: RunConfig) -> str:
-    """The family where it is not the usual one, to be appended to the task."""
+    """Return a suffix with the architecture; empty for the default one."""
     return (
         "" if config.family == RunConfig().family else f", {FAMILIES[config.family].title.lower()}"
     )
 
 
 def summary(run: Run) -> dict[str, Any]:
-    """A run in the list of runs."""
+    """Return the entry of a run in the list of runs."""
     model = run.config.model
     return {
         "subject": f"run:{run.id}",

@@ -1,14 +1,20 @@
-"""One run in a process of its own: trains, listens, tells, and keeps everything on disk. It computes nothing for those who
-watch: it leaves its weights in the run's history and says so, and another process looks at them (inspector.py).
+"""The training process of one run: train, handle commands, send messages, and save to disk.
 
-Down the pipe come commands, up go messages; both are tuples that begin with their kind.
+The worker computes no views. It saves its weights in the run's history and reports their steps,
+and another process computes the views from them (`inspector.py`).
 
-    commands   ("pause",) ("resume",) ("step", n) ("stop",) ("park",) ("keep",) ("watch", yes) ("change", setting, value)
-    messages   ("began", step, device) ("points", [dict]) ("history", [steps], latest step) ("status", name) ("saved", step)
-               ("changes", [[step, setting, value]]) ("trouble", sentence) ("active", seconds of training, pauses left out)
-               ("ended", status, sentence, scores or None)
+The pipe carries commands to the worker and messages to the server. Both are tuples that start with
+their kind.
 
-A worker whose parent has gone, or that is told to end by a signal, saves and ends; the run can be resumed. It never prints.
+    commands   ("pause",) ("resume",) ("step", n) ("stop",) ("park",) ("keep",)
+               ("watch", bool) ("change", setting, value)
+    messages   ("began", step, device) ("points", [dict]) ("history", [steps], latest step)
+               ("status", name) ("saved", step) ("changes", [[step, setting, value]])
+               ("trouble", text) ("active", seconds of training without pauses)
+               ("ended", status, text, scores or None)
+
+A worker saves and exits when its parent has exited or when it receives a signal. The run can be
+resumed. The worker prints nothing.
 """
 
 from __future__ import annotations
@@ -52,20 +58,20 @@ from .run import DIVERGED, KEPT, NOTHING_USABLE, Order
 log = logging.getLogger(__name__)
 
 TELL_EVERY = 0.1  # seconds between two messages with points
-LOOK_EVERY = 0.2  # seconds between two weights for those who watch, more where writing them is slow
-EVERY_STEP = 20  # steps a second up to which slow motion shows every single one
+LOOK_EVERY = 0.2  # least seconds between two weights for the live view
+EVERY_STEP = 20  # largest speed in steps per second at which the live view shows every step
 FIRST_SAVE = 2.0  # seconds until the first checkpoint of a worker
-SAVE_EVERY = 15.0  # seconds between two checkpoints of a run that goes on
-LISTEN_EVERY = 0.05  # seconds of steps in a row after which a GPU's worker listens again
-LISTEN_FOR = 0.5  # seconds that a paused worker waits before it looks for signals again
-GENERATIONS = 2  # checkpoints that stay, beside those that the owner keeps
-ALIVE_EVERY = 1.0  # seconds after which a worker that does not wait for its owner says a word
-LOCKED_FOR = 20.0  # seconds to wait for a worker of an earlier server that is still saving
+SAVE_EVERY = 15.0  # least seconds between two later checkpoints
+LISTEN_EVERY = 0.05  # seconds of consecutive GPU steps between two polls for commands
+LISTEN_FOR = 0.5  # seconds that a paused worker waits for a command between two loops
+GENERATIONS = 2  # automatic checkpoints that stay
+ALIVE_EVERY = 1.0  # seconds between two messages of a worker that is not paused
+LOCKED_FOR = 20.0  # seconds to wait for a worker of an earlier server that still saves
 OUT_OF_MEMORY = "out of memory ({}); use a smaller batch_size, d_model or max_length"
 
 
 def work(pipe: Connection, order: Order) -> None:
-    """The entry of a worker process."""
+    """Run the worker: the entry point of the process."""
     worker: Worker | None = None
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -74,10 +80,9 @@ def work(pipe: Connection, order: Order) -> None:
         worker.leave("paused")
 
     if hasattr(os, "nice"):
-        os.nice(10)  # where training takes every core, the page must still answer
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C reaches the whole group; the parent decides what it means
+        os.nice(10)  # the server must respond even if training uses every core
+    # The terminal sends Ctrl-C to the whole process group; the parent handles it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, end)
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, end)
@@ -92,7 +97,17 @@ def work(pipe: Connection, order: Order) -> None:
 def attend(
     pipe: Connection, order: Order, begun: Callable[[Worker], None] = lambda worker: None
 ) -> None:
-    """Do what is ordered, and say how it ended, whatever happens. In a process of its own, or in one that is lent (zero.py)."""
+    """Run the specified worker, and report in every case how it ended.
+
+    It runs in its own process or in one of ZeroGPU (`zero.py`).
+
+    Args:
+        begun: called with the worker before it trains.
+    """
+
+    def report_failure(sentence: str) -> None:
+        _tell(pipe, ("ended", "failed", sentence, None))
+
     try:
         folder = Path(order.folder)
         (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
@@ -101,68 +116,51 @@ def attend(
             begun(worker)
             worker.run()
     except (torch.OutOfMemoryError, MemoryError) as error:
-        _tell(
-            pipe,
-            ("ended", "failed", OUT_OF_MEMORY.format(str(error)[:200] or "no memory left"), None),
-        )
+        report_failure(OUT_OF_MEMORY.format(str(error)[:200] or "no memory left"))
     except filelock.Timeout:
-        _tell(
-            pipe,
-            ("ended", "failed", "another process is training this run; end that one first", None),
-        )
+        report_failure("another process is training this run; end that one first")
     except (CheckpointError, ValueError) as error:
-        _tell(pipe, ("ended", "failed", str(error), None))
+        report_failure(str(error))
     except OSError as error:
-        _tell(
-            pipe,
-            ("ended", "failed", f"{error.filename or folder}: {error.strerror or error}", None),
-        )
-    except (
-        Exception
-    ) as error:  # the process ends here either way; its last words must reach the page
-        if isinstance(error, RuntimeError) and "allocate memory" in str(
-            error
-        ):  # how torch says it of the processor's memory
-            _tell(
-                pipe,
-                ("ended", "failed", OUT_OF_MEMORY.format(str(error).split(": ")[-1][:200]), None),
-            )
+        report_failure(f"{error.filename or folder}: {error.strerror or error}")
+    except Exception as error:  # the process ends in any case, and the page must get the reason
+        # torch raises a RuntimeError if the CPU memory is insufficient.
+        if isinstance(error, RuntimeError) and "allocate memory" in str(error):
+            report_failure(OUT_OF_MEMORY.format(str(error).split(": ")[-1][:200]))
             return
-        log.exception("the training of %s failed", Path(order.folder).name)
+        log.exception("Training of %s failed", Path(order.folder).name)
         where = traceback.extract_tb(error.__traceback__)[-1]
-        sentence = (
-            f"{type(error).__name__}: {error} ({Path(where.filename).name}, line {where.lineno})"
-        )
-        _tell(pipe, ("ended", "failed", sentence, None))
+        place = f"{Path(where.filename).name}, line {where.lineno}"
+        report_failure(f"{type(error).__name__}: {error} ({place})")
     finally:
         pipe.close()
 
 
 def _tell(pipe: Connection, message: tuple[Any, ...]) -> None:
-    with suppress(OSError):  # the parent has gone; `Worker.listen` notices
+    with suppress(OSError):  # the parent has exited; `Worker.listen` handles that
         pipe.send(message)
 
 
 class Worker:
-    """The loop of a run: a Trainer, its history, and the commands that come in between two steps."""
+    """The training loop of a run, with its history and its commands."""
 
     def __init__(self, pipe: Connection, order: Order) -> None:
         self.pipe, self.folder = pipe, Path(order.folder)
         self.history = History(self.folder)
-        self.trouble = ""  # what could not be written
+        self.trouble = ""  # the message about a failed write
         self.trainer, note, fresh = self.begin(order)
         self.weights = WeightsPacker(self.trainer.family)
         self.threads = ThreadChoice(self.trainer)
-        # A branch waits where it leaves the run that it comes from, once.
+        # A branch pauses once, at the step where it leaves its origin.
         arrives_at = order.origin[1] if order.origin else -1
         self.pause_at = arrives_at if fresh or self.trainer.step_count < arrives_at else None
         self.paused = order.begin == "step" or self.pause_at == self.trainer.step_count
-        self.steps_to_go = int(order.begin == "step")  # single steps asked for while paused
-        self.sliced = order.seconds > 0  # on a GPU that is lent for so long
+        self.steps_to_go = int(order.begin == "step")  # single steps requested while paused
+        self.sliced = order.seconds > 0  # on a ZeroGPU slice of that duration
         self.until = time.monotonic() + order.seconds if self.sliced else math.inf
         self.came_at = self.trainer.step_count
-        self.leaving = ""  # the status to end with, once it is to end
-        self.orphaned = False  # the parent has gone
+        self.leaving = ""  # the final status, once the worker should exit
+        self.orphaned = False  # the parent has exited
         self.watched = True
         self.untold: list[Metrics] = []
         self.told_at = self.look_again_at = self.step_again_at = 0.0
@@ -174,10 +172,14 @@ class Worker:
             self.tell("trouble", note)
 
     def begin(self, order: Order) -> tuple[Trainer, str, bool]:
-        """The trainer where it is to go on, the history cut to that step; what should be known about it; whether it is new.
+        """Restore the trainer, and cut the history to its step.
+
+        Returns:
+            the trainer, a note for the owner, and whether the run is new.
 
         Raises:
-            CheckpointError: when there are checkpoints and none of them, nor a state of the history, can be used.
+            CheckpointError: if there are checkpoints, but neither one of them nor a state of the
+                history can be used.
         """
         config, changes = RunConfig.from_fields(order.fields), Change.read(order.changes)
         most_threads = order.threads or MOST_THREADS
@@ -187,16 +189,17 @@ class Worker:
             try:
                 trainer, _ = load_trainer(path, most_threads=most_threads)
             except CheckpointError as error:
-                note = note or f"{error}. An earlier one was taken"
+                note = note or f"{error}. An earlier checkpoint was used"
                 damaged.append(path)
                 continue
             known = {(change.step, change.setting) for change in changes}
-            # Those of the checkpoint count, too, as far as they are past: the server may have been killed before it heard of them.
+            # Past changes of the checkpoint count, too: the server may have been killed before it
+            # received them.
             past = [change for change in trainer.changes if change.step <= trainer.step_count]
             own = [change for change in past if (change.step, change.setting) not in known]
             trainer.changes = sorted([*changes, *own], key=lambda change: change.step)
             self.history.open(trainer.step_count)
-            for odd in damaged:  # out of the way of good ones, but not thrown away
+            for odd in damaged:  # renamed, so that later starts ignore them
                 with suppress(OSError):
                     os.rename(odd, odd.with_name(f"damaged-{odd.name}"))
             return trainer, note, False
@@ -219,18 +222,23 @@ class Worker:
         return trainer, note, True
 
     def branch(self, trainer: Trainer, origin: str, step: int) -> list[dict[str, Any]]:
-        """Put the trainer at the last step, up to `step`, where the other run's state was kept, and take over its history
-        until there. What lies between is trained again, to the bit. Returns the metrics so far."""
+        """Start from the last state of another run up to `step`, and copy its history.
+
+        The steps in between are trained again, with bitwise identical results.
+
+        Returns:
+            the metrics up to the restored step.
+        """
         parent = Path(origin)
         lines = [line for line in read_lines(parent) if line["step"] <= step]
-        # A run that goes on writes its weights a moment before its metrics.
+        # A live run writes its weights a moment before its metrics.
         at = self.restore_until(trainer, parent, lines[-1]["step"] if lines else step)
         if at is None:
             return []
         (self.folder / "history").mkdir(parents=True, exist_ok=True)
         for path in (parent / "history").glob("*.safetensors"):
             if 0 <= _step_of(path) <= at:
-                with suppress(OSError):  # thinned away meanwhile
+                with suppress(OSError):  # the history was thinned meanwhile
                     os.link(path, self.folder / "history" / path.name)
         lines = [line for line in lines if line["step"] <= at]
         trainer.seconds = lines[-1].get("seconds", 0.0) if lines else 0.0
@@ -238,7 +246,11 @@ class Worker:
         return lines
 
     def restore_until(self, trainer: Trainer, run: Path, step: int) -> int | None:
-        """Put the trainer at the last step, up to `step`, of which the run keeps everything; None when there is none."""
+        """Restore the last complete state of a run up to `step`.
+
+        Returns:
+            the step of that state; None if there is none.
+        """
         states = [(s, weights_path(run, s), state_path(run, s)) for s in kept_states(run)]
         saved = (run / "checkpoints").glob("[0-9]*")
         states += [
@@ -246,12 +258,11 @@ class Worker:
             for path in saved
         ]
         for at, weights, state in sorted(states, reverse=True):
-            for device in (
-                sorted(("cpu", "cuda"), key=lambda each: each != trainer.device.type)
-                if at <= step
-                else ()
-            ):  # the run may have moved
-                with suppress(CheckpointError):  # an earlier one does as well
+            if at > step:
+                continue
+            # The run may have trained on another device before.
+            for device in sorted(("cpu", "cuda"), key=lambda each: each != trainer.device.type):
+                with suppress(CheckpointError):  # then use an earlier state
                     restore(trainer, weights, state, at, device)
                     return at
         return None
@@ -259,27 +270,31 @@ class Worker:
     # The loop
 
     def run(self) -> None:
-        """Train until the run has ended or is told to end; then score, save and say so."""
+        """Train until the run ends or is stopped; then evaluate, save and report it."""
         self.tell("began", self.trainer.step_count, self.trainer.device.type)
         self.tell_changes()
         self.guard(self.look)
         self.tell("status", "paused" if self.paused else "training")
         while not self.finish(*self.train()):
-            # Nothing is lost: the weights wait in memory until the visitor has made room and resumes or stops again.
+            # The weights stay in memory until the owner has freed disk space and presses Resume or
+            # Stop.
             self.leaving = ""
             self.hold()
             while self.paused and not self.leaving:
                 self.listen(LISTEN_FOR)
 
     def train(self) -> tuple[str, str]:
-        """Step, listen and tell until there is nothing left to do. Returns how it ended, and the sentence about it."""
+        """Train, handle commands and send messages until the run ends.
+
+        Returns:
+            the final status and its message.
+        """
         while self.trainer.should_continue() and not self.leaving:
             self.listen(self.idle_for())
             self.count()
             if time.monotonic() - self.told_at > ALIVE_EVERY and not self.paused:
-                self.guard(
-                    self.tell_points
-                )  # in very slow motion too, the server hears that this is alive
+                # At a very low speed, this tells the server that the worker is alive.
+                self.guard(self.tell_points)
             if self.sliced and not self.leaving:
                 self.give_back_in_time()
             if (
@@ -308,13 +323,16 @@ class Worker:
         return "done", ""
 
     def count(self) -> None:
-        """Add to the seconds of training what has passed since the last time, unless the run was paused then."""
+        """Add the time since the last call to the training time, unless the run was paused."""
         now = time.monotonic()
         self.active += self.counting * (now - self.counted_at)
         self.counted_at, self.counting = now, not self.paused or self.steps_to_go > 0
 
     def most(self) -> int:
-        """Steps to take before commands, clock and history are looked at again: more than one only where a GPU takes them in a row."""
+        """Return the number of steps until the next check of commands, clock and history.
+
+        It exceeds 1 only on a GPU with a captured step.
+        """
         if self.trainer.captured is None or self.paused or self.speed():
             return 1
         step, most = self.trainer.step_count, max(1, int(LISTEN_EVERY * self.trainer.pace))
@@ -330,20 +348,20 @@ class Worker:
         )
 
     def idle_for(self) -> float:
-        """Seconds to wait for a command before the next step is due; 0 at full speed."""
+        """Return the seconds to wait for a command before the next step; 0 at full speed."""
         if self.paused and not self.steps_to_go:
             return 0.0 if self.sliced else LISTEN_FOR
         return max(0.0, min(LISTEN_FOR, self.step_again_at - time.monotonic()))
 
     def give_back_in_time(self) -> None:
-        """Leave a GPU that is lent: rather than wait on it, and when the time is over, but not without having taken a step."""
+        """Exit a ZeroGPU slice when paused, or at the time limit after at least one step."""
         if self.paused and not self.steps_to_go:
             self.leave("paused")
         elif time.monotonic() > self.until and self.trainer.step_count > self.came_at:
             self.leave("waiting")
 
     def speed(self) -> float:
-        """The most steps a second that the visitor wants now; 0 for as many as can be."""
+        """Return the current maximum of steps per second; 0 for no maximum."""
         due = [
             c.value
             for c in self.trainer.changes
@@ -352,7 +370,7 @@ class Worker:
         return due[-1] if due else 0.0
 
     def record(self) -> None:
-        """Keep and tell what is due after a step."""
+        """Save and send the data that are due after a step."""
         step, now = self.trainer.step_count, time.monotonic()
         state = self.history.wants_state(step)
         shown = self.watched and (now > self.look_again_at or 0 < self.speed() <= EVERY_STEP)
@@ -366,7 +384,11 @@ class Worker:
             self.save()
 
     def finish(self, status: str, sentence: str) -> bool:
-        """Save and say how the run ended; False when it could not be saved and somebody is there to be told."""
+        """Evaluate, save and report the end of the run.
+
+        Returns:
+            False if it could not be saved and the server is still there to report that.
+        """
         scores = self.trainer.evaluate() if status == "done" else None
         saved = (
             self.guard(self.tell_points)
@@ -383,7 +405,7 @@ class Worker:
     # Commands
 
     def listen(self, seconds: float) -> None:
-        """Carry out what has come down the pipe; wait so long for the first."""
+        """Handle the received commands; wait up to `seconds` for the first one."""
         try:
             while not self.leaving and self.pipe.poll(seconds):
                 self.obey(*self.pipe.recv())
@@ -393,6 +415,7 @@ class Worker:
             self.leave("paused")
 
     def obey(self, kind: str, *arguments: Any) -> None:
+        """Handle one command."""
         if kind == "pause" and not self.paused:
             self.pause()
         elif kind == "resume" and self.paused:
@@ -417,25 +440,32 @@ class Worker:
             self.tell_changes()
 
     def pause(self) -> None:
-        self.guard(
-            self.tell_points
-        )  # first, so that nobody sees it paused at an earlier step than it is
+        """Pause, and save weights and a checkpoint."""
+        # The points come first, so that no page shows the pause at an earlier step.
+        self.guard(self.tell_points)
         self.hold()
         self.guard(self.look)
         self.guard(self.save)
 
     def hold(self) -> None:
+        """Pause without saving."""
         self.paused, self.steps_to_go = True, 0
         self.tell("status", "paused")
 
     def leave(self, status: str) -> None:
-        """End as soon as the step at hand is over. Safe in a signal's handler."""
+        """Exit after the current step. Safe in a signal handler."""
         self.leaving = self.leaving or status
 
-    # What is kept and told
+    # Saving and messages
 
     def guard(self, write: Any) -> bool:
-        """Write something; where the disk does not take it, pause, say why, and keep everything in memory."""
+        """Call a function that writes; if it fails, pause and report the reason.
+
+        The data stay in memory.
+
+        Returns:
+            whether the write succeeded.
+        """
         try:
             write()
         except (OSError, CheckpointError) as error:
@@ -448,9 +478,9 @@ class Worker:
             do = (
                 "make its folder writable"
                 if isinstance(cause, OSError) and is_closed(cause)
-                else "make room on the disk"
+                else "free disk space"
             )
-            self.trouble = f"{said}; the run waits, {do} and resume"
+            self.trouble = f"{said}; the run is paused: {do} and resume"
             self.tell("trouble", self.trouble)
             if not self.paused:
                 self.hold()
@@ -458,7 +488,10 @@ class Worker:
         return True
 
     def look(self, keep: bool = False) -> None:
-        """Leave the weights where those who watch can look at them. It may take a hundredth of the time, whatever they weigh."""
+        """Save the weights for the live view.
+
+        The next save is delayed so that saving takes at most 1 % of the time, whatever the size.
+        """
         step, started = self.trainer.step_count, time.monotonic()
         self.history.put_weights(step, self.weights(), keep)
         now = time.monotonic()
@@ -466,12 +499,14 @@ class Worker:
         self.tell_history()
 
     def tell_history(self) -> None:
+        """Send the steps with stored weights, if they have changed."""
         kept = self.history.kept()
         if kept != self.kept_told:
             self.kept_told = kept
             self.tell("history", kept, kept[-1] if kept else None)
 
     def tell_points(self) -> None:
+        """Send the new metrics and the training time, and append the metrics to the history."""
         lines = [as_line(metrics) for metrics in self.untold]
         self.untold, self.told_at = [], time.monotonic()
         self.tell("points", lines)
@@ -480,7 +515,12 @@ class Worker:
         self.history.add(lines)
 
     def save(self, scores: Evaluation | None = None, keep: bool = False) -> None:
-        """Write the checkpoint of this step, then let go of the oldest ones."""
+        """Write a checkpoint of this step, then delete the oldest ones.
+
+        Args:
+            scores: the final evaluation, if there is one.
+            keep: whether the owner requested it, so that it is not deleted automatically.
+        """
         step, started = self.trainer.step_count, time.monotonic()
         as_it_is = (step, list(self.trainer.changes), keep)
         if scores is not None or as_it_is != self.saved_as:
@@ -498,7 +538,7 @@ class Worker:
                 key=_step_of,
             )
             older = [path for path in own if _step_of(path) <= step]
-            given_up = own[len(older) :]  # damaged ones, of steps that are being trained again
+            given_up = own[len(older) :]  # damaged ones; their steps are trained again
             for path in [*given_up, *older[:-GENERATIONS]]:
                 with suppress(OSError):
                     remove_folder(path)
@@ -510,6 +550,7 @@ class Worker:
             self.tell("trouble", "")
 
     def tell_changes(self) -> None:
+        """Send all changes of settings."""
         self.tell("changes", [change.to_list() for change in self.trainer.changes])
 
     def tell(self, *message: Any) -> None:

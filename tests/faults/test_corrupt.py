@@ -156,7 +156,7 @@ def test_damaged_newest_checkpoint_falls_back_to_the_previous_one(two_generation
     wait_for_status(run, "paused", "failed")
     wait_for(lambda: run.step == step + 1, 60, f"a step from {step} on, {run.message}")
     assert run.status == "paused"
-    assert "An earlier one was taken" in run.message
+    assert "An earlier checkpoint was used" in run.message
     assert f"{run.folder.name}/checkpoints/{newest.name}" in run.message
     registry.change(run, "steps", step + 20)
     registry.control(run, "resume")
@@ -171,7 +171,7 @@ def test_run_with_all_checkpoints_damaged_resumes_from_history(two_generations):
         cut(folder / "model.safetensors")
     registry.control(run, "step")
     wait_for(lambda: run.live and run.status == "paused" and run.step, 60, "a step")
-    assert "An earlier one was taken" in run.message
+    assert "An earlier checkpoint was used" in run.message
     step = run.step
     registry.change(run, "steps", step + 20)
     registry.control(run, "resume")
@@ -189,6 +189,6 @@ def test_a_run_of_which_nothing_can_be_used_says_so_and_harms_nothing(two_genera
     wait_for_status(run, "failed")
     assert "no checkpoint of this run can be used" in run.message
     assert f"{run.folder.name}/checkpoints/{folders[0].name}" in run.message
-    assert "Resume goes on from there" not in run.message
+    assert "Resume continues from there" not in run.message
     wait_for_end(run)
     assert ([sorted(path.name for path in folder.iterdir()) for folder in folders], (run.folder / "metrics.jsonl").read_bytes()) == before

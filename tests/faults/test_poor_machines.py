@@ -162,7 +162,7 @@ def test_an_app_that_is_told_of_no_such_start_method_says_so_and_ends():
     assert ended.stderr.startswith("PLAYGROUND_START_METHOD is 'threads'; this system has ")
 
 
-@pytest.mark.parametrize(("number", "advice"), [(errno.EROFS, "make its folder writable"), (errno.ENOSPC, "make room on the disk")])
+@pytest.mark.parametrize(("number", "advice"), [(errno.EROFS, "make its folder writable"), (errno.ENOSPC, "free disk space")])
 def test_a_run_whose_disk_takes_nothing_more_says_what_would_help(tmp_path, number, advice):
     worker = Worker(context().Pipe()[1], Order(str(tmp_path), tiny().to_fields()))
 
@@ -171,4 +171,4 @@ def test_a_run_whose_disk_takes_nothing_more_says_what_would_help(tmp_path, numb
 
     assert worker.guard(refused) is False
     assert worker.paused
-    assert worker.trouble.endswith(f"{os.strerror(number)}; the run waits, {advice} and resume")
+    assert worker.trouble.endswith(f"{os.strerror(number)}; the run is paused: {advice} and resume")

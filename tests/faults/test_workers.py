@@ -67,7 +67,7 @@ def test_failed_worker_is_reported_and_other_run_is_unaffected(registries, count
         assert reason in run.message
         kept = readable(run)[0]
         assert kept >= before
-        assert f"its checkpoint of step {kept} is kept, Resume goes on from there" in run.message
+        assert f"its checkpoint of step {kept} is saved, Resume continues from there" in run.message
         wait_for_end(run)
         if fault is diverging:  # what was trained at that rate is spoilt; the run goes on from before it
             run = registry.branch(run, before, "ada")
@@ -99,7 +99,7 @@ def test_run_killed_before_its_first_checkpoint_restarts_on_resume(registries):
     wait_for(lambda: run.step, 60, "the first points")
     killed(registry, run)
     wait_for_status(run, "failed")
-    assert "it had no checkpoint yet" in run.message
+    assert "it has no checkpoint yet" in run.message
     registry.control(run, "resume")
     wait_for_status(run, "done")
     check_every_point_is_there_once(registry, run, 200)

@@ -297,7 +297,7 @@ def test_killed_worker_is_reported_resumable_and_affects_no_other(registry):
     os.kill(victim.worker.process.pid, signal.SIGKILL)
     wait_for_the_end(wait_for_status(victim, "failed"))
     assert "was killed, by the system when memory ran out or by hand" in victim.message
-    assert f"its checkpoint of step {kept} is kept, Resume goes on from there" in victim.message
+    assert f"its checkpoint of step {kept} is saved, Resume continues from there" in victim.message
     wait_for_steps(other, other.step + 2)
     registry.control(victim, "resume")
     wait_for_status(victim, "training")
@@ -774,7 +774,7 @@ def test_a_broken_newest_checkpoint_is_passed_over_with_a_word(registry):
     wait_for_pause_at(run, before.step + 1)
     assert f"{last.name}{os.sep}training.safetensors" in run.message
     assert str(registry.root) not in run.message
-    assert "An earlier one was taken" in run.message
+    assert "An earlier checkpoint was used" in run.message
     page.poll()
     assert page.steps == list(range(1, before.step + 2))
     assert kept_steps(run.folder)[-1] == before.step + 1
@@ -795,7 +795,7 @@ def test_where_no_checkpoint_can_be_used_the_run_goes_on_from_its_history(regist
     assert states
     registry.control(run, "step")
     wait_for_pause_at(run, states[-1] + 1)
-    assert "An earlier one was taken" in run.message
+    assert "An earlier checkpoint was used" in run.message
     run.send("park")
     wait_for_the_end(run)
     shutil.rmtree(run.folder / "history")
@@ -1207,7 +1207,7 @@ def test_page_starts_over_after_kill_before_first_checkpoint(registry):
     page.poll_until(lambda told: told["points"]["count"] >= 5)
     os.kill(run.worker.process.pid, signal.SIGKILL)
     page.poll_until(lambda told: told["status"] == "failed" and not told["live"])
-    assert "it had no checkpoint yet" in run.message
+    assert "it has no checkpoint yet" in run.message
     seen = list(page.losses)
     registry.control(run, "resume")
     page.poll_until(lambda told: told["status"] == "done" and told["points"]["count"] == 60)
@@ -1429,7 +1429,7 @@ def test_a_run_that_cannot_save_says_so_keeps_its_weights_and_saves_later(regist
     registry.control(run, "step")
     wait_for_steps(run, at + 1)
     registry.control(run, "stop")
-    wait_for(lambda: "the run waits, make room on the disk and resume" in run.message, what="the trouble")
+    wait_for(lambda: "the run is paused: free disk space and resume" in run.message, what="the trouble")
     wait_for_status(run, "paused")
     assert run.live
     assert answer(registry.ask(run, "1 2"))["answer"] == ["2", "1"]

@@ -202,14 +202,14 @@ def test_a_quota_that_is_used_up_pauses_the_run_with_its_checkpoint(registry, ze
     assert run.status == "paused"
     assert run.message == (
         "the GPU time that ZeroGPU grants a visitor is used up (You have exceeded your free ZeroGPU quota (35s requested vs. 3s left). "
-        "Try again in 2:00); it had no checkpoint yet"
+        "Try again in 2:00); it has no checkpoint yet"
     )
     registry.control(run, "resume")
     slice_of(registry, run)
     at = run.step
     zero.refusal = QUOTA
     slice_of(registry, run)
-    assert run.message.endswith(f"its checkpoint of step {at} is kept, Resume goes on from there")
+    assert run.message.endswith(f"its checkpoint of step {at} is saved, Resume continues from there")
     registry.control(run, "resume")
     slices_of(LONG)
     assert losses(to_the_end(registry, run)) == at_once[0]
@@ -225,7 +225,7 @@ def test_slice_without_connection_pauses_the_run_which_resumes_later(registry, z
         patch.setattr(zero_module, "Listener", full)
         slice_of(registry, run)
     assert (run.status, run.live, zero.calls) == ("paused", False, [])
-    assert run.message == "the GPU was not to be had ([Errno 24] Too many open files); it had no checkpoint yet"
+    assert run.message == "the GPU was not to be had ([Errno 24] Too many open files); it has no checkpoint yet"
     assert registry.poll(run, 0, -1, 0)["message"] == run.message
     registry.control(run, "resume")
     assert losses(to_the_end(registry, run)) == at_once[0]

@@ -234,7 +234,7 @@ def test_settings_are_those_in_force_where_the_run_stands(run):
 
 def test_a_run_without_checkpoints_says_so_and_has_none(run):
     assert run.checkpoints() == []
-    assert run.last_checkpoint() == "it had no checkpoint yet"
+    assert run.last_checkpoint() == "it has no checkpoint yet"
     assert not run.live
     assert run.send("pause") is False
 
