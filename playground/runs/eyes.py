@@ -14,7 +14,7 @@ from .inspection_queue import NO_CLIENT, Client, InspectionQueue, InspectionRequ
 from .processes import Child, describe_end
 
 Answer = dict[str, Any]
-BUSY = "the model is still busy with earlier questions; ask again in a moment"
+BUSY = "the model is busy with earlier requests; try again in a moment"
 
 
 class Eyes:
@@ -81,7 +81,7 @@ class Eyes:
             request.future,
             {
                 "error": f"this took longer than {limit:g} s and was ended; "
-                "take a smaller model or a shorter sequence"
+                "use a smaller model or a shorter sequence"
             },
         )
 
@@ -97,7 +97,7 @@ class Eyes:
             waiting = self._queue.clear()
         self.close()
         for request in waiting:
-            resolve(request.future, passing("the server is stopping; ask again in a moment"))
+            resolve(request.future, passing("the server is stopping; try again in a moment"))
 
     def _send_next(self) -> None:
         """Send the next request if the process is free. The caller holds the lock."""
@@ -106,11 +106,8 @@ class Eyes:
                 continue  # its client has disconnected
             if self._child is None:
                 self._child = self._start()
-            self._current, self._number, self._began = (
-                request,
-                next(self._numbers),
-                time.monotonic(),
-            )
+            self._current, self._number = request, next(self._numbers)
+            self._began = time.monotonic()
             # If the process has ended, `_end` resolves the request.
             self._child.send(self._number, request.kind, request.what, request.text)
 
@@ -144,7 +141,7 @@ class Eyes:
         if request:
             resolve(
                 request.future,
-                passing(f"{describe_end('the process that looks into models', code)}; ask again"),
+                passing(f"{describe_end('the inspection process', code)}; try again"),
             )
 
 

@@ -1,17 +1,20 @@
-"""One process that looks into models for everybody, so that the page's process needs no torch, and training is never kept
-waiting by somebody who looks: a worker only leaves its weights on disk, attention and answers are computed here.
+"""The inspection process: it computes snapshots, views and evaluations of models for all clients.
 
-Requests go in as (number, kind, what, text), answers come back as (number, dict). `what` is {"checkpoint": folder} or
-{"run": folder, "fields": settings, "step": step}; the kinds are
+The server process therefore needs no torch, and inspection does not delay training: a worker only
+saves its weights to disk, and this process loads them.
 
-    look    what the model looks like: its stage and a snapshot
-    ask     its answer to `text`
-    show    one view of the Inspect tab; `text` is the page's request as JSON (inspection/shown/)
-    warm    nothing: the process is there now
-    check   whether a checkpoint that somebody sent can be used, and resumed
-    lengths how many held-out sequences of each length it answers right; `text` is {"lengths": [...], "n": how many} as JSON
-    evaluate its scores on so many held-out sequences (`text`), spread over the lengths that it was trained on
-    loss    its loss on held-out sequences, measured as The Annotated Transformer does
+A request is (number, kind, what, text), and its response is (number, dict). `what` is
+{"checkpoint": folder} or {"run": folder, "fields": settings, "step": step}. The kinds are:
+
+    look      the description of the model (`stage`) and a snapshot
+    ask       its prediction for `text`
+    show      a view of the Inspect tab; `text` is the page's request as JSON (inspection/shown/)
+    warm      nothing: the request only starts the process
+    check     whether an uploaded checkpoint is valid and can be resumed
+    lengths   the number of correct held-out sequences of each length; `text` is
+              {"lengths": [...], "n": number of sequences} as JSON
+    evaluate  its scores on held-out sequences of the trained lengths; `text` is their number
+    loss      its loss on held-out sequences, measured as in The Annotated Transformer
 """
 
 from __future__ import annotations
@@ -52,12 +55,15 @@ from .view import View
 log = logging.getLogger(__name__)
 
 LOADED = 8  # models kept loaded
-SHOWN = 32  # views kept
-NOT_FINITE = "this model computes numbers that are not finite, because its weights are too large; train it anew, or take another one"
+SHOWN = 32  # cached views
+NOT_FINITE = (
+    "this model computes numbers that are not finite, because its weights are too large; "
+    "train it again, or choose another one"
+)
 
 
 class Opened:
-    """A model with what is needed to look at it; of a run, with the weights of one step at a time."""
+    """A loaded model with its view; a run has the weights of one step at a time."""
 
     def __init__(self, config: RunConfig, family: Family, step: int) -> None:
         self.config, self.family, self.step = config, family, step
@@ -65,12 +71,14 @@ class Opened:
 
 
 class Inspector:
+    """The request handlers of the inspection process, with caches of models and views."""
+
     def __init__(self) -> None:
         self._opened: OrderedDict[tuple[str, int], Opened] = OrderedDict()
         self._shown: OrderedDict[tuple[Any, ...], dict[str, Any]] = OrderedDict()
 
     def handle(self, kind: str, what: dict[str, Any], text: str = "") -> dict[str, Any]:
-        """The answer to one request; problems with the model or the text come back as `error`."""
+        """Return the response to a request; it has `error` if the model or the text is invalid."""
         try:
             answer = self.compute(kind, what, text)
         except (CheckpointError, RowsError, OSError) as error:
@@ -78,10 +86,10 @@ class Inspector:
         return answer if is_finite(answer) else {"error": NOT_FINITE}
 
     def compute(self, kind: str, what: dict[str, Any], text: str) -> dict[str, Any]:
-        """As `handle`.
+        """Return the response to a request, which may contain numbers that are not finite.
 
         Raises:
-            CheckpointError, RowsError, OSError: for what cannot be read.
+            CheckpointError, RowsError, OSError: if the model or its dataset cannot be read.
         """
         if kind == "warm":
             return {}
@@ -104,7 +112,7 @@ class Inspector:
         }
 
     def shown(self, opened: Opened, what: dict[str, Any], text: str) -> dict[str, Any]:
-        """A view of a model; asked again about the same, it is not computed again."""
+        """Return a view of a model, cached by its request."""
         from playground.inspection.shown import NEEDS_HISTORY, show
         from playground.inspection.subject import Subject
 
@@ -127,6 +135,7 @@ class Inspector:
         return self._shown[key]
 
     def lengths(self, opened: Opened, request: dict[str, Any]) -> dict[str, Any]:
+        """Return the number of correct held-out sequences of each requested length."""
         try:
             counted = [
                 (length, *right_at(opened.family, opened.view.task, length, request["n"]))
@@ -140,6 +149,7 @@ class Inspector:
         }
 
     def evaluate(self, opened: Opened, n: int) -> dict[str, Any]:
+        """Return the scores on `n` held-out sequences of the trained lengths."""
         task = opened.config.task
         scores = evaluate(
             opened.family, held_out_set(opened.view.task, n, task.min_length, task.max_length)
@@ -147,9 +157,11 @@ class Inspector:
         return dataclasses.asdict(scores) | {"step": opened.step}
 
     def loss(self, opened: Opened) -> dict[str, Any]:
+        """Return the loss on held-out sequences; only for the architecture `transformer`."""
         if not isinstance(opened.family, Transformer):
             return {
-                "error": f"this loss is measured on the family transformer, not on {opened.config.family}"
+                "error": "this loss is defined for the architecture transformer, "
+                f"not for {opened.config.family}"
             }
         task = opened.config.task
         held_out = held_out_set(opened.view.task, CONFIRMING_N, task.min_length, task.max_length)
@@ -160,6 +172,7 @@ class Inspector:
         }
 
     def checkpoint(self, folder: Path) -> Opened:
+        """Load the model of a checkpoint, unless it is cached."""
         path = folder / "config.json"
         key = (str(folder), path.stat().st_mtime_ns if path.is_file() else 0)
         if key not in self._opened:
@@ -168,24 +181,36 @@ class Inspector:
         return self._recent(key)
 
     def at_step(self, what: dict[str, Any]) -> Opened:
-        """The model of a run, with the weights that are kept nearest to the step."""
+        """Load the model of a run with the stored weights nearest to the step.
+
+        Raises:
+            CheckpointError: if no weights are stored or they are invalid.
+        """
         folder, key = Path(what["run"]), (what["run"], -1)
         step = what["step"]
         if not weights_path(folder, step).is_file():
             step = nearest(kept_steps(folder), step)
             if step is None:
-                raise CheckpointError("no weights of this run were kept yet")
+                raise CheckpointError("this run has no stored weights yet; try again in a moment")
         if key not in self._opened:
             config = RunConfig.from_fields(what["fields"])
             self._opened[key] = Opened(config, build_family(config).eval(), -1)
         opened = self._recent(key)
         if opened.step != step:
-            opened.step = -1  # should the weights turn out to be broken
+            opened.step = -1  # in case the weights are invalid
             load_weights(opened.family, weights_path(folder, step))
             opened.step = step
         return opened
 
     def check(self, folder: Path) -> dict[str, Any]:
+        """Validate an uploaded checkpoint.
+
+        Returns:
+            its step, and whether it can be resumed.
+
+        Raises:
+            CheckpointError: if a file is invalid.
+        """
         manifest, _ = load_model(folder)
         steps = 0
         for steps, line in enumerate(read_lines(folder), start=1):
@@ -197,11 +222,13 @@ class Inspector:
                 is_number(v) and abs(v) < 1e30 for v in line.values()
             ):
                 raise CheckpointError(
-                    f"metrics.jsonl, line {steps}: these are not the metrics of a step; remove it and try again"
+                    f"metrics.jsonl, line {steps}: these are not the metrics of a step; "
+                    "remove it and try again"
                 )
             if not all(0 <= line.get(score, 0) <= 1 for score in ("exact_match", "token_accuracy")):
                 raise CheckpointError(
-                    f"metrics.jsonl, line {steps}: a score must be from 0 to 1; remove it and try again"
+                    f"metrics.jsonl, line {steps}: a score must be from 0 to 1; "
+                    "remove it and try again"
                 )
         if (folder / "metrics.jsonl").is_file() and steps != manifest.step:
             raise CheckpointError(
@@ -213,6 +240,7 @@ class Inspector:
         return {"step": manifest.step, "resumable": resumable}
 
     def _recent(self, key: tuple[str, int]) -> Opened:
+        """Return a cached model as the most recent one, and evict the oldest."""
         self._opened.move_to_end(key)
         while len(self._opened) > LOADED:
             self._opened.popitem(last=False)
@@ -220,7 +248,7 @@ class Inspector:
 
 
 def is_finite(value: object) -> bool:
-    """Whether JSON can hold every number in an answer."""
+    """Return whether all numbers in a response are finite, as JSON requires."""
     if isinstance(value, float):
         return math.isfinite(value)
     if isinstance(value, dict):
@@ -229,9 +257,9 @@ def is_finite(value: object) -> bool:
 
 
 def inspect(pipe: Connection) -> None:
-    """The entry of the inspector's process."""
+    """Handle requests until the server closes the pipe: the entry point of the process."""
     if hasattr(os, "nice"):
-        os.nice(5)  # the page comes first, then inspection, then training
+        os.nice(5)  # priority: the server, then inspection, then training
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
     inspector = Inspector()
@@ -240,8 +268,8 @@ def inspect(pipe: Connection) -> None:
             number, kind, what, text = pipe.recv()
             try:
                 answer = inspector.handle(kind, what, text)
-            except Exception as error:  # one odd model must not take the process from other clients
-                log.exception("a request of the kind %r failed", kind)
+            except Exception as error:  # one model must not stop the process for all clients
+                log.exception("A request of the kind %r failed", kind)
                 answer = {"error": f"{type(error).__name__}: {error}"}
             pipe.send((number, answer))
         except (EOFError, OSError):

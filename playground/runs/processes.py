@@ -1,4 +1,7 @@
-"""How worker processes start: from a fork server that has torch imported, so that a worker is there in hundredths of a second."""
+"""Start worker processes from a fork server that has imported torch.
+
+A worker then starts within hundredths of a second.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ import psutil
 from playground.logs import configure_logging
 from playground.training.devices import usable_cores as usable_cores
 
-# torch._dynamo is what the first optimizer of a process imports.
+# The first optimizer of a process imports torch._dynamo.
 PRELOAD = ["torch", "torch._dynamo", "playground.runs.worker", "playground.runs.inspector"]
 UNSENT = 256  # messages that may wait for a busy child
 
@@ -28,12 +31,14 @@ log = logging.getLogger(__name__)
 
 
 def context() -> Any:
-    """The start method: a fork server that imports what every child needs where the system has one, else a fresh interpreter
-    (Windows); or the one of the two that PLAYGROUND_START_METHOD names. The preload is set here, because whoever starts the first
-    process starts the fork server.
+    """Return the multiprocessing context of worker processes.
+
+    It is a fork server with preloaded modules if the system has one, else a new interpreter
+    (Windows). PLAYGROUND_START_METHOD chooses one of the two. The preload is set here, because the
+    first process starts the fork server.
 
     Raises:
-        ValueError: where the system does not have what the environment asks for.
+        ValueError: if the system does not support PLAYGROUND_START_METHOD.
     """
     methods = [
         method
@@ -43,7 +48,8 @@ def context() -> Any:
     wanted = os.environ.get("PLAYGROUND_START_METHOD") or methods[0]
     if wanted not in methods:
         raise ValueError(
-            f"PLAYGROUND_START_METHOD is {wanted!r}; this system has {' and '.join(methods)}: choose one, or leave it unset"
+            f"PLAYGROUND_START_METHOD is {wanted!r}; this system has {' and '.join(methods)}: "
+            "choose one, or leave it unset"
         )
     if wanted == "spawn":
         return multiprocessing.get_context("spawn")
@@ -56,7 +62,7 @@ def warm_up() -> threading.Thread:
     """Start the fork server in the background and let it import torch. Safe to call again.
 
     Raises:
-        ValueError: where the system does not have the start method that the environment asks for.
+        ValueError: if the system does not support PLAYGROUND_START_METHOD.
     """
     method = context().get_start_method()
 
@@ -74,15 +80,17 @@ def warm_up() -> threading.Thread:
 
 @contextmanager
 def without_interrupts() -> Iterator[None]:
-    """Processes that are started inside do not hear Ctrl-C, which the terminal sends to all of them: this one decides what it means. Not
-    even while they import what they need, long before they could say so themselves."""
+    """Start processes inside this context with SIGINT blocked, also during their imports.
+
+    The terminal sends Ctrl-C to the whole process group; the server process handles it for all.
+    """
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    resource_tracker.ensure_running()  # which the first process starts, and lets interrupts through again after that
-    before = signal.pthread_sigmask(
-        signal.SIG_BLOCK, {signal.SIGINT}
-    )  # of this thread, and inherited
+    # Otherwise the first process starts the resource tracker, which unblocks SIGINT afterwards.
+    resource_tracker.ensure_running()
+    # Child processes inherit the mask of this thread.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
@@ -90,19 +98,19 @@ def without_interrupts() -> Iterator[None]:
 
 
 def describe_end(process: str, code: int | None) -> str:
-    """Say how a process ended that owes an answer; None stands for one that never began."""
+    """Return how a process ended; the exit code None means that it could not be started."""
     if code is None:
-        return f"{process} could not be started, as the machine is short of memory, processes or open files"
+        return f"{process} could not be started: the machine lacks memory, processes or open files"
     return f"{process} ended (exit code {code})"
 
 
 def active_seconds(pid: int, proc: Path = Path("/proc")) -> float:
-    """Return the seconds that a process has run or, where Linux reports it, waited for a processor.
+    """Return the CPU seconds of a process, plus its waiting time for a CPU if Linux reports it.
 
-    On a busy machine a worker may get next to no processor for a minute. It is not hung then.
+    On a busy machine a worker may get almost no CPU time for a minute. It is not hung then.
 
     Raises:
-        psutil.Error: when there is no such process.
+        psutil.Error: if there is no such process.
     """
     nanoseconds = 0
     for path in (proc / str(pid) / "task").glob("*/schedstat"):
@@ -116,16 +124,18 @@ def active_seconds(pid: int, proc: Path = Path("/proc")) -> float:
 
 
 class Child:
-    """A process that is spoken to: `module:function(pipe, *arguments)` at the other end of a pipe.
+    """A worker process that runs `module:function(pipe, *arguments)`, with a pipe to it.
 
-    Whoever sends never waits: messages go through a queue and a thread of their own, so a busy child or a full pipe stops
-    neither a page nor the event loop; nor does who starts it, for the fork server may still be importing. What the child says
-    goes to `on_message(*message)`, its end, however it came, to `on_end(exit code)`, with None when it could not even be
-    started; both are called from one thread, never from the constructor, and `ended` is set after them. A `fresh` child is a new
-    interpreter: sooner there than the first one of a fork server, which imports torch before.
+    The constructor and `send` never block: messages go through a queue and a separate thread, so a
+    busy child, a full pipe or a fork server that still imports delays no page.
+
+    `on_message(*message)` receives the child's messages, and `on_end(exit code)` its end; the code
+    is None if the process could not be started. One thread makes both calls, never the
+    constructor, and `ended` is set after them. A `fresh` child is a new interpreter; it starts
+    earlier than the first child of a fork server, which imports torch first.
 
     Raises:
-        RuntimeError: when this process cannot start its first thread for children; nothing has changed then.
+        RuntimeError: if the first thread for children cannot start; nothing has changed then.
     """
 
     def __init__(
@@ -163,7 +173,7 @@ class Child:
             report_failure(self._fail)
 
     def send(self, *message: Any) -> bool:
-        """Pass a message on; False when the child has gone, or leaves too many unread."""
+        """Queue a message; return False if the child has exited or its queue is full."""
         if self.ended.is_set():
             return False
         try:
@@ -173,13 +183,13 @@ class Child:
             return False
 
     def kill(self) -> None:
-        """End it at once, also when it has not started yet."""
+        """Kill the process, also if it has not started yet."""
         self._doomed = True
         if self.process.pid is not None:
             self.process.kill()
 
     def _fail(self) -> None:
-        """Report the end of a process that never began."""
+        """Report the end of a process that could not be started."""
         try:
             self._on_end(None)
         finally:
@@ -191,7 +201,7 @@ class Child:
         while (message := self._unsent.get()) is not None:
             try:
                 self._pipe.send(message)
-            except (OSError, ValueError):  # gone, or closed by _read
+            except (OSError, ValueError):  # the child has exited, or `_read` closed the pipe
                 return
 
     def _read(self) -> None:
@@ -218,13 +228,13 @@ class Child:
                 self._pipe.close()
 
     def _hear(self) -> None:
-        """Pass on what it says, until it has gone."""
+        """Forward the child's messages until it exits."""
         with suppress(EOFError, OSError):
             while True:
                 message = self._pipe.recv()
                 try:
                     self._on_message(*message)
-                except Exception:  # one bad message must not cut the child off
+                except Exception:  # one invalid message must not end the connection
                     log.exception("a message of %s was dropped", self.process.name)
 
 
@@ -233,10 +243,10 @@ _reporter_lock = threading.Lock()
 
 
 def _failure_reporter() -> Callable[[Callable[[], None]], None]:
-    """Return what queues a call for the thread that reports failed starts.
+    """Return a function that queues a call for the thread that reports failed starts.
 
-    The thread starts with the first child. A failed start cannot rely on a new thread, and its caller may hold the locks that
-    the callback takes.
+    The thread starts with the first child. A failed start cannot rely on a new thread, and its
+    caller may hold the locks that the callback takes.
     """
     global _reporting
     with _reporter_lock:
@@ -254,7 +264,7 @@ def _report_failures(calls: queue.SimpleQueue[Callable[[], None]]) -> None:
         report = calls.get()
         try:
             report()
-        except Exception:  # one faulty callback must not keep others waiting
+        except Exception:  # one faulty callback must not delay the others
             log.exception("the end of a process that could not be started was not handled")
 
 

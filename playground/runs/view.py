@@ -1,6 +1,6 @@
-"""What a page draws of a model at one moment: where its heads look on a probe, and what it answers. Plain numbers, measured.
+"""Compute the live snapshot of a model: attention weights on a probe, and sample predictions.
 
-Runs in worker processes; the page's process only passes it on.
+It runs in the inspection process. The server process only forwards the numbers.
 """
 
 from __future__ import annotations
@@ -17,33 +17,32 @@ from playground.tasks.task import Batch, Task
 from playground.training.config import RunConfig
 
 SAMPLES = 8
-PROBE_LENGTH = 10  # long enough to see a diagonal, short enough to read every cell
+PROBE_LENGTH = 10  # long enough to show a diagonal, short enough to read every cell
 LONGEST_PROBE = 48
-MOST_WEIGHTS = (
-    100_000  # numbers in a snapshot, so that many heads on a long probe do not drown the page
-)
+MOST_WEIGHTS = 100_000  # attention weights in a snapshot, whatever the number of heads
 KINDS = ("encoder", "decoder", "cross")
 
 
 class View:
-    """Looks at one family on fixed sequences: a probe for the attention, held-out samples for the answers."""
+    """The fixed sequences of a live view: a probe for attention, and held-out samples."""
 
     def __init__(self, task: Task, config: RunConfig, device: torch.device) -> None:
         self.task, self.config, self.device = task, config.task, device
         low, high = config.task.min_length, config.task.max_length
-        heads = (
-            len(KINDS) * config.model.n_layers * config.model.n_heads
-        )  # at most; families may have fewer
+        # An upper bound: some architectures have fewer kinds of attention.
+        heads = len(KINDS) * config.model.n_layers * config.model.n_heads
         fits = max(3, min(LONGEST_PROBE, int((MOST_WEIGHTS / heads) ** 0.5) - 1))
         length = min(high, max(low, PROBE_LENGTH), fits)
         self._wanted = length
 
     @cached_property
     def probe(self) -> Batch:
+        """One held-out sequence, for the attention weights."""
         return _held_out_near(self.task, self._wanted, self.config.max_length).to(self.device)
 
     @cached_property
     def samples(self) -> Batch:
+        """Held-out sequences for the predictions, long ones if they exist."""
         low, high = self.config.min_length, self.config.max_length
         long = held_out_set(self.task, SAMPLES, max(low, high // 2), high)
         return (
@@ -51,8 +50,10 @@ class View:
         ).batch.to(self.device)
 
     def stage(self, family: Family) -> dict[str, Any]:
-        """What does not change while a model learns: its size, and for each kind of attention that it has the names along the
-        rows and along the columns. Where a decoder's positions look, rows are labelled with the right symbol at that place.
+        """Return the part of the live view that does not change during training.
+
+        It contains the size of the model, and the labels of rows and columns of each kind of
+        attention. The rows of a decoder are labelled with the target tokens.
         """
         names = self.task.vocabulary.name
         given_BT = self.probe.decoder_input_BT
@@ -69,14 +70,17 @@ class View:
         }
 
     def question(self) -> str:
-        """A source that this model may be asked, in its own symbols and no longer than those that it learned from."""
+        """Return an example input in the model's symbols, no longer than its training inputs."""
         question = self.task.question()
         if len(self.task.vocabulary.encode(question)) <= self.config.max_length:
             return question
         return " ".join(self.task.vocabulary.decode(self.probe.source_BS[0].tolist()))
 
     def snapshot(self, family: Family, step: int) -> dict[str, Any]:
-        """Attention on the probe in thousandths, `[kind][layer][head]` row by row, and the model's answers to the samples."""
+        """Return the attention weights on the probe and the predictions for the samples.
+
+        The weights are in thousandths, `[kind][layer][head]`, each matrix row by row.
+        """
         record = family.record(self.probe)
         layers = {
             "encoder": record.encoder_attention,
@@ -102,24 +106,30 @@ class View:
         return {"step": step, "attention": attention, "samples": samples}
 
     def answer(self, family: Family, text: str) -> dict[str, Any]:
-        """The model's answer to a visitor's sequence, beside the right one; `error` instead when it cannot be asked."""
+        """Return the model's prediction for a sequence, and the target.
+
+        The result has only `error` if the sequence is invalid for this model.
+        """
         longest = family.config.max_positions - 1
         try:
             tokens = self.task.vocabulary.encode(text)
             if not tokens:
                 raise ValueError(
-                    f"type a sequence of {self.task.vocabulary.describe()}, as in {self.task.question()}"
+                    f"type a sequence of {self.task.vocabulary.describe()}, "
+                    f"as in {self.task.question()}"
                 )
             if problem := self.task.problem(tokens):
                 raise ValueError(problem)
             if len(tokens) > longest:
                 raise ValueError(
-                    f"that is {len(tokens)} symbols; this model has positions for {longest}"
+                    f"the sequence has {len(tokens)} symbols; this model has positions for "
+                    f"{longest}; type a shorter sequence"
                 )
             if self.task.answer_length(len(tokens)) > longest:
                 needed = self.task.answer_length(len(tokens))
                 raise ValueError(
-                    f"the answer to {len(tokens)} symbols may have {needed}; this model has positions for {longest}"
+                    f"the target of {len(tokens)} symbols may have {needed}; this model has "
+                    f"positions for {longest}; type a shorter sequence"
                 )
         except (UnknownSymbol, ValueError) as error:
             return {"error": str(error)}
@@ -138,9 +148,7 @@ class View:
             else [f"trained on length {f'{low} to {high}' if low < high else high} only"]
         )
         if answer is None:
-            notes.append(
-                "whether this is right is not known: no row that is kept here has this source"
-            )
+            notes.append("the target is unknown: no stored example has this source")
         return {
             "given": given,
             "answer": answer,
@@ -150,11 +158,18 @@ class View:
 
 
 def _held_out_near(task: Task, length: int, longest: int) -> Batch:
-    """A held-out sequence of this length, else of a longer one, else of a shorter one (few symbols leave short lengths without)."""
+    """Return a held-out sequence of this length, else of a longer one, else of a shorter one.
+
+    With few symbols, short lengths have no held-out sequences.
+
+    Raises:
+        ValueError: if there is none of any length.
+    """
     for candidate in (*range(length, longest + 1), *range(length - 1, 0, -1)):
         found = held_out_set(task, 1, candidate, candidate)
         if len(found.lengths_B):
             return found.batch
     raise ValueError(
-        f"no held-out sequence of up to {longest} symbols exists; use longer sequences or more symbols"
+        f"no held-out sequence of up to {longest} symbols exists; "
+        "use longer sequences or more symbols"
     )

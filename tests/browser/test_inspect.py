@@ -75,7 +75,7 @@ def test_what_cannot_be_read_is_said_and_the_last_picture_stays(page):
 
 
 def test_what_fails_for_a_moment_is_asked_again_by_the_page_itself(page):
-    busy = {"error": "the model is still busy with earlier questions; ask again in a moment", "again": True}
+    busy = {"error": "the model is busy with earlier requests; try again in a moment", "again": True}
     is_busy = True
 
     def trouble(route):
@@ -86,7 +86,7 @@ def test_what_fails_for_a_moment_is_asked_again_by_the_page_itself(page):
 
     page.route("**/ask/inspect", trouble)
     page.fill(".inspect .sequence", "4 5 6")
-    expect(page.locator(".inspect .problem")).to_contain_text("busy with earlier questions")
+    expect(page.locator(".inspect .problem")).to_contain_text("busy with earlier requests")
     assert page.get_attribute(".inspect .sequence", "aria-invalid") is None  # nothing is wrong with what was typed
     is_busy = False
     wait_until(page, "document.querySelector('.inspect').dataset.drawn.endsWith(' 4 5 6')")

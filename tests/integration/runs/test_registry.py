@@ -1055,7 +1055,7 @@ def test_a_run_that_has_no_weights_yet_says_so(serve):
     registry = serve(slots=1)
     first, waiting = slow(registry), slow(registry)
     assert "has no weights yet" in answer(registry.ask(waiting, "1 2"))["error"]
-    assert "no weights of this run were kept yet" in answer(registry.look(waiting, 3))["error"]
+    assert "this run has no stored weights yet" in answer(registry.look(waiting, 3))["error"]
     assert Page(registry, waiting).poll()["snapshot"] is None
     assert first.live
 
@@ -1086,7 +1086,7 @@ def test_a_flood_of_questions_is_turned_away_and_the_run_and_others_go_on(regist
     assert "answer" in answer(registry.ask(other, "1 2"))
     told = [answer(reply) for reply in replies]
     assert sum("answer" in reply for reply in told) >= MAX_PER_CLIENT - 1  # the run's own snapshot may hold one of the places
-    assert any("still busy with earlier questions" in reply.get("error", "") and reply["again"] for reply in told)
+    assert any("busy with earlier requests" in reply.get("error", "") and reply["again"] for reply in told)
     registry.control(run, "stop")
     wait_for_status(run, "stopped")
 
