@@ -29,11 +29,11 @@ def device_line() -> str:
 
 def _why_not_cuda() -> str:
     if on_zero():
-        return "a GPU is lent in slices to runs whose device is zero"
+        return "ZeroGPU trains runs with device=zero in slices"
     if torch.version.cuda is None and torch.version.hip is None:
         apple = torch.backends.mps.is_available()
         return (
-            "Apple's GPU (mps) is not made use of, only CUDA is"
+            "Apple's GPU (mps) is not supported, only CUDA is"
             if apple
             else "this torch was built without CUDA"
         )

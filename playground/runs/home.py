@@ -19,8 +19,9 @@ BESIDE = CHECKPOINTS_DIR
 SHIPPED = ("copy", "reverse", "reverse-one-head")  # the bundled checkpoints
 STORAGE = Path("/data")
 WANING = (
-    "This Space has no persistent storage: runs and checkpoints are gone when it sleeps or "
-    "restarts. Keep what you like in time: Download under “Checkpoints of this run”, or publish it in the Hub tab."
+    "This Space has no persistent storage: runs and checkpoints are lost when it sleeps or "
+    "restarts. Save them before: use Download under “Checkpoints of this run”, or publish them "
+    "in the Hub tab."
 )
 
 

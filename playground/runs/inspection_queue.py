@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 MAX_PER_CLIENT = 8  # waiting requests of one owner at one address
-MAX_PER_ADDRESS = 64  # of all owners at one address, as of a class behind one router
+MAX_PER_ADDRESS = 64  # of all owners at one address, such as a class behind one router
 MAX_WAITING = 512
-VIEWER = "viewer"  # the owner of requests that came over a link to watch
+VIEWER = "viewer"  # the owner of requests through a share link
 
 
 class Client(NamedTuple):
-    """Who a request counts for: an address, and an owner's fingerprint or VIEWER."""
+    """The client whose quota a request uses: an address, and an owner's fingerprint or VIEWER."""
 
     address: str = ""
     owner: str = ""
@@ -26,7 +26,7 @@ NO_CLIENT = Client()
 
 @dataclass(eq=False)
 class InspectionRequest:
-    """One request to an inspection process, and the future of its answer."""
+    """One request to an inspection process, and the future of its response."""
 
     kind: str
     what: dict[str, Any]
@@ -40,8 +40,8 @@ class InspectionQueue:
     """Waiting requests of all clients.
 
     Addresses take turns, and so do the owners behind one address: neither a backlog nor invented
-    owners delay another client by more than one request. The client served last comes last. A
-    cancelled request frees its place. Not thread-safe.
+    owners delay another client by more than one request. The most recently served client comes
+    last. A cancelled request frees its slot. Not thread-safe.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class InspectionQueue:
                 yield from (request for request in requests if not request.future.cancelled())
 
     def put(self, request: InspectionRequest) -> bool:
-        """Add a request; return False where its client or the queue has as many as may wait."""
+        """Add a request; return False if its client or the queue has the maximum number."""
         address, owner = request.client
         owners = self._waiting.get(address, OrderedDict())
         for name in list(owners):
@@ -69,7 +69,7 @@ class InspectionQueue:
         return True
 
     def next(self) -> InspectionRequest | None:
-        """Take the next request that was not cancelled; None where none waits."""
+        """Remove and return the next request that is not cancelled; None if there is none."""
         while self._waiting:
             address = _first_but(self._waiting, self._last.address)
             owners = self._waiting.pop(address)
@@ -88,13 +88,13 @@ class InspectionQueue:
         return None
 
     def clear(self) -> list[InspectionRequest]:
-        """Take all waiting requests at once."""
+        """Remove and return all waiting requests."""
         requests = list(self)
         self._waiting.clear()
         return requests
 
 
 def _first_but(names: OrderedDict[str, Any], last: str) -> str:
-    """Return the first name, or the second where the first one was served last."""
+    """Return the first name, or the second if the first one was served last."""
     first, *others = list(names)[:2]
     return others[0] if first == last and others else first

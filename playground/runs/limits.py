@@ -160,7 +160,7 @@ class Limits:
             "or its owner sets PLAYGROUND_MAX_MINUTES"
         )
         minutes = f"{plain(self.minutes)} minute{'s' * (self.minutes != 1)}"
-        return f"{self.here} allows {minutes} of training a run; {out}"
+        return f"{self.here} allows {minutes} of training per run; {out}"
 
     def of_patience(self, seconds: float) -> str:
         """Return the refusal of a request that takes at least `seconds`."""

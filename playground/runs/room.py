@@ -63,11 +63,11 @@ class Room:
             over = sum(map(self.taken, mine)) + needed - limits.own_bytes
             if self._thin(mine, over) > 0:
                 most = sorted(mine, key=self.taken, reverse=True)[:NAMED]
-                names = " or ".join(f"“{run.name}” ({in_words(self.taken(run))})" for run in most)
+                sized = [f"“{run.name}” ({in_words(self.taken(run))})" for run in most]
                 raise Refused(
                     f"your runs use {in_words(sum(map(self.taken, mine)))} and this needs about "
                     f"{in_words(needed)} more, but {limits.here} stores "
-                    f"{in_words(limits.own_bytes)} per visitor: delete {names}, "
+                    f"{in_words(limits.own_bytes)} per visitor: delete {' or '.join(sized)}, "
                     f"or {limits.way_out('RUNS_MB')}"
                 )
         address = CLIENT_ADDRESS.get()

@@ -45,8 +45,8 @@ TITLES = {
     "ZeroGPU pending credits exceeded": "too much GPU time of yours is in use elsewhere",
     "ZeroGPU illegal duration": "ZeroGPU does not lend a GPU for so long at a time",
     "ZeroGPU queue timeout": "no GPU was free",
-    "ZeroGPU client error": "no GPU was to be had",
-    "ZeroGPU worker error": "the slice was cut off",
+    "ZeroGPU client error": "no GPU was available",
+    "ZeroGPU worker error": "the slice was interrupted",
 }
 
 
@@ -155,5 +155,5 @@ def in_words(trouble: Exception) -> str:
     """
     title, said = getattr(trouble, "title", ""), str(getattr(trouble, "message", "") or trouble)
     said = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", said)).strip().rstrip(".")
-    meant = TITLES.get(title, "the GPU was not to be had")
+    meant = TITLES.get(title, "the GPU was not available")
     return f"{meant} ({said or type(trouble).__name__})"

@@ -44,4 +44,4 @@ def test_a_run_trains_in_slices_while_its_page_is_open(zero_app, open_page):
     wait_until(page, "/Waiting for the next slice of the GPU|Training/.test(document.querySelector('.sentence').textContent)")
     shows(page, "done")
     expect(page.locator(".sentence")).to_contain_text("Done · 40 steps")
-    expect(page.locator(".device")).to_contain_text("a GPU is lent in slices to runs whose device is zero")
+    expect(page.locator(".device")).to_contain_text("ZeroGPU trains runs with device=zero in slices")

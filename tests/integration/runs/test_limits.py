@@ -268,7 +268,7 @@ def test_a_run_that_has_had_its_time_saves_pauses_and_says_so(hosted):
     registry = hosted(MAX_MINUTES=0.02)
     run = registry.start(small(steps=ENDLESS), "ada", changes=[Change(0, "speed", 40)])
     until(lambda: run.status == "paused", "its end")
-    words = "this server allows 0.02 minutes of training a run"
+    words = "this server allows 0.02 minutes of training per run"
     assert run.message.startswith(words)
     until(lambda: run.checkpoints() and run.checkpoints()[0][1].step == run.step, "the checkpoint")
     assert 1.2 <= run.active < 10

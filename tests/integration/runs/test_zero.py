@@ -174,7 +174,7 @@ def test_killed_in_mid_slice_it_pauses_and_no_point_that_was_told_is_lost(regist
     zero.kill()
     event.join(30)
     assert (run.status, run.live) == ("paused", False)
-    assert run.message.startswith("the slice was cut off (GPU task aborted)")
+    assert run.message.startswith("the slice was interrupted (GPU task aborted)")
     told = losses(run)
     assert len(told) >= 5
     assert told == at_once[0][: len(told)]
@@ -225,7 +225,7 @@ def test_slice_without_connection_pauses_the_run_which_resumes_later(registry, z
         patch.setattr(zero_module, "Listener", full)
         slice_of(registry, run)
     assert (run.status, run.live, zero.calls) == ("paused", False, [])
-    assert run.message == "the GPU was not to be had ([Errno 24] Too many open files); it has no checkpoint yet"
+    assert run.message == "the GPU was not available ([Errno 24] Too many open files); it has no checkpoint yet"
     assert registry.poll(run, 0, -1, 0)["message"] == run.message
     registry.control(run, "resume")
     assert losses(to_the_end(registry, run)) == at_once[0]
@@ -322,9 +322,9 @@ def test_app_imports_spaces_first_and_trains_on_cpu_if_that_fails(tmp_path):
     ("trouble", "says"),
     [
         (Trouble("No GPU was available after 60s", "ZeroGPU queue timeout"), "no GPU was free (No GPU was available after 60s)"),
-        (Trouble("AssertionError", "ZeroGPU worker error"), "the slice was cut off (AssertionError)"),
-        (RuntimeError("ZeroGPU API /schedule error: 500"), "the GPU was not to be had (ZeroGPU API /schedule error: 500)"),
-        (TimeoutError(), "the GPU was not to be had (TimeoutError)"),
+        (Trouble("AssertionError", "ZeroGPU worker error"), "the slice was interrupted (AssertionError)"),
+        (RuntimeError("ZeroGPU API /schedule error: 500"), "the GPU was not available (ZeroGPU API /schedule error: 500)"),
+        (TimeoutError(), "the GPU was not available (TimeoutError)"),
     ],
 )
 def test_what_went_wrong_becomes_a_sentence(trouble, says):

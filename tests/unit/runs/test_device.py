@@ -42,7 +42,7 @@ def machine(monkeypatch):
     [
         ({}, "Training on cpu, 2 cores: no CUDA device is visible"),
         ({"cores": 1, "cuda": None}, "Training on cpu, 1 core: this torch was built without CUDA"),
-        ({"cuda": None, "apple": True}, "Training on cpu, 2 cores: Apple's GPU (mps) is not made use of, only CUDA is"),
+        ({"cuda": None, "apple": True}, "Training on cpu, 2 cores: Apple's GPU (mps) is not supported, only CUDA is"),
         ({"gpus": ["NVIDIA A"]}, "Training on cuda:0, NVIDIA A with 80 GB"),
         ({"gpus": ["NVIDIA A", "NVIDIA B"]}, "Training on cuda:0, NVIDIA A with 80 GB, the first of 2 that are visible"),
     ],
@@ -55,5 +55,5 @@ def test_the_line_names_the_device_and_the_reason(machine, about, line):
 def test_auto_device_on_zerogpu_is_cpu_with_note_on_gpu_slices(machine, monkeypatch):
     monkeypatch.setenv("SPACES_ZERO_GPU", "true")
     machine(gpus=["NVIDIA A"])
-    assert device_line() == "Training on cpu, 2 cores: a GPU is lent in slices to runs whose device is zero"
+    assert device_line() == "Training on cpu, 2 cores: ZeroGPU trains runs with device=zero in slices"
     assert resolve_device("zero").type == resolve_device("cuda").type == "cuda"
