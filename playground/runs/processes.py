@@ -235,7 +235,7 @@ class Child:
                 try:
                     self._on_message(*message)
                 except Exception:  # one invalid message must not end the connection
-                    log.exception("a message of %s was dropped", self.process.name)
+                    log.exception("A message of %s was dropped after an error", self.process.name)
 
 
 _reporting: queue.SimpleQueue[Callable[[], None]] | None = None
@@ -265,7 +265,7 @@ def _report_failures(calls: queue.SimpleQueue[Callable[[], None]]) -> None:
         try:
             report()
         except Exception:  # one faulty callback must not delay the others
-            log.exception("the end of a process that could not be started was not handled")
+            log.exception("The callback for a process that could not be started failed")
 
 
 def _enter(entry: str, pipe: Connection, *arguments: Any) -> None:

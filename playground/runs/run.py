@@ -194,7 +194,7 @@ class Run:
     origin: tuple[str, int] | None = None  # folder name and step of the run it branched from
 
     # Not stored in run.json
-    deleted_on: float = 0.0  # time of deletion by the monotonic clock, which nobody can set
+    deleted_on: float = 0.0  # time of deletion by the monotonic clock, which cannot be changed
     address: str = ""  # of the client that started it
     begin: str = "train"  # first command of its worker: "train" or "step"
     points: Points | None = None  # None: not loaded from disk

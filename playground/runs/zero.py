@@ -1,4 +1,4 @@
-"""Training on ZeroGPU: Hugging Face lends a GPU for seconds to a visitor's event handler.
+"""Training on ZeroGPU: Hugging Face assigns a GPU for seconds to a visitor's event handler.
 
 Such a handler runs in a process forked from the server process, or in one forked for an earlier
 slice. Its arguments are pickled, and the two processes share no state. A slice is therefore a
