@@ -296,7 +296,7 @@ def test_killed_worker_is_reported_resumable_and_affects_no_other(registry):
     wait_for_steps(victim, kept + 3)
     os.kill(victim.worker.process.pid, signal.SIGKILL)
     wait_for_the_end(wait_for_status(victim, "failed"))
-    assert "was killed, by the system when memory ran out or by hand" in victim.message
+    assert "was killed, by the system for lack of memory or by a user" in victim.message
     assert f"its checkpoint of step {kept} is saved, Resume continues from there" in victim.message
     wait_for_steps(other, other.step + 2)
     registry.control(victim, "resume")
