@@ -113,7 +113,7 @@ def test_worker_killed_while_paused_resumes_from_its_checkpoint(registries):
     step = run.step
     killed(registry, run)
     wait_for_status(run, "failed")
-    assert f"its checkpoint of step {step} is kept" in run.message
+    assert f"its checkpoint of step {step} is saved" in run.message
     registry.change(run, "steps", step + MORE)
     registry.control(run, "resume")
     wait_for_status(run, "done")
