@@ -47,9 +47,9 @@ ALL = " ".join(PAYLOADS)
 ARMED = "window.pwned = []; window.pwn = (number) => { window.pwned.push(number); };"
 # What a payload may have become although it did not run, or not yet: an element of its own, or a part of one that is more than text.
 CAME_ALIVE = """() => [...document.querySelectorAll('*')].filter((element) =>
-    [...element.attributes].some(({ name, value }) => /pwn/.test(value) && (/^on/.test(name) ||
+    [...element.attributes].some(({ name, value }) => /pwn(\\(|ed)/.test(value) && (/^on/.test(name) ||
       ['src', 'href', 'xlink:href', 'srcdoc', 'data', 'style', 'action', 'formaction', 'poster'].includes(name)))
-    || (['script', 'style', 'iframe', 'object', 'math'].includes(element.localName) && /pwn/.test(element.textContent)))
+    || (['script', 'style', 'iframe', 'object', 'math'].includes(element.localName) && /pwn(\\(|ed)/.test(element.textContent)))
   .map((element) => element.outerHTML.slice(0, 200))"""
 
 
